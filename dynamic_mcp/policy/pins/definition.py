@@ -19,22 +19,22 @@ from dynamic_mcp.mcp import wire
 # Written before each fingerprint, so that another way to make them is told apart from another definition.
 SCHEME = "h1:"
 _MAX_SEARCHED_BYTES = 1 << 20
-_COMMON = frozenset(("name", "title", "description"))
+# What clients do not show a model. All else counts, also what no revision of the protocol has: a client may show it.
+_UNCOUNTED = frozenset(("_meta", "icons", "execution"))
 
 
 class PinKind(Enum):
-    """What is pinned: the word for one, the member of a lock that has them, their list, and what counts of one."""
+    """What is pinned: the word for one, the member of a lock that has them, and their list."""
 
-    TOOL = ("tool", "tools", ListKind.TOOLS, _COMMON | {"inputSchema", "outputSchema", "annotations"})
-    PROMPT = ("prompt", "prompts", ListKind.PROMPTS, _COMMON | {"arguments"})
-    TEMPLATE = ("template", "templates", ListKind.TEMPLATES, _COMMON | {"uriTemplate", "mimeType"})
-    INSTRUCTIONS = ("instructions", "instructions", None, frozenset[str]())
+    TOOL = ("tool", "tools", ListKind.TOOLS)
+    PROMPT = ("prompt", "prompts", ListKind.PROMPTS)
+    TEMPLATE = ("resource template", "templates", ListKind.TEMPLATES)
+    INSTRUCTIONS = ("instructions", "instructions", None)
 
-    def __init__(self, noun: str, member: str, listed_as: ListKind | None, counted: frozenset[str]) -> None:
+    def __init__(self, noun: str, member: str, listed_as: ListKind | None) -> None:
         self.noun = noun
         self.member = member
         self.listed_as = listed_as
-        self.counted = counted
 
 
 # What names a thing of a server: a tool, a prompt or a template by its key; instructions have no name.
@@ -51,7 +51,7 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
 
 
-def canonical(kind: PinKind, entry: Raw) -> bytes:
+def canonical(entry: Raw) -> bytes:
     """Return what counts of an entry as JSON without white space, its keys sorted.
 
     Where a name is there twice in an object, both members stay: readers differ in which one they take.
@@ -59,10 +59,10 @@ def canonical(kind: PinKind, entry: Raw) -> bytes:
     try:
         value = msgspec.json.decode(entry)
         if _has_all_of(entry, value) or not has_duplicates(entry):
-            return msgspec.json.encode(_counted(kind, value), order="sorted")
+            return msgspec.json.encode(counted(value), order="sorted")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
-    return _canonical_slowly(kind, entry)
+    return _canonical_slowly(entry)
 
 
 def fingerprint_of(canonical: bytes) -> str:
@@ -70,15 +70,16 @@ def fingerprint_of(canonical: bytes) -> str:
     return SCHEME + sha256(canonical).hexdigest()
 
 
-def fingerprint(kind: PinKind, entry: Raw) -> str:
+def fingerprint(entry: Raw) -> str:
     """Return the fingerprint of an entry: `h1:` and 64 hexadecimal digits."""
-    return fingerprint_of(canonical(kind, entry))
+    return fingerprint_of(canonical(entry))
 
 
-def _counted(kind: PinKind, value: object) -> object:
-    if not isinstance(value, dict) or not kind.counted:
+def counted(value: object) -> object:
+    """Return an entry without what does not count."""
+    if not isinstance(value, dict) or _UNCOUNTED.isdisjoint(value):
         return value
-    return {name: each for name, each in value.items() if name in kind.counted}
+    return {name: each for name, each in value.items() if name not in _UNCOUNTED}
 
 
 def _has_all_of(entry: Raw, value: object) -> bool:
@@ -95,12 +96,12 @@ def has_duplicates(entry: Raw) -> bool:
     return len(entry) > _MAX_SEARCHED_BYTES or wire.find_duplicate_name(entry) is not None
 
 
-def _canonical_slowly(kind: PinKind, entry: Raw) -> bytes:
+def _canonical_slowly(entry: Raw) -> bytes:
     """Return the same of what msgspec cannot read or would lose a part of; numbers stay as they are written."""
     try:
         value = json.loads(bytes(entry), object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number)
-        if isinstance(value, _Pairs) and kind.counted:
-            value = _Pairs(pair for pair in value if pair[0] in kind.counted)
+        if isinstance(value, _Pairs):
+            value = _Pairs(pair for pair in value if pair[0] not in _UNCOUNTED)
         return _write(value).encode()
     except (ValueError, RecursionError):
         return bytes(entry)  # whatever it is, the same bytes are the same

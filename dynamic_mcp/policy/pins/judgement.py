@@ -7,19 +7,35 @@ A person's approval counts for the definition that was approved, whatever is fou
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.policy.pins.changes import Change
-from dynamic_mcp.policy.pins.definition import Key
-from dynamic_mcp.policy.pins.findings import Finding
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.pins.definition import Key, PinKind, canonical, definitions, fingerprint_of
 from dynamic_mcp.policy.pins.lock_file import Pin, PinnedServer
+from dynamic_mcp.system.bounded import BoundedDict
+
+if TYPE_CHECKING:  # loaded with the first definition that is new
+    from dynamic_mcp.policy.pins.changes import Change
+    from dynamic_mcp.policy.pins.findings import Finding
+    from dynamic_mcp.policy.pins.words import ChangeClass
+
+# What one server may have pinned: how many definitions, and bytes of them.
+MAX_PINS = 20_000
+MAX_DEFINITION_BYTES = 256 << 10
+MAX_SERVER_BYTES = 8 << 20
+# Definitions before that may come back: a server may say other things to other people.
+MAX_FORMER = 4
+_MAX_FINGERPRINTS = 50_000
 
 
 class Reason(Struct, frozen=True):
-    """Why something is held, in words; `change` is None at first sight. `pin` is what to pin if it is approved."""
+    """Why something is held, in words. `change` is None at first sight, and `pin` is what to pin on approval."""
 
     text: str
     pin: Pin
@@ -41,21 +57,161 @@ class PinJudgement(Struct, frozen=True):
     accepted: Mapping[Key, Pin] = {}
 
 
+class Fingerprints:
+    """Makes fingerprints, and remembers those of entries that come again byte for byte."""
+
+    def __init__(self) -> None:
+        self._known: BoundedDict[bytes, str] = BoundedDict(_MAX_FINGERPRINTS)
+
+    def find(self, entry: Raw) -> str:
+        """Return the fingerprint of an entry."""
+        digest = sha256(entry).digest()
+        found = self._known.get(digest)
+        if found is None:
+            found = self._known[digest] = fingerprint_of(canonical(entry))
+        return found
+
+
 def judge(
-    pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, today: str, foreign: Collection[str] = ()
+    pinned: PinnedServer | None,
+    catalog: Catalog,
+    policy: Policy,
+    *,
+    today: str,
+    foreign: Collection[str] = (),
+    fingerprints: Fingerprints | None = None,
 ) -> PinJudgement:
     """Compare what a server offers with what is pinned of it; None is a server that was never seen.
 
     `today` is a date, as `2026-11-23`, and `foreign` are names of tools of other servers.
     """
-    return PinJudgement()
+    if policy == "trust":
+        return PinJudgement()
+    find = (fingerprints or Fingerprints()).find
+    pinned = pinned or PinnedServer()
+    new: list[_New] = []
+    for kind, name, entry in definitions(catalog):
+        fingerprint = find(entry)
+        pin = pinned.find(kind, name)
+        if pin is None or (pin.hash != fingerprint and pin.find(fingerprint) is None):
+            new.append(_New((kind, name), entry, fingerprint, pin))
+    return _judge_new(new, policy, today, foreign) if new else PinJudgement()
 
 
-def approve(pinned: PinnedServer, approved: Mapping[Key, Reason], by: str) -> PinnedServer:
+class _New(Struct, frozen=True):
+    """An entry that is not as it is pinned."""
+
+    key: Key
+    entry: Raw
+    fingerprint: str
+    pinned: Pin | None
+
+
+def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[str]) -> PinJudgement:
+    from dynamic_mcp.policy.pins.findings import find_all
+
+    held: dict[Key, Reason] = {}
+    changes: list[Change] = []
+    findings: dict[Key, tuple[Finding, ...]] = {}
+    accepted: dict[Key, Pin] = {}
+    for each in new:
+        form = Raw(canonical(each.entry))
+        pin = Pin(each.fingerprint, _to_keep(form), today)
+        found = find_all(each.entry, foreign)
+        if found:
+            findings[each.key] = found
+        change = None if each.pinned is None else _compare(each, each.pinned, form)
+        if change is not None:
+            changes.append(change)
+        if reason := _reason(change, found, policy):
+            held[each.key] = Reason(reason, pin, change, found)
+        else:
+            accepted[each.key] = pin
+    additions = tuple(each.key for each in new if each.pinned is None)
+    return PinJudgement(held, tuple(changes), additions, findings, accepted)
+
+
+def _compare(new: _New, pinned: Pin, form: Raw) -> Change:
+    from dynamic_mcp.policy.pins.changes import Change, classify
+    from dynamic_mcp.policy.pins.words import ChangeClass
+
+    # one that was too large to be kept cannot be compared
+    unknown = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING))
+    classes = classify(new.key[0], pinned.definition, form) if len(pinned.definition) else unknown
+    return Change(*new.key, pinned, form, new.fingerprint, classes)
+
+
+def _reason(change: Change | None, findings: Collection[Finding], policy: Policy) -> str:
+    """Say why something is held; empty if it is not."""
+    hidden = "; ".join(
+        f"{each.text}{f' in `{each.where}`' if each.where else ''}" for each in findings if each.is_hidden
+    )
+    if hidden:
+        return hidden
+    if change is None:
+        return ""
+    from dynamic_mcp.policy.pins.words import ChangeClass
+
+    if ChangeClass.EFFECTS in change.classes:
+        return "it says another thing now about what it may change"
+    if policy == "hold" and not change.classes <= {ChangeClass.COSMETIC, ChangeClass.NARROWING}:
+        return f"what the server says of it has changed ({describe(change.classes)})"
+    return ""
+
+
+def describe(classes: Collection[ChangeClass]) -> str:
+    """Say in words what a change does."""
+    return ", ".join(sorted(each.value for each in classes))
+
+
+def _to_keep(form: Raw) -> Raw:
+    """Return a definition as it is kept; nothing if it is too large, or could not be read again."""
+    if len(form) > MAX_DEFINITION_BYTES:
+        return wire.ABSENT
+    try:
+        msgspec.json.decode(form)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return wire.ABSENT
+    return form
+
+
+# --- what is pinned then -----------------------------------------------------------------------------------
+
+
+def approve(pinned: PinnedServer | None, approved: Mapping[Key, Reason], by: str) -> PinnedServer:
     """Return the pins with these held definitions approved by a person."""
-    return pinned.with_pins({key: with_former(pinned, key, reason.pin, by=by) for key, reason in approved.items()})
+    pins = {key: structs.replace(reason.pin, approved_by=by) for key, reason in approved.items()}
+    return pin_all(pinned or PinnedServer(), pins)
 
 
-def with_former(pinned: PinnedServer | None, key: Key, pin: Pin, *, by: str = "") -> Pin:
-    """Return a new pin that remembers the definitions before it, which may come back."""
-    return pin
+def pin_all(pinned: PinnedServer, pins: Mapping[Key, Pin]) -> PinnedServer:
+    """Return the server with these pins, each with those that it had before, which may come back."""
+    merged = {(kind, name): _with_former(pinned.find(kind, name), pin) for (kind, name), pin in pins.items()}
+    return _bounded(pinned.with_pins(merged), merged)
+
+
+def _with_former(before: Pin | None, pin: Pin) -> Pin:
+    if before is None:
+        return pin
+    former = (structs.replace(before, former=()), *before.former)
+    return structs.replace(pin, former=tuple(each for each in former if each.hash != pin.hash)[:MAX_FORMER])
+
+
+def _bounded(server: PinnedServer, latest: Collection[Key]) -> PinnedServer:
+    """Return the server without its oldest pins, and without definitions, where there is too much of them."""
+    pins = {(kind, name): pin for kind in PinKind for name, pin in server.pins(kind).items()}
+    size = sum(len(each.definition) for pin in pins.values() for each in (pin, *pin.former))
+    if len(pins) <= MAX_PINS and size <= MAX_SERVER_BYTES:
+        return server
+    oldest_first = sorted(pins, key=lambda key: (key in latest, pins[key].first_seen))
+    kept = oldest_first[-MAX_PINS:]
+    share = MAX_SERVER_BYTES // len(kept)
+    bounded = {key: _cut(pins[key], share) if size > MAX_SERVER_BYTES else pins[key] for key in kept}
+    emptied = PinnedServer(server.source, server.version)
+    return emptied.with_pins(bounded)
+
+
+def _cut(pin: Pin, most: int) -> Pin:
+    """Return a pin without definitions that are larger than this."""
+    definition = pin.definition if len(pin.definition) <= most else wire.ABSENT
+    return structs.replace(pin, definition=definition, former=tuple(Pin(each.hash) for each in pin.former))

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import UnsuitableFileError, read_bytes
@@ -44,7 +45,7 @@ class Pin(Struct, frozen=True, omit_defaults=True):
     """
 
     hash: str
-    definition: Raw = Raw()
+    definition: Raw = wire.ABSENT
     first_seen: str = ""
     approved_by: str = ""
     former: tuple[Pin, ...] = ()
@@ -130,8 +131,8 @@ def read_lock(path: Path) -> Lock:
 def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
     """Change a lock file in one step, while no other process does, and return what it has then.
 
-    `change` gets what the file has now, and returns the same object to leave it so. Blocks. Raises
-    LockFileError, and then nothing has changed.
+    `change` gets what the file has now, and returns the same object to leave it so. Blocks.
+    Raises LockFileError, and then nothing has changed.
     """
     path = path.resolve()  # a link to a file that is committed elsewhere stays one
     try:
