@@ -79,6 +79,7 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     found = [
         *_check_access(config),
         *_check_plugins(config),
+        *_check_rules(config),
         *check_observation(config),
         *check_variables(file, os.environ),
     ]
@@ -110,6 +111,16 @@ def _check_plugins(config: Config) -> list[Finding]:
     from dynamic_mcp.doctor.plugins import check_plugins
 
     return run(check_plugins(config))
+
+
+def _check_rules(config: Config) -> list[Finding]:
+    """Return the findings about the rules on calls."""
+    if not any(each.rules for each in config.presentations.values()):
+        return []
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
+    from dynamic_mcp.doctor.overrides import check_overrides
+
+    return [*check_overrides(config, known_catalogs(config))]
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:

@@ -123,20 +123,22 @@ class SchemaDocument:
 
     def _parts(self) -> Iterator[dict[str, Raw]]:
         """Yield the members of each part that is about the whole arguments."""
-        todo: list[tuple[Raw, tuple[str, ...]]] = [(self.raw, ())]
+        todo: list[tuple[Raw, tuple[str, ...], int]] = [(self.raw, (), 0)]
         for _ in range(_MAX_PARTS):
             if not todo:
                 return
-            schema, refs = todo.pop()
+            schema, refs, depth = todo.pop()
             if bytes(schema) in (b"true", b"false"):
                 continue
+            if depth > MAX_DEPTH:
+                break
             members = split(schema)
             yield members
-            todo += ((each, refs) for each in self._inner(members))
+            todo += ((each, refs, depth + 1) for each in self._inner(members))
             name = wire.text(members.get("$ref"))
-            target = None if name is None or name in refs or len(refs) > MAX_DEPTH else self.resolve(name)
+            target = None if name is None or name in refs else self.resolve(name)
             if name is not None and target is not None:
-                todo.append((target, (*refs, name)))
+                todo.append((target, (*refs, name), depth + 1))
         raise CannotShow("its schema has too many parts")
 
     def _inner(self, members: Mapping[str, Raw]) -> Iterator[Raw]:
@@ -168,8 +170,11 @@ class SchemaDocument:
         if "$schema" in self._root:
             schema["$schema"] = self._root["$schema"]
         if b"$ref" in bytes(part):
-            schema["properties"] = {"value": _move_references(wire.value(part))}
-            schema["$defs"] = {"document": _move_references(wire.value(self.raw))}
+            try:
+                schema["properties"] = {"value": _move_references(wire.value(part))}
+                schema["$defs"] = {"document": _move_references(wire.value(self.raw))}
+            except RecursionError:
+                return True
         return InputSchema(Raw(wire.encode(schema))).accepts(Raw(wire.encode({"value": value})))
 
     # --- references --------------------------------------------------------------------------------------

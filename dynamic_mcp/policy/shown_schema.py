@@ -248,7 +248,9 @@ def _join(schema: dict[str, object], more: Sequence[Schema]) -> Schema:
         if each is True or _is_true(each):
             continue
         assert isinstance(each, dict)
-        if _can_merge(schema, each):
+        if each.keys() == {"required"}:
+            schema["required"] = list(dict.fromkeys([*_list(schema.get("required")), *_list(each["required"])]))
+        elif _can_merge(schema, each):
             schema.update(each)
         else:
             apart.append(each)
@@ -289,6 +291,10 @@ def _elements(elements: Raw | None) -> list[Raw]:
         return wire.elements(elements)
     except wire.Malformed:
         raise CannotShow("its schema is malformed") from None
+
+
+def _list(names: object) -> list[object]:
+    return names if isinstance(names, list) else []
 
 
 def _first(names: Sequence[str], wanted: set[str]) -> str:

@@ -10,7 +10,7 @@ from msgspec import Raw
 from dynamic_mcp.config.rules import ArgumentOverride, Override
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.policy.schema_document import CannotShow, SchemaDocument
+from dynamic_mcp.policy.schema_document import CannotShow, SchemaDocument, split
 from dynamic_mcp.policy.shown_schema import Argument, show_schema
 from dynamic_mcp.system.text import one_line
 
@@ -91,6 +91,7 @@ def show_tool(own_name: str, entry: Raw, override: Override, *, exact: Mapping[s
 
     `exact` are the overrides of arguments that name the very tool; the others are about arguments that it describes.
     """
+    members = split(entry)
     changes: dict[str, object] = {}
     if override.rename is not None:
         changes["name"] = override.rename
@@ -99,15 +100,15 @@ def show_tool(own_name: str, entry: Raw, override: Override, *, exact: Mapping[s
     if override.description is not None:
         changes["description"] = override.description
     if override.annotations:
-        changes["annotations"] = {**_members(wire.member(entry, "annotations")), **override.annotations}
+        changes["annotations"] = {**_members(members.get("annotations")), **override.annotations}
     arguments: tuple[Argument, ...] = ()
     declared = frozenset[str]()
     if override.arguments:
-        document = SchemaDocument(wire.member(entry, "inputSchema"))
+        document = SchemaDocument(members.get("inputSchema", wire.EMPTY_OBJECT))
         arguments, declared = _arguments(override, exact, document.declared), document.declared
         if arguments:
             changes["inputSchema"] = show_schema(document, arguments)
-    shown = Raw(wire.encode({**wire.members(entry), **changes})) if changes else entry
+    shown = Raw(wire.encode({**members, **changes})) if changes else entry
     return ShownTool(override.rename or own_name, own_name, shown, arguments, declared)
 
 
@@ -123,9 +124,9 @@ def _arguments(
     return arguments
 
 
-def _members(value: Raw) -> Mapping[str, object]:
+def _members(value: Raw | None) -> Mapping[str, object]:
     try:
-        return wire.members(value) if len(value) else {}
+        return {} if value is None else wire.members(value)
     except wire.Malformed:
         return {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -114,3 +115,100 @@ def _shown(schema: Json, **arguments: Json) -> Json:
     found = overrides_of(t={"arguments": arguments}).show({"t": entry})
     assert not found.complaints
     return msgspec.json.decode(wire.member(found.entries["t"], "inputSchema"))
+
+
+ACTIONS: Json = {
+    "type": "object",
+    "properties": {"action": {"enum": ["get", "set"]}, "id": {"type": "string"}, "value": {}},
+    "required": ["action", "id"],
+    "if": {"properties": {"action": {"const": "set"}}},
+    "then": {"required": ["value"]},
+    "else": {"properties": {"value": False}},
+}
+
+
+def test_a_condition_that_a_fixed_argument_settles_goes() -> None:
+    properties = {"id": {"type": "string"}, "value": {}}
+    assert _shown(ACTIONS, action={"fixed": "set"}) == {
+        "type": "object",
+        "properties": properties,
+        "required": ["id", "value"],
+    }
+    assert _shown(ACTIONS, action={"fixed": "get"}) == {
+        "type": "object",
+        "properties": properties,
+        "required": ["id"],
+        "allOf": [{"properties": {"value": False}}],
+    }
+
+
+def test_branches_that_a_fixed_argument_excludes_go() -> None:
+    circle = {"properties": {"kind": {"const": "circle"}, "radius": {}}, "required": ["kind", "radius"]}
+    square = {"properties": {"kind": {"const": "square"}, "side": {}}, "required": ["kind", "side"]}
+    schema = {"type": "object", "oneOf": [circle, square]}
+    assert _shown(schema, kind={"fixed": "circle"}) == {
+        "type": "object",
+        "properties": {"radius": {}},
+        "required": ["radius"],
+    }
+
+
+def test_a_definition_that_only_the_arguments_use_is_written_in_their_place() -> None:
+    schema = {
+        "$ref": "#/$defs/Args",
+        "$defs": {
+            "Args": {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/Text"}, "b": {}},
+                "required": ["a", "b"],
+            },
+            "Text": {"type": "string"},
+        },
+    }
+    assert _shown(schema, b={"fixed": 1}) == {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/Text"}},
+        "required": ["a"],
+        "$defs": {"Text": {"type": "string"}},
+    }
+
+
+def test_examples_of_whole_arguments_would_show_what_is_not_there() -> None:
+    schema = {"type": "object", "properties": {"a": {}}, "examples": [{"a": "secret"}], "default": {"a": "secret"}}
+    assert "secret" not in str(_shown(schema, a={"hide": True}))
+    assert _shown(schema, a={"description": "A"})["examples"] == [{"a": "secret"}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"unevaluatedProperties": False}, "has `unevaluatedProperties`"),
+        ({"minProperties": 2}, "has `minProperties`"),
+        ({"propertyNames": {"pattern": "^a"}}, "has `propertyNames`"),
+        ({"enum": [{"a": 1}]}, "has `enum`"),
+        ({"$ref": "https://elsewhere.example/schema"}, "cannot be followed"),
+        ({"allOf": [{"$ref": "#"}]}, "cannot be followed"),
+        ({"properties": {"a": {}, "b": {"$ref": "#"}}}, "would be another one"),
+        ({"properties": {"a": {"$id": "x"}, "b": {"$ref": "#/$defs/c"}}}, "depend on where they are"),
+        ({"patternProperties": {"(?=x)": {}}}, "cannot be understood"),
+        ({"properties": []}, "is malformed"),
+        ({"not": {"required": ["a"]}}, "no call of it would fit"),
+    ],
+)
+def test_a_tool_whose_schema_cannot_be_shown_rightly_is_left_out(schema: Json, why: str) -> None:
+    entry = Raw(msgspec.json.encode({"name": "t", "inputSchema": {"type": "object", **schema}}))
+    found = overrides_of(t={"arguments": {"a": {"fixed": 1}}}).show({"t": entry})
+    assert not found.entries
+    assert why in found.complaints[0]
+
+
+def test_a_hostile_schema_is_given_up_within_bounds() -> None:
+    wide = {"anyOf": [{"properties": {"a": {"type": "string"}}}] * 20_000}
+    doubling = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)}
+    deep = b'{"allOf":[' * 5000 + b"{}" + b"]}" * 5000
+    deep_value = b'{"properties":{"a":{"$ref":"#/$defs/x","items":' + b'{"items":' * 400 + b"{}" + b"}" * 400 + b"}}}"
+    written = [wide, {"$ref": "#/$defs/d0", "$defs": {**doubling, "d30": {}}}]
+    for schema in (*map(msgspec.json.encode, written), deep, deep_value):
+        entry = Raw(b'{"name":"t","inputSchema":%s}' % schema)
+        found = overrides_of(t={"arguments": {"a": {"fixed": 1}}}).show({"t": entry})
+        assert found.complaints or schema is deep_value
