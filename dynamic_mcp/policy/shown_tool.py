@@ -44,6 +44,17 @@ class ShownTool:
         """
         return given if not self._arguments else self._restore(given)
 
+    def present(self, sent: Raw) -> Raw:
+        """Return what a client may see of arguments that are sent, with the names that are shown."""
+        if not self._arguments:
+            return sent
+        unshown = {each.name for each in self._arguments if not each.is_given}
+        names = {own: shown for shown, own in self._own_names.items()}
+        members = _members(sent)
+        return Raw(
+            wire.encode({names.get(name, name): each for name, each in members.items() if name not in unshown})
+        )
+
     def _restore(self, given: Raw | None) -> Raw | None:
         try:
             members = {} if given is None or bytes(given) == b"null" else wire.members(given)

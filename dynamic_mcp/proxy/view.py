@@ -104,6 +104,11 @@ class GroupView:
         """Return by which name clients see a tool, of which this is the server's name."""
         return tool if self.overridden is None or self.known is None else self.overridden.shown_name(tool)
 
+    def present_arguments(self, tool: str, sent: Raw) -> Raw:
+        """Return what a client may see of the arguments that a tool is sent, of which this is the server's name."""
+        shown = self.find_shown(self.shown_name(tool))
+        return sent if shown is None else shown.present(sent)
+
     def find_shown(self, tool: str) -> ShownTool | None:
         """Return the tool that is shown by this name; None where there are no overrides."""
         if self.overridden is None:

@@ -138,6 +138,14 @@ def test_the_config_comes_before_annotations_and_write_comes_before_read() -> No
     assert access_of("both", reader, config).source == "config"
 
 
+def test_hints_of_overrides_are_words_of_the_config_and_its_lists_come_before_them() -> None:
+    config = ToolAccess(write=("delete_*",), is_trusted=True, hints=(("frob", True), ("fr*", False), ("*", True)))
+    said = access_of("frob", tool(annotations={"readOnlyHint": False}), config)
+    assert (said.access, said.source) == ("read", "config")
+    assert access_of("frown", tool(annotations={"readOnlyHint": True}), config).access == "write"
+    assert access_of("delete_file", tool(), config).access == "write"
+
+
 def test_another_spelling_of_a_name_is_still_a_writer_and_no_reader() -> None:
     config = ToolAccess(read=("frob",), write=("get_secret",))
     assert access_of("GET_secret", tool(), config).access == "write"

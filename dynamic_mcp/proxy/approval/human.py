@@ -125,7 +125,9 @@ class HumanApproval:
         if message.request.revision.is_stateless and envelope.result_type(answer.result) == envelope.INPUT_REQUIRED:
             state = digest_of_state(wire.member(answer.result, "requestState"))
             self._approvals.allow_retry(subject.key, state, grant)
-        return answer if verdict.arguments is None else _with_note(answer, grant.id, verdict.arguments)
+        if verdict.arguments is None:
+            return answer
+        return _with_note(answer, grant.id, message.group.present_arguments(subject.key.name, verdict.arguments))
 
     def _find_grant(self, message: UpstreamRequest, subject: Subject) -> Grant | None:
         """Return what a person has said already. Raises ApprovalDenied for a retry of what was not allowed."""

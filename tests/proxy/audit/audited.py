@@ -82,11 +82,16 @@ def uses_in(directory: Path) -> list[dict[str, Json]]:
 
 @contextlib.asynccontextmanager
 async def audited(
-    directory: Path, *, arguments: Mode = "keys", stops_writes: bool = False, access: Access | None = None
+    directory: Path,
+    *,
+    arguments: Mode = "keys",
+    stops_writes: bool = False,
+    access: Access | None = None,
+    **changes: Json,
 ) -> AsyncIterator[Audited]:
     """Run a proxy in front of a fake upstream `up`, with a log in this directory."""
     upstream = FakeUpstream(ANSWERS)
-    proxy = Proxy(config_of(group_config("up"), access=access), opener=Opener(up=[upstream]))
+    proxy = Proxy(config_of(group_config("up", **changes), access=access), opener=Opener(up=[upstream]))
     trail = Trail(directory, KEEPING, stops_writes=stops_writes)
     observer = AuditObserver(trail, arguments=arguments, config="/c.jsonc", roles_of=proxy.roles_of)
     proxy.observers = Observers([observer])
