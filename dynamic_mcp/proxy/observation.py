@@ -84,8 +84,12 @@ class Observation(Struct):
         self.name = wire.text((params or {}).get("uri" if method.startswith("resources/") else "name")) or ""
 
     def note_decision(self, decision: Decision) -> None:
-        """Note what the access rules say of it."""
+        """Note what the access rules or guards say of it."""
         self.decision, self.rule = decision.effect.value, decision.rule
+
+    def note_refusal(self, rule: str) -> None:
+        """Note the rule that does not let it pass."""
+        self.decision, self.rule = "deny", rule
 
 
 class Event(Struct, frozen=True):

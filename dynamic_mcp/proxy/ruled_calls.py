@@ -94,6 +94,8 @@ class RuledCalls:
         guarded = await self._guard(message)
         if guarded is not None:
             decision = guarded if decision is None or not decision.must_ask else _join(decision, guarded)
+            if message.request.observation is not None:
+                message.request.observation.note_decision(decision)
         tool = _tool_of(message)
         if tool is not None:
             self.limits.take(message, tool)
@@ -114,16 +116,12 @@ class RuledCalls:
         if rules is None or rules.guards is None or message.method != "tools/call":
             return None
         check_form(params)
-        seen = message.request.observation
         try:
-            decision = await self._judge(message, rules.guards)
+            return await self._judge(message, rules.guards)
         except RefusedByGuard as exc:
-            if seen is not None:
-                seen.decision, seen.rule = "deny", exc.rule
+            if message.request.observation is not None:
+                message.request.observation.note_refusal(exc.rule)
             raise
-        if decision is not None and seen is not None:
-            seen.note_decision(decision)
-        return decision
 
     async def _judge(self, message: UpstreamRequest, guards: Guards) -> Decision | None:
         tool, arguments = _tool_of(message) or "", (message.params or {}).get("arguments")

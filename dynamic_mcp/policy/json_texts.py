@@ -1,0 +1,193 @@
+"""The texts in JSON as it is written: to find them, and to replace them while every other byte stays.
+
+Nothing here builds values, so it makes no difference how deep the JSON is, whether it has a name twice, or how its
+numbers are written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, auto
+
+import msgspec
+from msgspec import Raw
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_STRINGS = re.compile(_STRING, re.DOTALL)
+_TOKENS = re.compile(rb"(" + _STRING + rb")(\s*:)?|[{\[]|[}\]]", re.DOTALL)
+_SCALARS = re.compile(rb"(" + _STRING + rb")(\s*:)?|[^\s{}\[\],:\"]+", re.DOTALL)
+_START_OF_JSON = (b"{", b"[", b'"')
+_decode_texts = msgspec.json.Decoder(list[str]).decode
+_check = msgspec.json.Decoder(Raw).decode
+
+Replace = Callable[[bytes], bytes]
+Spans = list[tuple[int, int]]
+
+
+class Part(Enum):
+    """What a part of a message is, as far as it says which of the texts in it are anybody's words."""
+
+    MESSAGE = auto()  # a result, an error, or the params of a notification or of a question
+    CONTENT = auto()  # blocks of content, contents of resources, messages of prompts
+    DATA = auto()  # data of an error or of a log message
+    META = auto()
+    QUESTIONS = auto()  # what a result wants to know of the client, by ids
+    WORDS = auto()  # all texts in it are
+    PROTOCOL = auto()  # none is
+
+
+_CONTENT_KEYS = dict.fromkeys(("content", "contents", "messages", "resource"), Part.CONTENT)
+_PROTOCOL_KEYS = (
+    *("resultType", "taskId", "status", "createdAt", "lastUpdatedAt", "nextCursor", "requestState", "requestId"),
+    *("progressToken", "level", "logger", "uri", "url", "elicitationId", "mode", "method", "model", "role"),
+    *("stopReason", "requestedSchema", "modelPreferences", "toolChoice", "tools", "stopSequences", "includeContext"),
+)
+_CHILDREN: Mapping[Part, Mapping[str, Part]] = {
+    Part.MESSAGE: {
+        **dict.fromkeys(_PROTOCOL_KEYS, Part.PROTOCOL),
+        **dict.fromkeys(("task", "tasks", "result", "error", "params", "elicitations"), Part.MESSAGE),
+        "inputRequests": Part.QUESTIONS,
+        **_CONTENT_KEYS,
+        "data": Part.DATA,
+        "_meta": Part.META,
+    },
+    Part.CONTENT: {
+        **dict.fromkeys(
+            ("type", "uri", "mimeType", "data", "blob", "name", "role", "annotations", "icons", "id", "toolUseId"),
+            Part.PROTOCOL,
+        ),
+        **_CONTENT_KEYS,
+        "_meta": Part.META,
+    },
+    Part.DATA: {"elicitations": Part.MESSAGE},
+}
+_OF_PROTOCOL = ("dynamic-mcp/", "io.modelcontextprotocol/", "modelcontextprotocol.io/", "mcp.dev/", "progressToken")
+
+
+def find_texts(data: bytes) -> list[str]:
+    """Return all texts and names in JSON, without escapes."""
+    tokens = b"[" + b",".join(_STRINGS.findall(data)) + b"]"
+    try:
+        return _decode_texts(tokens)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [decode(each).decode("utf-8", "surrogatepass") for each in _STRINGS.findall(data)]
+
+
+def unescape(data: bytes) -> bytes | None:
+    """Return bytes in which all texts of JSON stand without escapes; None if that takes long."""
+    if b"\\" not in data:
+        return data
+    if b"\\\\" in data:
+        return None
+    plain = data.replace(b"\\n", b"\n").replace(b'\\"', b'"').replace(b"\\t", b"\t").replace(b"\\r", b"\r")
+    return None if b"\\" in plain else plain
+
+
+def rewrite(data: bytes, part: Part, replace: Replace) -> bytes:
+    """Return JSON with other texts: `replace` is given each one that is anybody's words, as UTF-8.
+
+    Names and numbers stay, and so does what belongs to the protocol.
+    """
+    pieces: list[bytes] = []
+    stack: list[Part] = []
+    end, container = 0, part
+    for token in _TOKENS.finditer(data):
+        literal, is_name = token.group(1, 2)
+        if literal is None:
+            if token[0] in b"{[":
+                stack.append(container)
+                container = part
+            elif stack:
+                part = container = stack.pop()
+        elif is_name is not None:
+            part = _part_of(container, literal)
+        elif part is not Part.PROTOCOL:
+            text = decode(literal)
+            replaced = replace(text)
+            if replaced is not text:
+                pieces += data[end : token.start()], encode(replaced)
+                end = token.end()
+    return b"".join((*pieces, data[end:])) if pieces else data
+
+
+def replace_values(data: bytes, spans: Spans, value: bytes) -> bytes:
+    """Return JSON with this value for every text, number or literal that one of the spans reaches into.
+
+    Names stay. A span inside of one text is about how it is written, and changes nothing. The spans are in order.
+    """
+    pieces: list[bytes] = []
+    end = at = 0
+    for token in _SCALARS.finditer(data):
+        start, stop = token.span(1) if token[1] is not None else token.span()
+        while at < len(spans) and spans[at][1] <= start:
+            at += 1
+        if at == len(spans):
+            break
+        if token[2] is None and _reaches_into(spans, at, start, stop, is_text=token[1] is not None):
+            pieces += data[end:start], value
+            end = stop
+    return b"".join((*pieces, data[end:])) if pieces else data
+
+
+def _reaches_into(spans: Spans, at: int, start: int, stop: int, *, is_text: bool) -> bool:
+    for first, last in _from(spans, at):
+        if first >= stop:
+            return False
+        if not is_text or first < start or last > stop:
+            return True
+    return False
+
+
+def _from(spans: Spans, at: int) -> Iterator[tuple[int, int]]:
+    return (spans[number] for number in range(at, len(spans)))
+
+
+def is_json(text: bytes) -> bool:
+    """Tell whether a text is JSON that has texts in it."""
+    if text.lstrip()[:1] not in _START_OF_JSON:
+        return False
+    try:
+        return len(_check(text)) > 0
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def decode(literal: bytes) -> bytes:
+    """Return the text that a JSON string stands for, as UTF-8, in which half a surrogate pair has its three bytes."""
+    if b"\\" not in literal:
+        return literal[1:-1]
+    try:
+        return msgspec.json.decode(literal, type=str).encode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        text: str = json.loads(literal.decode("utf-8", "replace"), strict=False)
+    except ValueError:  # an escape that JSON does not have
+        return literal[1:-1].decode("utf-8", "replace").encode()
+    return text.encode("utf-8", "surrogatepass")
+
+
+def encode(text: bytes) -> bytes:
+    """Return the JSON string of a text."""
+    try:
+        return msgspec.json.encode(text.decode())
+    except UnicodeDecodeError:
+        pass
+    try:
+        return json.dumps(text.decode("utf-8", "surrogatepass")).encode()
+    except UnicodeDecodeError:  # a pattern has cut a character in two
+        return msgspec.json.encode(text.decode("utf-8", "replace"))
+
+
+def _part_of(container: Part, name: bytes) -> Part:
+    """Return what the value of this name is in such a part."""
+    if container is Part.WORDS or container is Part.PROTOCOL:
+        return container
+    if container is Part.QUESTIONS:
+        return Part.MESSAGE
+    text = decode(name).decode("utf-8", "replace")
+    if container is Part.META:
+        return Part.PROTOCOL if text.startswith(_OF_PROTOCOL) else Part.WORDS
+    return _CHILDREN[container].get(text, Part.WORDS)
