@@ -11,7 +11,7 @@ SECTIONS = {
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
     "Approve": ["approve"],
-    "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "audit"],
+    "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "audit", "cache"],
     "For editors and shells": ["schema", "completions"],
 }
 COMMANDS = [name for names in SECTIONS.values() for name in names]

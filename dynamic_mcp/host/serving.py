@@ -22,6 +22,7 @@ from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
+from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.status import Kind, read_status
@@ -80,6 +81,7 @@ class Serving:
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
             open_approval=self._approving.open,
+            clearing_folder=clearing_folder(),
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
         self.http = HttpControl(self.proxy, http, load=load_http)

@@ -16,6 +16,9 @@ from dynamic_mcp.system.text import pluralize
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
+# Places that are remembered while nobody has them.
+MAX_GATES = 2000
+
 
 class CallLimits:
     """Counts calls by the limits of their servers."""
@@ -62,7 +65,7 @@ class Places:
         self._message = message
         self._tool = tool
         self._max_queued = max_queued
-        self._held: list[tuple[Hashable, Limiter]] = []
+        self._held: list[Limiter] = []
 
     async def __aenter__(self) -> None:
         """Take the places, each once the one before is taken."""
@@ -78,10 +81,10 @@ class Places:
         self._give_back()
 
     def _take_free(self, room: Room) -> bool:
-        key, gate = self._gate(room)
+        gate = self._gate(room)
         is_taken = gate.take_free()
         if is_taken:
-            self._held.append((key, gate))
+            self._held.append(gate)
         return is_taken
 
     async def _wait(self) -> None:
@@ -97,32 +100,37 @@ class Places:
 
     async def _acquire(self, room: Room) -> None:
         client = self._message.request.client
-        key, gate = self._gate(room)
+        gate = self._gate(room)
         if gate.is_full(client):
-            why = f"{_in_words(room)} are in use and {self._max_queued} calls wait: no more are accepted"
-            raise Busy(self._message.group.name, f"{self._label}: {why}")
+            why = f"{_in_words(room)} are in use and {self._max_queued} calls wait"
+            raise Busy(self._message.group.name, f"{self._label} was not sent: {why}")
         await gate.acquire(client)
-        self._held.append((key, gate))
+        self._held.append(gate)
 
-    def _gate(self, room: Room) -> tuple[Hashable, Limiter]:
+    def _gate(self, room: Room) -> Limiter:
         key = room.gate_of(self._message.request.principal, self._tool)
         gate = self._gates.get(key)
         if gate is None:
+            _forget_idle(self._gates)
             gate = self._gates[key] = Limiter(room.places, self._max_queued)
         elif gate.limit != room.places:
             gate.resize(room.places)
-        return key, gate
+        return gate
 
     def _give_back(self) -> None:
         while self._held:
-            key, gate = self._held.pop()
-            gate.release()
-            if not gate.in_use:  # and so nobody waits
-                del self._gates[key]
+            self._held.pop().release()
 
     @property
     def _label(self) -> str:
         return self._message.label or f"`{self._tool}`"
+
+
+def _forget_idle(gates: dict[Hashable, Limiter]) -> None:
+    """Forget the places that nobody has, if there are many: each person, and each tool, may have its own."""
+    if len(gates) >= MAX_GATES:
+        for key in [key for key, gate in gates.items() if not gate.in_use]:
+            del gates[key]
 
 
 def _in_words(room: Room) -> str:

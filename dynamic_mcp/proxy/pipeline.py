@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw, Struct, structs
@@ -105,17 +106,23 @@ class Pipeline:
     """What requests pass on their way to upstreams; nothing until something is configured.
 
     `authorization` decides, where there are access rules; `plugins` come after it; `approval` asks a person where a
-    rule says so. What rules of servers count and keep goes by the time of `clock`.
+    rule says so. What rules of servers count and keep goes by the time of `clock`; marks in `clearing_folder` have
+    what is kept dropped.
     """
 
-    def __init__(self, open_approval: OpenApproval = open_approval, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        open_approval: OpenApproval = open_approval,
+        clock: Clock | None = None,
+        clearing_folder: Path | None = None,
+    ) -> None:
         self.authorization: Authorization | None = None
         self.approval: Approval | None = None
         self.plugins: Plugins | None = None
         self._ruled: RuledCalls | None = None
         self._open_approval = open_approval
         self._turns = Turns()
-        self._clock = clock
+        self._clock, self._clearing_folder = clock, clearing_folder
 
     def decide_by(self, view_for: Callable[[Client], View] | None) -> None:
         """Have requests decided by what clients may see from now on; None decides nothing, and costs nothing."""
@@ -202,7 +209,7 @@ class Pipeline:
         if self._ruled is None:
             from dynamic_mcp.proxy.ruled_calls import RuledCalls
 
-            self._ruled = RuledCalls(self._decide, self._ask, self._send, self._clock)
+            self._ruled = RuledCalls(self._decide, self._ask, self._send, self._clock, self._clearing_folder)
         self._ruled.plugins = self.plugins
         return self._ruled.send(message)
 

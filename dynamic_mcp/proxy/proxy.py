@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from msgspec import Raw, structs
 
@@ -72,6 +73,7 @@ class Proxy:
         logins: Logins | None = None,
         open_approval: OpenApproval = open_approval,
         clock: Clock | None = None,
+        clearing_folder: Path | None = None,
         has_base: bool = True,
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
@@ -92,7 +94,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._pipeline = pipeline = Pipeline(open_approval, clock)
+        self._pipeline = pipeline = Pipeline(open_approval, clock, clearing_folder)
         self.plugins = PluginControl(pipeline, self.roles_of, self._subscriptions.announce_soon)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self.result_store)
@@ -128,12 +130,11 @@ class Proxy:
         `by_workspace` has the config for each workspace that is to be known from now on.
         """
         base = self._base = self._base_of(config)
-        pairs: list[tuple[Place, Config]] = [(None, base), *(by_workspace or {}).items()]
+        configs: dict[Place, Config] = {None: base, **dict((by_workspace or {}).items())}
         if knows_persons(base):
-            pairs += [(each, for_person(base, each)) for each in self._persons.adopt(self._subscriptions)]
+            configs |= {each: for_person(base, each) for each in self._persons.adopt(self._subscriptions)}
         else:
             self._persons.forget()
-        configs = dict(pairs)
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
         self._govern(base)
@@ -331,8 +332,7 @@ class Proxy:
 
     def shows(self, group: Group, client: Client) -> bool:
         """Tell whether a client sees a group."""
-        is_whole = client.profile is None and not self._views.are_governed
-        return is_whole or self.view_for(client).has_group(group)
+        return (client.profile is None and not self._views.are_governed) or self.view_for(client).has_group(group)
 
     def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""

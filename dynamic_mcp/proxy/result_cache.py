@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.cache_clearing import ClearingMarks
 from dynamic_mcp.policy.caching import KeepRule, compile_rules
 from dynamic_mcp.proxy.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
 from dynamic_mcp.system.bounded import BoundedDict
@@ -77,10 +79,11 @@ class _Slot(Struct, frozen=True, gc=False):
 
 
 class ResultCache:
-    """The results that one proxy keeps."""
+    """The results that one proxy keeps, by the time of `clock`; marks in the folder have it drop them."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, clearing_folder: Path | None = None) -> None:
         self._clock = clock or LoopClock()
+        self._marks = None if clearing_folder is None else ClearingMarks(clearing_folder, self._clock)
         self._stores: dict[str, KeptResults] = {}
         self._pasts: WeakKeyDictionary[Group, _Past] = WeakKeyDictionary()
         self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
@@ -96,6 +99,11 @@ class ResultCache:
     def clear(self, server: str | None = None) -> None:
         """Drop everything, or what is kept of one server; a result that is under way is not kept either."""
         self._stores = {} if server is None else {k: v for k, v in self._stores.items() if v.server != server}
+
+    async def _heed_marks(self, server: str) -> None:
+        if self._marks is not None and self._marks.is_due(server):
+            for each in await self._marks.look(server):
+                self.clear(each)
 
     def note_update(self, group: Group, uri: str) -> None:
         """Learn that a resource has changed."""
@@ -120,6 +128,7 @@ class ResultCache:
             case "tools/call":
                 return await self._call(message, following)
             case "resources/read":
+                await self._heed_marks(message.group.name)
                 slot = self._find_slot(message, "uri", b"")
                 return await (following(message) if slot is None else self._answer(message, following, slot))
             case "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel":  # of a tool that may write
@@ -136,6 +145,8 @@ class ResultCache:
         digest = _digest_of_reader(message.group, name)
         if digest is None:
             return await self._write(message, following)
+        if may_keep:
+            await self._heed_marks(message.group.name)
         slot = self._find_slot(message, "name", digest) if may_keep else None
         return await (following(message) if slot is None else self._answer(message, following, slot))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
@@ -57,12 +58,20 @@ class RuledCalls:
     """Sends requests by the rules of their servers.
 
     `decide` asks the access rules, `ask` a person, and `following` sends to the upstream. `plugins` are those of the
-    config, if it has any. Calls are counted, and results kept, by the time of `clock`.
+    config, if it has any. Calls are counted, and results kept, by the time of `clock`; marks in `clearing_folder` have
+    results dropped.
     """
 
-    def __init__(self, decide: Decide, ask: Ask, following: Next, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        decide: Decide,
+        ask: Ask,
+        following: Next,
+        clock: Clock | None = None,
+        clearing_folder: Path | None = None,
+    ) -> None:
         self.limits = CallLimits(clock)
-        self.cache = ResultCache(clock)
+        self.cache = ResultCache(clock, clearing_folder)
         self.plugins: Plugins | None = None
         self._workers = Workers("rules", count=2)
         self._decide = decide

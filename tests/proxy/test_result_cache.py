@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -14,6 +15,7 @@ from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.rules import Cache, Redact, Rules
 from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, FakeClock, FakeUpstream, Json, Opener, config_of, group_config, settled, tool
@@ -71,10 +73,17 @@ class Counting(FakeUpstream):
 class Scene:
     """A proxy in front of the server `up`, by these rules, at a time that is moved."""
 
-    def __init__(self, *caches: Cache, upstream: Counting | None = None, **changes: Json) -> None:
+    def __init__(
+        self, caches: Sequence[Cache], upstream: Counting | None, marks: Path | None, **changes: Json
+    ) -> None:
         self.upstream = upstream or Counting()
         self.clock = FakeClock()
-        self.proxy = Proxy(self.config(*caches, **changes), opener=Opener(up=[self.upstream]), clock=self.clock)
+        self.proxy = Proxy(
+            self.config(*caches, **changes),
+            opener=Opener(up=[self.upstream]),
+            clock=self.clock,
+            clearing_folder=marks,
+        )
 
     def config(self, *caches: Cache, redact: Sequence[Redact] = (), **changes: Json) -> Config:
         rules = Rules(cache=caches, redact=tuple(redact))
@@ -88,9 +97,11 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(*caches: Cache, upstream: Counting | None = None, **changes: Json) -> AsyncIterator[Scene]:
+async def scene(
+    *caches: Cache, upstream: Counting | None = None, marks: Path | None = None, **changes: Json
+) -> AsyncIterator[Scene]:
     """Run such a proxy."""
-    made = Scene(*caches, upstream=upstream, **changes)
+    made = Scene(caches, upstream, marks, **changes)
     try:
         yield made
     finally:
@@ -312,6 +323,35 @@ async def test_another_server_under_the_same_name_starts_anew() -> None:
         await get(client)
         on.proxy.apply(on.config(ALL, upstream=Program(command="other", args=(), env={}, cwd=None)))
         assert await get(client) == "get_x 2"
+
+
+@pytest.mark.parametrize(("server", "drops"), [(None, True), ("up", True), ("other", False)])
+async def test_a_mark_has_what_is_kept_of_a_server_dropped(tmp_path: Path, server: str | None, drops: bool) -> None:
+    mark_cleared(tmp_path)
+    async with scene(ALL, PAGES, marks=tmp_path) as on:
+        client = await on.client()
+        said = [await get(client), await get(client), await read(client), await read(client)]
+        assert said == ["get_x 1", "get_x 1", "2", "2"]
+        mark_cleared(tmp_path, server)
+        on.clock.time += SEEN_AFTER_S
+        said = [await get(client), await get(client), await read(client)]
+    assert said == (["get_x 3", "get_x 3", "4"] if drops else ["get_x 1", "get_x 1", "2"])
+
+
+async def test_a_reading_under_way_is_not_kept_when_results_are_to_be_dropped(tmp_path: Path) -> None:
+    async with scene(ALL, marks=tmp_path) as on:
+        client = await on.client()
+        on.upstream.hold()
+        reading = asyncio.create_task(get(client))
+        await on.upstream.hears("tools/call")
+        mark_cleared(tmp_path, "up")
+        on.clock.time += SEEN_AFTER_S
+        after = asyncio.create_task(get(client))
+        await on.upstream.hears("tools/call", 2)
+        on.upstream.release(2)
+        on.upstream.release(1)
+        assert (await reading, await after) == ("get_x 2", "get_x 1")
+        assert await get(client) == "get_x 1"
 
 
 # --- what is never kept --------------------------------------------------------------------------------

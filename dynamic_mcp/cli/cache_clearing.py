@@ -1,0 +1,20 @@
+"""The `cache` command: it leaves a mark for the running proxies, and waits until they have seen it."""
+
+from __future__ import annotations
+
+import time
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, clearing_folder, mark_cleared
+
+
+def clear_cache(this: Invocation, server: str | None) -> None:
+    """Have all proxies drop what they keep of a server, or everything."""
+    folder = clearing_folder()
+    try:
+        mark_cleared(folder, server)
+    except OSError as exc:
+        raise DynamicMcpError(f"{folder} cannot be written: {exc}") from exc
+    time.sleep(SEEN_AFTER_S)
+    this.out.say(f"all that proxies kept{f' of `{server}`' if server else ''} is dropped")
