@@ -10,7 +10,7 @@ SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
-    "Approve": ["approve"],
+    "Approve": ["approve", "pins"],
     "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "audit", "cache"],
     "For editors and shells": ["schema", "completions"],
 }

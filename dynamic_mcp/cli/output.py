@@ -108,14 +108,15 @@ class Output:
                 if cell:
                     self.print_line(f"{column.lower()}: {cell}", indent=2)
 
-    def print_line(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Print one paragraph for a person, wrapped at the width and indented as a whole."""
+    def print_line(self, text: str, style: str = "", *, indent: int = 0, margin: str = "") -> None:
+        """Print one paragraph for a person, wrapped at the width; each line is indented and has the margin."""
         from rich.text import Text
 
         console = self.console()
-        for line in Text(escape(text, keep=_LINES), style).wrap(console, max(1, console.width - indent)):
+        margin = " " * indent + margin
+        for line in Text(escape(text, keep=_LINES), style).wrap(console, max(1, console.width - len(margin))):
             line.rstrip()
-            console.print(Text(" " * indent).append(line))
+            console.print(Text(margin, style if margin.strip() else "").append(line))
 
     def mark(self, name: str) -> str:
         """Return a sign that this terminal can show: `ok`, `note`, `warning` or `error`."""

@@ -85,6 +85,15 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
     return []
 
 
+def complete_pinned(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a cached tool, prompt or resource template of the group on the command line, or its instructions."""
+    from dynamic_mcp.policy.pins.definition import definitions
+
+    given = ctx.params.get("names") or ()
+    found = [(name or kind.noun, kind.noun) for _, catalog in _own(ctx) for kind, name, _ in definitions(catalog)]
+    return _items(((name, noun) for name, noun in found if name not in given), incomplete)
+
+
 def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the id of a call that waits for a person."""
     from dynamic_mcp.observe.approval_desk import ApprovalDesk
@@ -128,18 +137,26 @@ def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[Completi
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
     """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
+    for config, catalog in _own(ctx):
+        yield _show(catalog, config, ctx.params["group"])
+
+
+def _own(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
+    """Yield the config and the cached catalog of the group on the command line, as its server has it."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
     config, name = _config(ctx), ctx.params.get("group")
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
-    for group in config.groups if config else ():
+    if config is None:
+        return
+    for group in config.groups:
         if group.name == name and (kept := catalog_store.load(group)) is not None:
-            yield _show(kept.catalog, config, group.name)
+            yield config, kept.catalog
 
 
-def _show(catalog: Catalog, config: Config | None, group: str) -> Catalog:
-    overrides = config.presentations[group].rules.overrides if config else ()
+def _show(catalog: Catalog, config: Config, group: str) -> Catalog:
+    overrides = config.presentations[group].rules.overrides
     if not overrides:
         return catalog
     from dynamic_mcp.policy.overrides import Overrides

@@ -58,8 +58,8 @@ class RuledCalls:
     """Sends requests by the rules of their servers.
 
     `decide` asks the access rules, `ask` a person, and `following` sends to the upstream. `plugins` are those of the
-    config, if it has any. Calls are counted, and results kept, by the time of `clock`; marks in `clearing_folder` have
-    results dropped.
+    config, if it has any. Calls are counted, and results kept, by the time of `clock`; marks in `clearing_folder`
+    have results dropped.
     """
 
     def __init__(

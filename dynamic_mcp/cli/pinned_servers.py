@@ -1,0 +1,234 @@
+"""What servers offer beside what is pinned of them: from disk as proxies saw it last, or from the servers now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dynamic_mcp.cli.access_catalogs import known_catalogs
+from dynamic_mcp.cli.invocation import Invocation, unknown_group
+from dynamic_mcp.config.resolved import Config, Pinning
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.pins import lock_file
+from dynamic_mcp.policy.pins.changes import Change
+from dynamic_mcp.policy.pins.definition import Key, PinKind
+from dynamic_mcp.policy.pins.findings import Finding
+from dynamic_mcp.policy.pins.judgement import PinJudgement, judge
+from dynamic_mcp.policy.pins.lock_file import (
+    CorruptLockFile,
+    Lock,
+    LockFileError,
+    NewerLockFile,
+    Pin,
+    PinnedServer,
+)
+from dynamic_mcp.system import paths
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One definition that is not as it is pinned. `change` is None for a new one, `held` is empty if it passes."""
+
+    key: Key
+    pin: Pin
+    change: Change | None = None
+    held: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def before(self) -> Pin | None:
+        """The pin that counts now."""
+        return None if self.change is None else self.change.before
+
+    @property
+    def name(self) -> str:
+        """The name to type; instructions have none of their own."""
+        return self.key[1] or self.key[0].noun
+
+    @property
+    def title(self) -> str:
+        """The kind and the name."""
+        kind, name = self.key
+        return f"{kind.noun} {name}" if name else kind.noun
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one server offers, compared with what is pinned of it.
+
+    `catalog` is None where that is not known, because of an `error` if there was one. `is_moved` tells that something
+    else was run when it was pinned, so that those pins do not count.
+    """
+
+    name: str
+    pinning: Pinning
+    pinned: PinnedServer | None
+    catalog: Catalog | None
+    is_moved: bool = False
+    error: DynamicMcpError | None = None
+    differences: tuple[Difference, ...] = ()
+    gone: tuple[Key, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """What the server says that its version is."""
+        said = self.catalog.hello if self.catalog is not None else None
+        info = (said or {}).get("serverInfo")
+        return (wire.text(wire.member(info, "version")) or "") if info is not None else ""
+
+    @property
+    def held(self) -> list[Difference]:
+        """What clients do not get."""
+        return [each for each in self.differences if each.held]
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the config wants its definitions compared."""
+        return self.pinning.policy != "trust"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All servers of a config, compared with its lock file."""
+
+    config: Config
+    file: Path
+    lock: Lock
+    servers: tuple[Comparison, ...] = field(default=())
+
+
+def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool) -> Survey:
+    """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError."""
+    whole = this.read_groups()
+    config, file = select(whole, names), lock_path(whole)
+    lock, known = read_lock(file), known_catalogs(whole)
+    offered = {**known, **_read_live(this, config)} if is_live else known
+    return Survey(config, file, lock, tuple(_compare_all(config, lock, offered)))
+
+
+def select(config: Config, names: tuple[str, ...]) -> Config:
+    """Return the config with only these groups. Raises NotFound."""
+    known = {group.name: group for group in config.groups}
+    for name in names:
+        if name not in known:
+            raise unknown_group(name, config)
+    return replace(config, groups=tuple(known[name] for name in dict.fromkeys(names))) if names else config
+
+
+def lock_path(config: Config) -> Path:
+    """Return where the pins of a config are."""
+    return config.lock_file or lock_file.path_for(config.file, paths.state_dir() / "pins")
+
+
+def read_lock(file: Path) -> Lock:
+    """Return what a lock file has; nothing if there is none. Raises DynamicMcpError."""
+    try:
+        return lock_file.read_lock(file)
+    except CorruptLockFile as exc:
+        hint = "restore it, or remove it and run `dynamic-mcp pins approve --all --live`"
+        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}", hint=hint) from exc
+    except NewerLockFile as exc:
+        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}", hint="update dynamic-mcp") from exc
+    except LockFileError as exc:
+        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}") from exc
+
+
+def update_lock(file: Path, change: Callable[[Lock], Lock]) -> Lock:
+    """Change a lock file. Raises DynamicMcpError, also what `change` raises; then nothing has changed."""
+    try:
+        return lock_file.update_lock(file, change)
+    except LockFileError as exc:
+        raise DynamicMcpError(f"the lock file `{file}` cannot be written: {exc}") from exc
+
+
+def _compare_all(
+    config: Config, lock: Lock, offered: Mapping[str, Catalog | DynamicMcpError]
+) -> Iterator[Comparison]:
+    catalogs = {name: each for name, each in offered.items() if isinstance(each, Catalog)}
+    for group in config.groups:
+        foreign = {tool for name, catalog in catalogs.items() if name != group.name for tool in catalog.tools}
+        error = offered.get(group.name)
+        yield compare(
+            Comparison(
+                group.name,
+                config.presentations[group.name].pinning,
+                lock.servers.get(group.name),
+                catalogs.get(group.name),
+                error=error if isinstance(error, DynamicMcpError) else None,
+            ),
+            foreign,
+        )
+
+
+def compare(known: Comparison, foreign: set[str]) -> Comparison:
+    """Return the comparison with what differs; `foreign` are names of tools of other servers."""
+    from dataclasses import replace
+
+    pinned, is_moved = known.pinned, False
+    if pinned is not None and pinned.source != known.pinning.source:
+        pinned, is_moved = None, True
+    if known.catalog is None or not known.is_pinned:
+        return replace(known, pinned=pinned, is_moved=is_moved)
+    today = datetime.now(UTC).date().isoformat()
+    judged = judge(pinned, known.catalog, known.pinning.policy, today=today, foreign=foreign)
+    found = tuple(_differences(judged))
+    return replace(
+        known, pinned=pinned, is_moved=is_moved, differences=found, gone=tuple(_gone(pinned, known.catalog))
+    )
+
+
+def _differences(judged: PinJudgement) -> Iterator[Difference]:
+    changes: dict[Key, Change] = {(each.kind, each.name): each for each in judged.changes}
+    for key in (*changes, *judged.additions):
+        reason, findings = judged.held.get(key), judged.findings.get(key, ())
+        if reason is not None:
+            yield Difference(key, reason.pin, changes.get(key), reason.text, reason.findings or findings)
+        elif key in judged.accepted:
+            yield Difference(key, judged.accepted[key], changes.get(key), "", findings)
+
+
+def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
+    """Yield what is pinned and not offered, as far as that is known."""
+    for kind in PinKind if pinned is not None else ():
+        assert pinned is not None
+        if kind.listed_as is None:
+            offered: set[str] = {""} if catalog.instructions else set()
+        elif catalog.knows([kind.listed_as]):
+            offered = set(catalog.entries(kind.listed_as))
+        else:
+            continue
+        yield from ((kind, name) for name in pinned.pins(kind) if name not in offered)
+
+
+def _read_live(this: Invocation, config: Config) -> dict[str, Catalog | DynamicMcpError]:
+    """Ask the servers, whatever the local user may see of them; nothing is pinned by that."""
+    from dynamic_mcp.cli.client import for_each_group
+    from dynamic_mcp.cli.own_client import open_own_client
+    from dynamic_mcp.cli.runner import run
+    from dynamic_mcp.proxy.client_group import ViewedGroup
+
+    shown = {name: replace(each, pinning=Pinning()) for name, each in config.presentations.items()}
+    whole = replace(config, access=None, profiles={}, presentations=shown)
+
+    async def read(group: object) -> Catalog | DynamicMcpError:
+        assert isinstance(group, ViewedGroup)
+        try:
+            await group.catalog(ListKind)
+        except DynamicMcpError as exc:
+            return exc
+        return group.whole or Catalog()
+
+    async def read_all() -> dict[str, Catalog | DynamicMcpError]:
+        names = [group.name for group in config.groups]
+        with this.out.progress("asking", names) as progress:
+            async with open_own_client(whole, this.out, uses_cache=False) as client:
+                found = await for_each_group(client, progress, read)
+                return {group.name: each for group, each in zip(client.groups, found, strict=True)}
+
+    return run(read_all())
