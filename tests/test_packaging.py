@@ -26,13 +26,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(BOUND_S)
-def test_the_wheel_holds_only_the_package_the_schema_and_that_it_is_typed(wheel: Path) -> None:
+def test_the_wheel_holds_only_the_package_the_schema_the_packs_and_that_it_is_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         schema = archive.read("dynamic_mcp/dynamic-mcp.schema.json").decode()
     code = {name for name in names if name.startswith("dynamic_mcp/") and name.endswith(".py")}
     metadata = {name for name in names if ".dist-info/" in name}
-    assert set(names) - code - metadata == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
+    packs = {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp" / "packs").glob("*.json")}
+    assert set(names) - code - metadata - packs == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
+    assert packs < set(names)
     assert code == {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")}
     assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text()
 

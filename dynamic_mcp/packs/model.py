@@ -7,7 +7,9 @@ does not declare, no call can reach. Whatever is wrong in one raises msgspec.Val
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -23,6 +25,7 @@ FLAG = r"^--?[A-Za-z0-9][A-Za-z0-9._-]*$"
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
 _PROPERTY = r"^[a-z][a-z0-9_]*$"
 
+Matcher = Callable[[str], bool]
 FlagName = Annotated[str, Meta(pattern=FLAG, max_length=100)]
 Property = Annotated[str, Meta(pattern=_PROPERTY, max_length=64)]
 Word = Annotated[str, Meta(pattern=_WORD, max_length=100)]
@@ -50,6 +53,15 @@ class Argument(Part, frozen=True, kw_only=True):
     values: Annotated[Values, Meta(description="The values of an enum.")] | None = None
     minimum: Annotated[float, Meta(description="The smallest number.")] | None = None
     maximum: Annotated[float, Meta(description="The largest number.")] | None = None
+    pattern: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1, max_length=1000, description="A regular expression (RE2) that the whole text matches."
+            ),
+        ]
+        | None
+    ) = None
     literal: Annotated[
         bool,
         Meta(
@@ -88,7 +100,7 @@ class Flag(Argument, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Judge what the types alone do not say. Raises ValueError."""
-        _check_values(self.type, self.values)
+        _check_values(self.type, self.values, self.pattern)
         if self.type == "boolean" and (self.style not in (None, "bare", "equals") or self.repeatable):
             raise ValueError(f"`{self.name}`: a boolean is `bare` or `equals`, and not repeatable")
         if self.type == "pairs" and (self.style not in (None, "separate") or self.repeatable):
@@ -128,7 +140,7 @@ class Positional(Argument, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Judge what the types alone do not say. Raises ValueError."""
-        _check_values(self.type, self.values)
+        _check_values(self.type, self.values, self.pattern)
 
     @property
     def argument(self) -> str:
@@ -181,13 +193,17 @@ class Command(Part, frozen=True, kw_only=True):
             raise ValueError(f"`{self.name}`: `before_separator` without a `separator`")
         if before != sorted(before, reverse=True):
             raise ValueError(f"`{self.name}`: what comes before the separator must come first")
-        if any(each.repeatable or not each.required for each in self.positionals[:-1]) and not self._is_clear():
-            raise ValueError(f"`{self.name}`: only the last word on each side of `--` may be optional or repeatable")
+        for side in self.sides:
+            if any(each.repeatable for each in side[:-1]):
+                raise ValueError(f"`{self.name}`: only the last word on each side of `--` may be repeatable")
+            if any(each.required and not before.required for before, each in pairwise(side)):
+                raise ValueError(f"`{self.name}`: a word that is required comes before those that are not")
 
-    def _is_clear(self) -> bool:
-        """Tell whether each word is known by its position."""
-        sides = ([each for each in self.positionals if each.before_separator is side] for side in (True, False))
-        return all(each.required and not each.repeatable for side in sides for each in side[:-1])
+    @property
+    def sides(self) -> tuple[list[Positional], list[Positional]]:
+        """The words before the separator, and those after it or without one."""
+        before = [each for each in self.positionals if each.before_separator]
+        return before, self.positionals[len(before) :]
 
     @property
     def worst_effect(self) -> Effect:
@@ -239,12 +255,30 @@ def tool_name(pack: str, command: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", f"{pack} {command}")
 
 
+@cache
+def compile_pattern(pattern: str) -> Matcher:
+    """Return what matches whole texts, in linear time. Raises ValueError for what is no expression."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as exc:
+        raise ValueError("`pattern` is not a regular expression") from exc
+    return lambda text: compiled.fullmatch(text) is not None
+
+
 _BADNESS: Mapping[Effect, int] = {"read": 0, "unknown": 1, "write": 1, "destructive": 2}
 
 
-def _check_values(type_: str, values: list[str] | None) -> None:
+def _check_values(type_: str, values: list[str] | None, pattern: str | None) -> None:
     if (type_ == "enum") != (values is not None):
         raise ValueError("an enum, and nothing else, has `values`")
+    if pattern is not None and type_ not in ("string", "path"):
+        raise ValueError("only a string or a path has a `pattern`")
+    if pattern is not None:
+        compile_pattern(pattern)
 
 
 def _find_twice(names: Iterable[str]) -> str | None:

@@ -90,8 +90,8 @@ async def open_link(
             hello = declare_login(hello, remote.oauth)
             far = _RemoteServer(config, remote, listener, hello, authorization)
             return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))
-        case CommandLine():
-            raise Unreachable(config.name, "command line programs cannot be started yet", final=True)
+        case CommandLine() as line:
+            return await _open_command_line(config, line, listener, hello, lacks)
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
 
@@ -112,6 +112,23 @@ async def _greet_program(
             if opened is None:
                 raise
             return opened
+    except BaseException:
+        await asyncio.shield(link.close())
+        raise
+
+
+async def _open_command_line(
+    config: GroupConfig, line: CommandLine, listener: Listener, hello: ClientHello, lacks: Era | None
+) -> Opened:
+    """Open a link to a program that is no server, and is made one here; it is the same in both eras."""
+    from dynamic_mcp.upstream.cli.transport import CommandLineTransport  # with the first of them
+
+    transport = CommandLineTransport(config.name, line)
+    link = Link(config.name, transport, listener, mask_of(line))
+    transport.receive, transport.lost = link.receive, link.lose
+    try:
+        await transport.start()
+        return link, lacking(lacks, await greet(link, hello, config))
     except BaseException:
         await asyncio.shield(link.close())
         raise

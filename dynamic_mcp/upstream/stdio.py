@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import logging
 import re
 import signal
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
@@ -23,6 +21,7 @@ from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
+from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
 from dynamic_mcp.upstream.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -85,8 +84,8 @@ class StdioTransport:
         try:
             self._process = await start(program)
         except (OSError, ValueError) as exc:
-            reason = self._mask(_explain_failure(program, exc))
-            raise Unreachable(self.group, reason, hint=_suggest_remedy(exc)) from exc
+            reason = self._mask(explain_failure(program, exc))
+            raise Unreachable(self.group, reason, hint=suggest_remedy(exc)) from exc
         opening = asyncio.ensure_future(
             self._process.open_pipes(
                 self._receive_stdout,
@@ -201,40 +200,6 @@ class StdioTransport:
             safe = escape(text)
             self._ring.append(safe)
             self._stderr_logger.debug("group %s on stderr: %s", self.group, safe)
-
-
-def _explain_failure(program: Program, exc: Exception) -> str:
-    if program.cwd and isinstance(exc, FileNotFoundError | NotADirectoryError) and not Path(program.cwd).is_dir():
-        return f"the directory `{program.cwd}` does not exist"
-    command = f"the command `{program.command}`"
-    match exc:
-        case FileNotFoundError():
-            return f"{command} was not found"
-        case PermissionError() if Path(program.cwd or "", program.command).is_dir():
-            return f"{command} is a directory"
-        case PermissionError():
-            return f"{command} is not executable"
-        case OSError(errno=errno.E2BIG):
-            name = max(program.env, key=lambda each: len(program.env[each]), default="")
-            return f"{command} cannot be started: its arguments and environment are too long, above all `{name}`"
-        case OSError(errno=errno.EAGAIN):
-            return f"{command} cannot be started: the system allows no more processes"
-        case OSError(strerror=str(why)):
-            return f"{command} cannot be started: {why.lower()}"
-        case _:
-            return f"{command} cannot be started: {exc}"
-
-
-def _suggest_remedy(exc: Exception) -> str:
-    match exc:
-        case FileNotFoundError():
-            return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
-        case OSError(errno=errno.EMFILE | errno.ENFILE):
-            return "let programs have more open files (`ulimit -n`), or enable fewer servers"
-        case OSError(errno=errno.EAGAIN):
-            return "let programs start more processes (`ulimit -u`), or enable fewer servers"
-        case _:
-            return ""
 
 
 def _signal_name(number: int) -> str:

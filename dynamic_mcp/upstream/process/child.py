@@ -74,7 +74,7 @@ class _Launch(Struct, frozen=True):
 
     child: subprocess.Popen[bytes]
     strays: Strays
-    stdin: int
+    stdin: int | None
     stdout: int
     stderr: int
     pidfd: int | None
@@ -117,14 +117,19 @@ class Process:
         on_stdin_end: Callable[[], None],
         on_stdout_end: Callable[[], None],
         on_exit: Callable[[], None],
+        on_stderr_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start to read the child's output and to watch for its exit; `on_stdin_end`: it has stopped reading."""
+        """Start to read the child's output and to watch for its exit; `on_stdin_end`: it has stopped reading.
+
+        A child that was started with a file as its stdin has no `stdin` here.
+        """
         ours = self._launch
         self._watch(on_exit)
-        self.stdin = await open_sink(
-            ours.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
-        )
-        self._sources.append(await open_source(ours.stderr, receive_stderr, _do_nothing))
+        if ours.stdin is not None:
+            self.stdin = await open_sink(
+                ours.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
+            )
+        self._sources.append(await open_source(ours.stderr, receive_stderr, on_stderr_end))
         self._stdout = await open_source(ours.stdout, receive_stdout, on_stdout_end)
         self._sources.append(self._stdout)
 
@@ -219,11 +224,14 @@ class Process:
             self._loop.call_soon_threadsafe(take_exit)
 
 
-async def start(program: Program) -> Process:
-    """Start a program, without a shell. Raises OSError and ValueError as the system does."""
+async def start(program: Program, *, stdin: int | None = None) -> Process:
+    """Start a program, without a shell. Raises OSError and ValueError as the system does.
+
+    `stdin` is a file or a device that the program reads, and that this closes; None is a pipe that we write to.
+    """
     number = next(_order)
     # in a thread, because starting a program takes the system some milliseconds
-    launch = asyncio.ensure_future(asyncio.to_thread(_launch, program))
+    launch = asyncio.ensure_future(asyncio.to_thread(_launch, program, stdin))
     try:
         return Process(await asyncio.shield(launch), number)
     except asyncio.CancelledError:
@@ -231,13 +239,17 @@ async def start(program: Program) -> Process:
         raise
 
 
-def _launch(program: Program) -> _Launch:
+def _launch(program: Program, file: int | None) -> _Launch:
     with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-        child_in, stdin = _pipe(theirs, ours)
+        if file is None:
+            child_in, stdin = _pipe(theirs, ours)
+        else:
+            child_in, stdin = file, None
+            theirs.callback(os.close, file)
         stdout, child_out = _pipe(ours, theirs)
         stderr, child_err = _pipe(ours, theirs)
         strays = Strays()
-        with guardian.watch_start(child_in) as guard:
+        with guardian.watch_start(child_in if file is None else None) as guard:
             child = _popen(program, strays, child_in, child_out, child_err)
             guard(child.pid)
         try:

@@ -65,13 +65,17 @@ class Guardian:
         self._shell: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
-    def watch_start(self, stdin: int) -> Iterator[Callable[[int], None]]:
+    def watch_start(self, stdin: int | None) -> Iterator[Callable[[int], None]]:
         """Guard a child that is being started and reads `stdin`; call what is yielded with its group.
 
+        None is no pipe: until its group is known, such a child is found by the mark in its environment alone.
         If the shell cannot be started, a warning is logged.
         """
         if sys.platform == "win32":
             yield _ignore
+            return
+        if stdin is None:
+            yield self._guard
             return
         pipe = os.fstat(stdin).st_ino
         with self._lock:

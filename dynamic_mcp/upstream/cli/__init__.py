@@ -1,0 +1,1 @@
+"""Command line programs as upstreams: their commands are tools."""

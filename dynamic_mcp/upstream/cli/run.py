@@ -1,0 +1,160 @@
+"""Runs a program once, in a process group of its own, which has ended when this returns or is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.upstream.cli.output import Output
+from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
+
+# How long a program may take to end after SIGTERM, and to be gone after SIGKILL.
+GRACE_S = 5.0
+_GONE_WITHIN_S = 2.0
+# A process that it has left behind may hold its output open: once it has exited, silence is the end.
+_SILENCE_S = 0.3
+# A program that writes more than this without an end is ended.
+MAX_OUTPUT_BYTES = 64 << 20
+
+
+class Outcome(Struct, frozen=True):
+    """How a program ended, and what it wrote; `stopped` says why it was ended, if it did not end by itself.
+
+    `code` is its exit code, 128 and the number of the signal that ended it, or None if it was ended by us.
+    """
+
+    code: int | None
+    stdout: Output
+    stderr: Output
+    stopped: str = ""
+
+
+async def run(
+    program: Program,
+    *,
+    stdin: str | None,
+    timeout_s: float,
+    output_limit: int,
+    on_stderr: Callable[[bytes], None] = lambda data: None,
+) -> Outcome:
+    """Run a program; `stdin` None is nothing to read. Raises OSError and ValueError if it cannot be started."""
+    process = await start(program, stdin=await asyncio.to_thread(_open_stdin, stdin))
+    running = _Run(process, output_limit, on_stderr)
+    try:
+        await running.open()
+        stopped = await running.wait(timeout_s)
+    finally:
+        await _finish(process)
+    return Outcome(None if stopped else _code(process), running.stdout, running.stderr, stopped)
+
+
+class _Run:
+    """A running program, and what it has written so far."""
+
+    def __init__(self, process: Process, limit: int, on_stderr: Callable[[bytes], None]) -> None:
+        self.stdout = Output(limit)
+        self.stderr = Output(limit)
+        self._process = process
+        self._on_stderr = on_stderr
+        self._open_pipes = 2
+        self._has_news = asyncio.Event()
+        self._has_flooded = False
+
+    async def open(self) -> None:
+        """Begin to read; this takes only a moment, and half-open pipes cannot be closed cleanly."""
+        opening = asyncio.ensure_future(
+            self._process.open_pipes(
+                self._take_stdout,
+                self._take_stderr,
+                on_stdin_end=lambda: None,
+                on_stdout_end=self._take_end,
+                on_exit=self._has_news.set,
+                on_stderr_end=self._take_end,
+            )
+        )
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])
+            raise
+
+    async def wait(self, timeout_s: float) -> str:
+        """Wait until it has ended and all is read; return why it must be ended instead, or nothing."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (self._process.exited.is_set() or self._has_flooded):
+                    await self._wait_for_news()
+        except TimeoutError:
+            return f"it did not end within {timeout_s:g} s"
+        if self._has_flooded:
+            return f"it wrote more than {MAX_OUTPUT_BYTES >> 20} MiB"
+        while self._open_pipes and not self._has_flooded:
+            try:
+                async with asyncio.timeout(_SILENCE_S):
+                    await self._wait_for_news()
+            except TimeoutError:
+                break
+        return ""
+
+    async def _wait_for_news(self) -> None:
+        await self._has_news.wait()
+        self._has_news.clear()
+
+    def _take_stdout(self, data: bytes) -> None:
+        self.stdout.feed(data)
+        self._take_news()
+
+    def _take_stderr(self, data: bytes) -> None:
+        self.stderr.feed(data)
+        self._on_stderr(data)
+        self._take_news()
+
+    def _take_end(self) -> None:
+        self._open_pipes -= 1
+        self._take_news()
+
+    def _take_news(self) -> None:
+        self._has_flooded = self.stdout.size + self.stderr.size > MAX_OUTPUT_BYTES
+        if self._has_flooded:
+            self._process.pause_stdout()
+        self._has_news.set()
+
+
+async def _finish(process: Process) -> None:
+    """End whatever is left of a program, also if whoever waits for that is cancelled."""
+    ending = asyncio.ensure_future(_end(process))
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait([ending])
+        raise
+
+
+async def _end(process: Process) -> None:
+    process.signal_group(signal.SIGTERM)
+    if not await process.wait_for_end(GRACE_S):
+        process.signal_group(SIGKILL)
+        await process.wait_for_end(_GONE_WITHIN_S)
+    process.close_pipes()
+
+
+def _code(process: Process) -> int | None:
+    code = process.returncode
+    return code if code is None or code >= 0 else 128 - code
+
+
+def _open_stdin(text: str | None) -> int:
+    """Open what the program reads: a file with the text, or nothing. Raises OSError."""
+    if text is None:
+        return os.open(os.devnull, os.O_RDONLY)
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode("utf-8", "replace"))
+        file.flush()
+        file.seek(0)
+        return os.dup(file.fileno())
