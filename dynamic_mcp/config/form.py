@@ -14,6 +14,7 @@ from msgspec import Meta, convert, field
 from dynamic_mcp.config import access_form, access_values, approval_form, cli_form, observe_form, rules_form, values
 from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.oauth_form import OAuth
+from dynamic_mcp.config.registry_form import Registries
 from dynamic_mcp.config.section import Duration, Section, Url
 
 # Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
@@ -347,6 +348,9 @@ class Settings(Launch, frozen=True):
     ] = None
     middleware: Annotated[
         list[rules_form.Middleware] | None, "Plug-ins on the way of calls, in this order. Default: none."
+    ] = None
+    registries: Annotated[
+        Registries | None, "The registries that `registry` and `add` ask. Default: the official one."
     ] = None
     open_browser: Annotated[
         Literal["auto", "never"] | None,

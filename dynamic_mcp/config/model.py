@@ -36,6 +36,7 @@ from dynamic_mcp.config import (
     http_form,
     http_values,
     observe_values,
+    registry_form,
     rules_form,
     rules_values,
     values,
@@ -276,6 +277,7 @@ for _check, _section in (
     (rules_values.check_limits, rules_form.Limit),
     (rules_values.check_caches, rules_form.Cache),
     (rules_values.check_redacts, rules_form.Redact),
+    (registry_form.check_registries, registry_form.Registry),
 ):
     _TYPES_BY_FUNCTION[_check] = Annotated[list[model(_section)], AfterValidator(_check)]  # type: ignore[misc]
 _TYPES_BY_FUNCTION[rules_values.check_overrides] = Annotated[

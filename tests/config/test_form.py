@@ -14,6 +14,7 @@ from dynamic_mcp.config.access_form import Profile, ProfileTools, RolesFrom
 from dynamic_mcp.config.auth_form import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http_form import Http, Tls
 from dynamic_mcp.config.problems import find_problems
+from dynamic_mcp.config.registry_form import Registry
 from dynamic_mcp.config.rules_form import Cache, Guard, Limit, Middleware, Redact
 from dynamic_mcp.config.rules_values import take_json
 
@@ -46,6 +47,7 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     Cache: {"tools": ["a"]},
     Redact: {"pattern": "x"},
     Middleware: {"use": "x"},
+    Registry: {"name": "a", "url": "http://h"},
 }
 # What a section must have for some of its subsections, and an entry of a list beside it.
 _NEEDED_INSIDE: dict[type[Struct], dict[str, object]] = {Http: {"public_url": "https://h/mcp"}}

@@ -1,0 +1,63 @@
+"""The registries that `registry` and `add` ask: `settings.registries`, with the variables in it, or the official one.
+
+Serving does not need them, so they are no part of a `Config`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from dynamic_mcp.config import form
+from dynamic_mcp.config.environment import read_env_file
+from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.read import parse
+from dynamic_mcp.config.upstream import Substitution, Surroundings, variables_files
+from dynamic_mcp.errors import ConfigError
+
+
+class Registry(Private, frozen=True):
+    """A registry to ask: its name, its URL without `/v0.1`, and the headers of every request."""
+
+    shown: ClassVar = ("name", "url")
+    name: str
+    url: str
+    headers: Mapping[str, str] = {}
+
+
+OFFICIAL = Registry("official", "https://registry.modelcontextprotocol.io")
+
+
+def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registry, ...]:
+    """Return the registries of a config, which need not exist yet. Raises ConfigError, also for an unset variable."""
+    if not file.exists():
+        return (OFFICIAL,)
+    settings = parse(file).root.settings or form.Settings()
+    if settings.registries is None:
+        return (OFFICIAL,)
+    texts = Substitution({**environment, **_read_variables(file, settings, environment)})
+    found = []
+    for number, each in enumerate(settings.registries):
+        at = ("settings", "registries", number)
+        url = texts.fill_url((*at, "url"), each.url)
+        headers = {
+            name: texts.fill_secret((*at, "headers", name), text) for name, text in (each.headers or {}).items()
+        }
+        found.append(Registry(each.name, url.rstrip("/").removesuffix("/v0.1"), headers))
+    if texts.failures:
+        where, _, message = texts.failures[0].partition(": ")
+        raise ConfigError(str(file), where, message)
+    return tuple(found)
+
+
+def _read_variables(file: Path, settings: form.Settings, environment: Mapping[str, str]) -> Mapping[str, str]:
+    surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
+    variables: dict[str, str] = {}
+    for each in variables_files(settings, surroundings):
+        try:
+            variables.update(read_env_file(each))
+        except (OSError, ValueError):
+            continue  # what lacks its variable says so
+    return variables
