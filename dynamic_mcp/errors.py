@@ -241,6 +241,15 @@ class DaemonError(DynamicMcpError):
     """The daemon cannot be started or stopped."""
 
 
+class RegistryError(DynamicMcpError):
+    """A registry cannot be reached, refuses us, or answers with nonsense."""
+
+    exit_code = 5
+
+    def __init__(self, registry: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"registry `{registry}` {message}", hint=hint)
+
+
 class ListenError(DynamicMcpError):
     """HTTP cannot be served at an address."""
 

@@ -1,0 +1,1 @@
+"""Servers from registries: found, understood, made into entries of the config, and updated. Nothing is started."""
