@@ -19,7 +19,7 @@ from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.shell import format_command
 
-_EMPTY = '{\n  "mcpServers": {}\n}\n'
+EMPTY = '{\n  "mcpServers": {}\n}\n'
 
 
 def add_server(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
@@ -29,11 +29,11 @@ def add_server(this: Invocation, name: str, entry: Mapping[str, object], *, may_
 
 
 def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
-    before = _read_text(file) if file.exists() else None
+    before = read_text(file) if file.exists() else None
     is_there = before is not None and name in parse_server_names(before, file)
     if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
-    _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
+    _write(file, before, edit.put(before or EMPTY, ("mcpServers", name), entry))
     record(this, file, "config.changed", {"command": "add", "replaced" if is_there else "added": [name]})
     _report(this, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
@@ -82,7 +82,7 @@ def _read_with(file: Path, name: str) -> str:
     """Read the text of a config that has this server. Raises ConfigError and NotFound."""
     from dynamic_mcp.errors import closest
 
-    text = _read_text(file)
+    text = read_text(file)
     names = parse_server_names(text, file)
     if name not in names:
         known = ", ".join(f"`{each}`" for each in names) or "none"
@@ -90,7 +90,8 @@ def _read_with(file: Path, name: str) -> str:
     return text
 
 
-def _read_text(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """Return the text of a config. Raises ConfigError."""
     document_of(file)  # raises an error that says what is wrong
     return read_bytes(file).decode()
 

@@ -23,6 +23,8 @@ GONE = {"command": "/nowhere/to/be/found"}
 FAR = {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer ${NOT_SET}"}}
 SERVERS = {"tiny": TINY, "my group": {**TINY, "expose": "direct"}, "off": {**TINY, "enabled": False}, "gone": GONE}
 
+REGISTRIES = [{"name": "gone", "url": "http://127.0.0.1:9"}]
+
 # What the documents promise; 3 is the import's.
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 130}
 # What a person must never see, and a program never prints on purpose.
@@ -91,6 +93,12 @@ _BEGINNINGS = [
         "add new -- true",
         "add new --url https://127.0.0.1:9/mcp --env",
         "add",
+        "add io.github.example/weather --yes --set",
+        "registry search weather",
+        "registry show io.github.example/weather@1.0",
+        "registry outdated",
+        "registry update --yes",
+        "registry link tiny",
         "enable off",
         "disable tiny",
         "remove tiny",
@@ -185,7 +193,7 @@ def create_files(folder: Path) -> None:
     (folder / "home" / ".cursor").mkdir(parents=True)
     (folder / "home" / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": TINY}}))
     for name in ("dynamic-mcp.json", "odd\udcff.json"):
-        (folder / name).write_text(json.dumps({"mcpServers": SERVERS}))
+        (folder / name).write_text(json.dumps({"mcpServers": SERVERS, "settings": {"registries": REGISTRIES}}))
     (folder / "far.json").write_text(json.dumps({"mcpServers": {"far": FAR}}))
     (folder / "broken.json").write_text('{"mcpServers": {"a": {"command": 7}}')
     os.mkfifo(folder / "fifo")
@@ -195,7 +203,9 @@ def create_files(folder: Path) -> None:
 def environment(folder: Path, changes: dict[str, str]) -> dict[str, str]:
     """Return the environment of a run, in which nothing is outside of the sandbox."""
     places = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CONFIG", "CACHE", "STATE", "DATA")}
-    return {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "TMPDIR": str(folder), **places, **changes}
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9"}  # the official registry is not asked
+    own = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "TMPDIR": str(folder)}
+    return {**own, **nowhere, **places, **changes}
 
 
 class ForkServer:

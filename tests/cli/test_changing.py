@@ -63,7 +63,6 @@ def test_the_first_server_makes_a_private_config_in_the_users_directory(cli: Cli
     ("args", "said"),
     [
         (["add", "time", "--", "x"], "already has a server `time`\nhint: --replace overwrites it"),
-        (["add", "x"], "error: give either a command after `--` or --url"),
         (["add", "x", "--url", "http://h", "--env", "A=b"], "--env and --cwd go with a command"),
         (["add", "x", "--url", "not a url"], "is not a URL"),
         (["add", "x", "--env", "hunter2", "--", "y"], "--env: `hunter2` is not NAME=VALUE"),

@@ -58,6 +58,13 @@ def package_of(entry: Mapping[str, object]) -> str:
     return key[1] if key[0] in ("npm", "pypi") else ""
 
 
+def pinned_version(entry: Mapping[str, object], package: str) -> str:
+    """Return the exact version of a package that an entry runs, or an empty text."""
+    words = _command_words(entry, "")[1]
+    form = re.compile(rf"{re.escape(package)}(?:\[[^\]]*\])?(?:@|==)([0-9][A-Za-z0-9.+!_-]*)")
+    return next((match[1] for word in words if (match := form.fullmatch(word))), "")
+
+
 def collect_conditions(
     entry: Mapping[str, object], home: str, values: Mapping[str, str]
 ) -> frozenset[tuple[str, str, str]]:

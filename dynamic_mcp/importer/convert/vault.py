@@ -40,6 +40,14 @@ class Vault:
             parts.append((secret, f"${{{name}}}"))
         return rewritten(entry, parts)
 
+    def keep(self, server: str, name: str, value: str) -> str:
+        """Keep a secret of a server, and return its variable: `name`, unless that has another value already."""
+        own, plain = to_variable(f"{server}_{name}"), to_variable(name)
+        numbered = (f"{own}_{number}" for number in range(2, len(self.values) + 3))
+        variable = next(each for each in (plain, own, *numbered) if self.values.get(each) in (None, value))
+        self._moves[variable] = value
+        return variable
+
     def changed_variables(self, servers: Mapping[str, object]) -> dict[str, str]:
         """Return the variables to write: those that were moved and that the servers refer to."""
         names = set(_REFERENCE.findall(json.dumps(list(servers.values()), ensure_ascii=False)))
@@ -56,8 +64,8 @@ class Vault:
     def _new_variable(self, secret: Secret, server: str, text: str) -> str:
         """Return an unused name; not one that the text refers to, since it would be its own default."""
         taken = {*self._variables_before, *self._moves, *_REFERENCE.findall(text)}
-        own = _to_variable(f"{server}_{secret.name}")
-        plain = [_to_variable(secret.name)] if secret.path == ("env", secret.name) else []
+        own = to_variable(f"{server}_{secret.name}")
+        plain = [to_variable(secret.name)] if secret.path == ("env", secret.name) else []
         numbered = (f"{own}_{number}" for number in range(2, len(self._variables_before) + len(self._moves) + 3))
         return next(name for name in (*plain, own, *numbered) if name not in taken)
 
@@ -90,7 +98,8 @@ def _read_variables(file: Path) -> dict[str, str]:
         raise ConfigError(str(file), "", "cannot be read", hint="fix it or move it away") from exc
 
 
-def _to_variable(text: str) -> str:
+def to_variable(text: str) -> str:
+    """Return the name of a variable that is like a text."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
     return name if name and not name[0].isdigit() else f"_{name}"
 
