@@ -160,11 +160,13 @@ class _Writer:
 
     def _describe(self, name: str, schema: Raw) -> object:
         argument = self._arguments.get(name)
-        if argument is None or (argument.description is None and argument.value is None):
+        if argument is None or (argument.shown == name and argument.description is None and argument.value is None):
             return schema
         if bytes(schema) == b"false":
             return schema
         members: dict[str, object] = {} if bytes(schema) == b"true" else dict(split(schema))
+        if argument.shown != name and _repeats(name, members.get("title")):
+            del members["title"]
         if argument.description is not None:
             members["description"] = argument.description
         if argument.value is not None and self._document.accepts(schema, argument.value):
@@ -291,6 +293,12 @@ def _elements(elements: Raw | None) -> list[Raw]:
         return wire.elements(elements)
     except wire.Malformed:
         raise CannotShow("its schema is malformed") from None
+
+
+def _repeats(name: str, title: object) -> bool:
+    """Tell whether a title only has the words of a name, as libraries make it."""
+    text = wire.text(title) if isinstance(title, Raw) else None
+    return text is not None and text.replace(" ", "_").casefold() == name.casefold()
 
 
 def _list(names: object) -> list[object]:

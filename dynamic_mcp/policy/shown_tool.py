@@ -37,6 +37,11 @@ class ShownTool:
     def __repr__(self) -> str:
         return f"<ShownTool {self.name} of {self.own_name}>"
 
+    @property
+    def changes_arguments(self) -> bool:
+        """Whether the server is sent something else than what a model gives."""
+        return bool(self._arguments)
+
     def restore(self, given: Raw | None) -> Raw | None:
         """Return the arguments for the server of those that a model gives.
 

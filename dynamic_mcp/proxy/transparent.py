@@ -10,9 +10,17 @@ from functools import partial
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, LoginNeeded, NotFound, ResourceNotFound
+from dynamic_mcp.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    InvalidArguments,
+    LoginNeeded,
+    NotFound,
+    ResourceNotFound,
+)
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
@@ -26,9 +34,11 @@ from dynamic_mcp.proxy.router import Router, UseCase
 from dynamic_mcp.proxy.subscriptions import LEVELS, Snapshot, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.tools.arguments import is_valid
 
 # The link to the upstream has said this already.
 _INITIALIZED = "notifications/initialized"
+_MOST_FLAWS = 5
 _FEATURE_BY_REFERENCE = {"ref/prompt": "prompts", "ref/resource": "resources"}
 
 
@@ -122,6 +132,8 @@ class Transparent:
             return wire.error_frame(INVALID_PARAMS, str(NotFound("tool", name or "")))
         if name is None:  # a server that takes it for text could find a tool that the filter keeps back
             raise wire.Malformed("`name` of the tool is missing")
+        if (tool := group.find_shown(name)) is not None and tool.changes_arguments:
+            await _check_arguments(request, name, params.get("arguments", wire.NULL))
         instance = group.group.instance_for(request.client) if "task" in params else None
         answer = await self._pipeline.send(
             request,
@@ -224,6 +236,23 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
         return True
     catalog = await group.learn_catalog(request.client, [kind])
     return key in catalog.entries(kind) or key in (await group.reread(request.client, [kind])).entries(kind)
+
+
+async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
+    """Check the arguments of an overridden tool, of which the server would speak by names that nobody knows here.
+
+    Raises InvalidArguments.
+    """
+    group, args = _group_of(request), wire.EMPTY_OBJECT if bytes(given) == b"null" else given
+    catalog = group.known
+    if catalog is None or not group.presentation.answers.validate or is_valid(catalog.input_schema(tool), args):
+        return
+    if group.state is not State.READY:  # the schema is from disk
+        catalog = await group.reread(request.client)
+        if is_valid(catalog.input_schema(tool), args):
+            return
+    flaws = "; ".join(map(str, catalog.input_schema(tool).find_flaws(args)[:_MOST_FLAWS]))
+    raise InvalidArguments(f"the arguments do not fit `{tool}`: {flaws or 'they are not an object'}")
 
 
 def snapshot(view: View) -> Snapshot:

@@ -74,6 +74,15 @@ OFFERED = {
 }
 
 
+def test_overridden_tools_are_offered_as_they_are_shown(painter: CliRunner) -> None:
+    servers = json.loads(painter.config.read_text())["mcpServers"]
+    arguments = {"colour": {"rename": "shade"}, "tags": {"fixed": []}}
+    servers["art"]["overrides"] = {"paint": {"rename": "draw", "arguments": arguments}}
+    painter.configure(servers)
+    assert complete(painter, "call art ") == ["draw"]
+    assert complete(painter, "call art draw ") == ["shade=", "where.city=", "where.indoors="]
+
+
 def test_arguments_prompts_and_ai_tools_are_offered(painter: CliRunner) -> None:
     assert {line: complete(painter, line) for line in OFFERED} == OFFERED
 

@@ -173,6 +173,14 @@ def test_a_definition_that_only_the_arguments_use_is_written_in_their_place() ->
     }
 
 
+def test_a_title_that_only_repeats_the_name_goes_with_it() -> None:
+    properties = {"due_date": {"title": "Due Date"}, "id": {"title": "The number"}}
+    schema = {"type": "object", "properties": properties}
+    shown = _shown(schema, due_date={"rename": "until"}, id={"rename": "number"})
+    assert shown["properties"] == {"until": {}, "number": {"title": "The number"}}
+    assert _shown(schema, due_date={"description": "D"})["properties"]["due_date"]["title"] == "Due Date"
+
+
 def test_examples_of_whole_arguments_would_show_what_is_not_there() -> None:
     schema = {"type": "object", "properties": {"a": {}}, "examples": [{"a": "secret"}], "default": {"a": "secret"}}
     assert "secret" not in str(_shown(schema, a={"hide": True}))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,23 @@ RULES = rules_of(delete_file=REMOVE)
 
 def _upstream() -> FakeUpstream:
     return FakeUpstream({**ANSWERS, "tools/list": {"tools": [DELETE]}})
+
+
+@contextlib.asynccontextmanager
+async def overridden(*upstreams: FakeUpstream, only: str | None) -> AsyncIterator[Client]:
+    proxy = Proxy(config_of(group_config("up", rules=RULES)), opener=Opener(up=list(upstreams)))
+    try:
+        client = Client(proxy, only=only)
+        await client.initialize()
+        yield client
+    finally:
+        await proxy.close()
+
+
+async def call(client: Client, name: str, args: Json, *, only: str | None) -> str:
+    if only is None:
+        return text_of(await client.call("up", name, args))
+    return text_of((await client.request("tools/call", {"name": name, "arguments": args}))["result"])
 
 
 # --- persons ---------------------------------------------------------------------------------------------
@@ -137,14 +156,25 @@ async def test_the_schema_beside_a_servers_error_is_the_shown_one() -> None:
     assert "root" not in said
 
 
-async def test_flaws_are_told_by_the_names_that_are_shown() -> None:
+@pytest.mark.parametrize("only", [None, "up"])
+async def test_flaws_are_told_by_the_names_that_are_shown(only: str | None) -> None:
     upstream = _upstream()
-    async with client_of(Opener(up=[upstream]), group_config("up", rules=RULES)) as client:
-        await client.initialize()
-        refused = text_of(await client.call("up", "remove", {"path": "/one"}))
+    async with overridden(upstream, only=only) as client:
+        refused = await call(client, "remove", {"path": "/one"}, only=only)
     assert "`file` is missing" in refused
     assert "`path` is not a parameter" in refused
     assert upstream.heard("tools/call") == []
+
+
+@pytest.mark.parametrize("only", [None, "up"])
+async def test_before_arguments_are_called_wrong_the_schema_is_read_again(only: str | None) -> None:
+    today = {**DELETE, "inputSchema": {**DELETE["inputSchema"], "properties": {"path": {}, "root": {}}}}
+    before, after = _upstream(), FakeUpstream({**ANSWERS, "tools/list": {"tools": [today]}})
+    async with overridden(before, after, only=only) as client:
+        await call(client, "remove", {"file": "/one"}, only=only)
+        before.die()
+        await call(client, "remove", {"file": 5}, only=only)
+    assert after.heard("tools/call")[0]["params"]["arguments"] == {"path": 5, "root": "/srv"}
 
 
 # --- headers ---------------------------------------------------------------------------------------------
