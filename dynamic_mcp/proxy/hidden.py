@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -14,6 +14,7 @@ from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.tools import meta_tools
 
 Answer = Callable[[Request], Awaitable[Frame]]
@@ -26,6 +27,8 @@ _KINDS = {
 }
 
 
+# Groups whose overridden tools are counted once.
+_MAX_GROUPS = 1000
 _USES = frozenset(("tools/call", "resources/read", "prompts/get"))
 
 
@@ -35,6 +38,7 @@ class HiddenThings:
     def __init__(self, views: Views, note: Callable[[Event], None]) -> None:
         self._views = views
         self._note = note
+        self._counts: BoundedDict[str, tuple[Catalog, Presentation, int]] = BoundedDict(_MAX_GROUPS)
 
     def answer(self, answer: Answer, request: Request) -> Awaitable[Frame]:
         """Have a request answered, and tell what of it was hidden."""
@@ -78,7 +82,7 @@ class HiddenThings:
             if wanted in (None, group.name) and client.only in (None, group.name)
         ]
         shown = _count_shown(view, kind, wanted)
-        hidden = sum(_count_presented(group, presentation, kind) for group, presentation in presented) - shown
+        hidden = sum(self._count_presented(group, presentation, kind) for group, presentation in presented) - shown
         hidden_groups = sum(view.get(group.name) is None for group, _ in presented)
         if hidden > 0 or hidden_groups:
             counts = {"shown": shown, "hidden": hidden, "hidden_groups": hidden_groups}
@@ -86,6 +90,26 @@ class HiddenThings:
                 request.observation.hidden = counts  # it is observed itself
             else:
                 self._note(Event("list", {"method": request.method, **counts}, client))
+
+    def _count_presented(self, group: Group, presentation: Presentation, kind: ListKind) -> int:
+        """Count what the config presents of a group, before any rule or profile."""
+        if group.known is None or not presentation.features.allows(kind.capability):
+            return 0
+        entries = group.known.entries(kind)
+        if kind is not ListKind.TOOLS:
+            return len(entries)
+        if presentation.rules.overrides:
+            return self._count_overridden(group, presentation, group.known)
+        tools = presentation.tools
+        return len(entries) if (tools.include, tools.exclude) == (("*",), ()) else sum(map(tools.allows, entries))
+
+    def _count_overridden(self, group: Group, presentation: Presentation, catalog: Catalog) -> int:
+        known = self._counts.get(group.name)
+        if known is None or known[0] is not catalog or known[1] is not presentation:
+            shown = GroupView(group, presentation).known
+            known = catalog, presentation, 0 if shown is None else len(shown.tools)
+            self._counts[group.name] = known
+        return known[2]
 
 
 def _kind_of(request: Request) -> ListKind | None:
@@ -105,17 +129,3 @@ def _chosen_group(request: Request) -> str | None:
 def _count_shown(view: View, kind: ListKind, wanted: str | None) -> int:
     groups = (group for group in view.offering(kind.capability) if wanted in (None, group.name))
     return sum(len(group.known.entries(kind)) for group in groups if group.known is not None)
-
-
-def _count_presented(group: Group, presentation: Presentation, kind: ListKind) -> int:
-    """Count what the config presents of a group, before any rule or profile."""
-    if group.known is None or not presentation.features.allows(kind.capability):
-        return 0
-    entries = group.known.entries(kind)
-    if kind is ListKind.TOOLS and presentation.rules.overrides:
-        known = GroupView(group, presentation).known
-        return 0 if known is None else len(known.tools)
-    tools = presentation.tools
-    if kind is not ListKind.TOOLS or (tools.include, tools.exclude) == (("*",), ()):
-        return len(entries)
-    return sum(map(tools.allows, entries))

@@ -201,3 +201,14 @@ async def test_parameters_in_headers_are_those_that_are_shown(only: str | None, 
         assert proxy.header_parameters(f"{prefix}put", LOCAL_USER, only, None).is_empty
     finally:
         await proxy.close()
+
+
+async def test_what_overrides_hide_is_not_counted_as_hidden_by_rules(tmp_path: Path) -> None:
+    access = access_of(roles={"dev": [{"id": "all"}, {"effect": "deny", "tools": ["broken"]}]})
+    overrides = rules_of(silent={"hide": True}, get_thing={"rename": "fetch"})
+    async with audited(tmp_path, access=access, rules=overrides) as on:
+        ann = await on.join(ANN)
+        for _ in range(2):
+            await ann.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": "up"}})
+        lines = [line for line in on.lines() if line["event"] == "list"]
+    assert [line["detail"] for line in lines] == [{"shown": 2, "hidden": 1, "hidden_groups": 0}] * 2
