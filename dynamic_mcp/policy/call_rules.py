@@ -8,7 +8,7 @@ from dynamic_mcp.policy.caching import CacheRules
 from dynamic_mcp.policy.guards import Guards
 from dynamic_mcp.policy.limits import Limits
 from dynamic_mcp.policy.overrides import Overrides
-from dynamic_mcp.policy.redact import Redactor
+from dynamic_mcp.policy.redact import redactor_for
 
 
 class CallRules:
@@ -19,4 +19,4 @@ class CallRules:
         self.guards = Guards(rules.guards, server) if rules.guards else None
         self.limits = Limits(rules.limits, server) if rules.limits else None
         self.cache = CacheRules(rules, server, access) if rules.cache else None
-        self.redactor = Redactor(rules.redact) if rules.redact else None
+        self.redactor = redactor_for(rules.redact) if rules.redact else None

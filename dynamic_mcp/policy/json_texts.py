@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -23,7 +24,15 @@ _decode_texts = msgspec.json.Decoder(list[str]).decode
 _check = msgspec.json.Decoder(Raw).decode
 
 Replace = Callable[[bytes], bytes]
-Spans = list[tuple[int, int]]
+
+
+class Span(NamedTuple):
+    """A place to replace, and that of the match which it is a part of."""
+
+    start: int
+    end: int
+    match_start: int
+    match_end: int
 
 
 class Part(Enum):
@@ -112,36 +121,32 @@ def rewrite(data: bytes, part: Part, replace: Replace) -> bytes:
     return b"".join((*pieces, data[end:])) if pieces else data
 
 
-def replace_values(data: bytes, spans: Spans, value: bytes) -> bytes:
+def replace_values(data: bytes, spans: Sequence[Span], value: bytes) -> bytes:
     """Return JSON with this value for every text, number or literal that one of the spans reaches into.
 
-    Names stay. A span inside of one text is about how it is written, and changes nothing. The spans are in order.
+    Names stay. A match inside of one text is about how that is written, and changes nothing. The spans are in order.
     """
     pieces: list[bytes] = []
     end = at = 0
     for token in _SCALARS.finditer(data):
         start, stop = token.span(1) if token[1] is not None else token.span()
-        while at < len(spans) and spans[at][1] <= start:
+        while at < len(spans) and spans[at].end <= start:
             at += 1
         if at == len(spans):
             break
-        if token[2] is None and _reaches_into(spans, at, start, stop, is_text=token[1] is not None):
+        if token[2] is None and _is_reached(spans, at, start, stop, is_text=token[1] is not None):
             pieces += data[end:start], value
             end = stop
     return b"".join((*pieces, data[end:])) if pieces else data
 
 
-def _reaches_into(spans: Spans, at: int, start: int, stop: int, *, is_text: bool) -> bool:
-    for first, last in _from(spans, at):
-        if first >= stop:
-            return False
-        if not is_text or first < start or last > stop:
+def _is_reached(spans: Sequence[Span], at: int, start: int, stop: int, *, is_text: bool) -> bool:
+    """Tell whether one of the spans from `at` on reaches into a value that begins and ends here."""
+    while at < len(spans) and spans[at].start < stop:
+        if not is_text or spans[at].match_start < start or spans[at].match_end > stop:
             return True
+        at += 1
     return False
-
-
-def _from(spans: Spans, at: int) -> Iterator[tuple[int, int]]:
-    return (spans[number] for number in range(at, len(spans)))
 
 
 def is_json(text: bytes) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Raw
 
 from dynamic_mcp.config.rules import Redact
 from dynamic_mcp.policy import json_texts
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.json_texts import Part
+from dynamic_mcp.policy.json_texts import Part, Span
 from dynamic_mcp.policy.patterns import compile_any, compile_pattern
 from dynamic_mcp.policy.redact_presets import PRESETS, Check, Preset
 from dynamic_mcp.system.bounded import BoundedDict
@@ -86,6 +87,12 @@ class Redactor:
         return _Texts([each for rule in rules for each in _groups(rule)], self._clock) if rules else None
 
 
+@lru_cache(maxsize=128)
+def redactor_for(rules: tuple[Redact, ...]) -> Redactor:
+    """Return what follows these rules, the same object for all views that have them."""
+    return Redactor(rules)
+
+
 def _redact(texts: _Texts | None, payload: Raw, part: Part) -> Raw:
     if texts is None:
         return payload
@@ -113,16 +120,18 @@ class _Replacement:
         self._group = 1 if _GROUP_START in preset.pattern else 0
         self._compiled = compile_pattern(preset.pattern, captures=self._group > 0)
 
-    def find(self, text: bytes, is_over: Callable[[], bool]) -> json_texts.Spans:
+    def find(self, text: bytes, is_over: Callable[[], bool]) -> list[Span]:
         """Return where something is to be replaced; what follows at once is one with it. Raises TooMuch."""
-        spans: json_texts.Spans = []
+        spans: list[Span] = []
         most = (len(text) + _MAX_GROWTH) // (len(self.by) + 1)
         for match in self._compiled.finditer(text):
             start, end = match.span(self._group)
             if start < end and (self._check is None or self._check(text, start, end)):
-                if spans and spans[-1][1] == start:
-                    start = spans.pop()[0]
-                spans.append((start, end))
+                span = Span(start, end, *match.span())
+                if spans and spans[-1].end == start:
+                    last = spans.pop()
+                    span = span._replace(start=last.start, match_start=last.match_start)
+                spans.append(span)
             if len(spans) > most or is_over():
                 raise TooMuch(self.by)
         return spans
@@ -211,10 +220,10 @@ class _Pass:
                 yield from group.replacements
 
 
-def _replace(text: bytes, spans: json_texts.Spans, by: bytes) -> bytes:
+def _replace(text: bytes, spans: Sequence[Span], by: bytes) -> bytes:
     pieces: list[bytes] = []
     at = 0
-    for start, end in spans:
-        pieces += text[at:start], by
-        at = end
+    for span in spans:
+        pieces += text[at : span.start], by
+        at = span.end
     return b"".join((*pieces, text[at:]))

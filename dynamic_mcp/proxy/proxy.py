@@ -362,9 +362,9 @@ class Proxy:
         return self._tasks.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream with the id that a task has for its client."""
+        """Return a request of the upstream as its client may see it, with the id that a task has for that."""
         self._elicitations.note_request(user.client, frame)
-        return self._tasks.with_client_task_id(instance, frame)
+        return self._tasks.with_client_task_id(instance, self._views.redaction.redact(instance.config.name, frame))
 
     def receive_notification(
         self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
@@ -372,7 +372,7 @@ class Proxy:
         """Pass a notification of an upstream on to whom it concerns."""
         owner = self._tasks.owner(instance, frame)
         recipients = [each for each in recipients if each.client.is_greeted] if owner is None else [owner]
-        frame = self._tasks.with_client_task_id(instance, frame)
+        frame = self._tasks.with_client_task_id(instance, self._views.redaction.redact(group.name, frame))
         match frame.method:
             case "notifications/resources/updated":
                 self._pipeline.note_update(group, frame)

@@ -18,6 +18,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.authorization import check_form
 from dynamic_mcp.proxy.call_limits import CallLimits
+from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, with_redacted_progress
 from dynamic_mcp.proxy.result_cache import ResultCache
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.workers import Workers
@@ -47,9 +48,6 @@ ORDER = (
     ("result limit", "A long text is cut, and kept whole as a resource."),
 )
 
-# What is longer than this is judged in a thread, so that nobody else waits for it.
-MAX_BYTES_IN_LOOP = 16 << 10
-
 Decide = Callable[["UpstreamRequest"], "Decision | None"]
 Ask = Callable[["UpstreamRequest", "Decision", "Next"], Awaitable[Frame]]
 
@@ -74,13 +72,14 @@ class RuledCalls:
         self.cache = ResultCache(clock, clearing_folder)
         self.plugins: Plugins | None = None
         self._workers = Workers("rules", count=2)
+        self._redaction = Redaction(self._workers)
         self._decide = decide
         self._ask = ask
         self._following = following
 
     async def send(self, message: UpstreamRequest) -> Frame:
         """Send a request. Raises DynamicMcpError where a rule is against it, and nothing was sent."""
-        message = _restore(message)
+        message = await self._redaction.redact_arguments(_restore(message))
         if message.request.observation is not None:
             message.request.observation.note_target(message.group, message.method, message.params)
         decision = self._decide(message)
@@ -114,7 +113,9 @@ class RuledCalls:
 
     async def _send_approved(self, message: UpstreamRequest) -> Frame:
         """Go on after a person has agreed, who may have changed the arguments; the config may be another, too."""
-        message = _redact_arguments(message)
+        message = await self._redaction.redact_arguments(message)
+        if message.request.observation is not None:
+            message.request.observation.params = message.params
         self._decide(message)
         await self._guard(message)
         return await self._send_allowed(message)
@@ -149,9 +150,15 @@ class RuledCalls:
         tool = _tool_of(message)
         places = None if tool is None else self.limits.places_for(message, tool)
         if places is None:
-            return _redact_answer(message, await self._following(message))
+            return await self._send_redacted(message)
         async with places:
-            return _redact_answer(message, await self._following(message))
+            return await self._send_redacted(message)
+
+    async def _send_redacted(self, message: UpstreamRequest) -> Frame:
+        if message.group.call_rules is None or message.group.call_rules.redactor is None:
+            return await self._following(message)
+        answer = await self._following(with_redacted_progress(message))
+        return await self._redaction.redact_answer(message, answer)
 
 
 def _join(decision: Decision, guarded: Decision) -> Decision:
@@ -163,7 +170,7 @@ def _restore(message: UpstreamRequest) -> UpstreamRequest:
     """Return a call as the server gets it. Raises InvalidArguments, NotFound and wire.Malformed."""
     shown, params = _tool_of(message), message.params
     if shown is None or params is None or message.group.overridden is None:
-        return _redact_arguments(message)
+        return message
     check_form(params)
     tool = message.group.find_shown(shown)
     if tool is None:
@@ -174,28 +181,7 @@ def _restore(message: UpstreamRequest) -> UpstreamRequest:
         params = {**params, "name": Raw(wire.encode(tool.own_name)), "arguments": restored}
     elif tool.own_name != shown:
         params = {**params, "name": Raw(wire.encode(tool.own_name))}
-    return _redact_arguments(message if params is message.params else structs.replace(message, params=params))
-
-
-def _redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
-    tool, rules = _tool_of(message), message.group.call_rules
-    if tool is None or rules is None or rules.redactor is None or message.params is None:
-        return message
-    given = message.params.get("arguments")
-    redacted = rules.redactor.redact_arguments(tool, given)
-    if redacted is None or redacted is given:
-        return message
-    return structs.replace(message, params={**message.params, "arguments": redacted})
-
-
-def _redact_answer(message: UpstreamRequest, answer: Frame) -> Frame:
-    rules = message.group.call_rules
-    if rules is None or rules.redactor is None:
-        return answer
-    redact = partial(rules.redactor.redact_answer, _tool_of(message))
-    if len(answer.error):
-        return structs.replace(answer, error=redact(answer.error))
-    return structs.replace(answer, result=redact(answer.result))
+    return message if params is message.params else structs.replace(message, params=params)
 
 
 def _tool_of(message: UpstreamRequest) -> str | None:

@@ -1,0 +1,159 @@
+"""Where texts of a server's messages are replaced on their way: in arguments, answers, and what comes in between.
+
+What is long is done in a thread, except for notifications, which must not overtake each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Raw, structs
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
+
+if TYPE_CHECKING:
+    from dynamic_mcp.policy.redact import Redactor
+    from dynamic_mcp.proxy.pipeline import UpstreamRequest
+    from dynamic_mcp.proxy.view import GroupView
+    from dynamic_mcp.system.workers import Workers
+
+T = TypeVar("T")
+
+# What is longer than this is judged and replaced in a thread, so that nobody else waits for it.
+MAX_BYTES_IN_LOOP = 16 << 10
+_WITH_ARGUMENTS = frozenset(("tools/call", "prompts/get"))
+
+
+class Redaction:
+    """Replaces in the requests to servers that have rules for it, and in the answers."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    async def redact_arguments(self, message: UpstreamRequest) -> UpstreamRequest:
+        """Return a request as it may be sent; the same object if there is nothing to replace."""
+        redactor, given = _redactor_of(message.group), (message.params or {}).get("arguments")
+        if redactor is None or given is None or message.method not in _WITH_ARGUMENTS:
+            return message
+        redacted = await self._run(partial(redactor.redact_arguments, _tool_of(message), given), given)
+        if redacted is given:
+            return message
+        return structs.replace(message, params={**(message.params or {}), "arguments": redacted})
+
+    async def redact_answer(self, message: UpstreamRequest, answer: Frame) -> Frame:
+        """Return an answer as the client may see it; the same object if there is nothing to replace."""
+        redactor = _redactor_of(message.group)
+        if redactor is None:
+            return answer
+        payload = answer.error if len(answer.error) else answer.result
+        redact = partial(redactor.redact_answer, _tool_of(message), payload)
+        if message.method.startswith("tasks/"):  # of any tool
+            redact = partial(redactor.redact_message, payload)
+        redacted = await self._run(redact, payload)
+        if redacted is payload:
+            return answer
+        return structs.replace(answer, **{"error" if len(answer.error) else "result": redacted})
+
+    async def _run(self, redact: Callable[[], T], payload: Raw) -> T:
+        return redact() if len(payload) <= MAX_BYTES_IN_LOOP else await self._workers.run(redact)
+
+
+def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:
+    """Return a request whose client is told of progress as the rules want it."""
+    redactor = _redactor_of(message.group)
+    if redactor is None or not len(wire.member((message.params or {}).get("_meta", wire.ABSENT), "progressToken")):
+        return message
+    redact = partial(redactor.redact_answer, _tool_of(message))
+    request = structs.replace(message.request, channel=_RedactedProgress(message.request, redact))
+    return structs.replace(message, request=request)
+
+
+class MessageRedaction:
+    """Replaces in what servers say by themselves: notifications, and questions.
+
+    They can reach clients of several workspaces, so the rules of all configs are followed.
+    """
+
+    def __init__(self, configs: Iterable[Config]) -> None:
+        self._configs = configs
+        self._redactors: dict[str, tuple[Redactor, ...]] = {}
+
+    def redact(self, server: str, frame: Frame) -> Frame:
+        """Return a message as clients may see it; the same object if there is nothing to replace."""
+        redactors = self._redactors.get(server)
+        if redactors is None:
+            redactors = self._redactors[server] = self._find(server)
+        for each in redactors if len(frame.params) else ():
+            params = each.redact_message(frame.params)
+            frame = frame if params is frame.params else structs.replace(frame, params=params)
+        return frame
+
+    def _find(self, server: str) -> tuple[Redactor, ...]:
+        shown = (config.presentations.get(server) for config in self._configs)
+        rules = dict.fromkeys(each.rules.redact for each in shown if each is not None)
+        if not any(rules):
+            return ()
+        from dynamic_mcp.policy.redact import redactor_for
+
+        return tuple(redactor_for(each) for each in rules if each)
+
+
+def _redactor_of(group: GroupView) -> Redactor | None:
+    return None if group.call_rules is None else group.call_rules.redactor
+
+
+def _tool_of(message: UpstreamRequest) -> str | None:
+    return wire.text((message.params or {}).get("name")) if message.method == "tools/call" else None
+
+
+class _RedactedProgress:
+    """The channel of a request, with other texts in what it is told of progress."""
+
+    def __init__(self, request: Request, redact: Callable[[Raw], Raw]) -> None:
+        self._request = request
+        self._redact = redact
+
+    @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self._request.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from."""
+        return self._request.port
+
+    @property
+    def client(self) -> Hashable:
+        """The client behind the request."""
+        return self._request.client
+
+    @property
+    def recipient(self) -> Hashable:
+        """Who gets what is said without a request."""
+        return self._request.recipient
+
+    @property
+    def log_level(self) -> str:
+        """The level of the log messages that the request asks for."""
+        return self._request.log_level
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the call waits for its client."""
+        return self._request.is_parked
+
+    def notify(self, frame: Frame) -> None:
+        """Send the client a notification."""
+        if frame.method == "notifications/progress":
+            frame = structs.replace(frame, params=self._redact(frame.params))
+        self._request.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Ask the client."""
+        return await self._request.ask(frame, on_status)
