@@ -100,7 +100,7 @@ def _redact(texts: _Texts | None, payload: Raw, part: Part) -> Raw:
     if texts.is_clean(data):
         return payload
     redacted = json_texts.rewrite(data, part, texts.begin().redact)
-    return payload if redacted is data else Raw(redacted)
+    return payload if redacted == data else Raw(redacted)
 
 
 def _groups(rule: Redact) -> Iterator[_Group]:
