@@ -37,13 +37,10 @@ class Redaction:
 
     async def redact_arguments(self, message: UpstreamRequest) -> UpstreamRequest:
         """Return a request as it may be sent; the same object if there is nothing to replace."""
-        redactor, given = _redactor_of(message.group), (message.params or {}).get("arguments")
-        if redactor is None or given is None or message.method not in _WITH_ARGUMENTS:
+        given = (message.params or {}).get("arguments")
+        if given is None or _redactor_of(message.group) is None:
             return message
-        redacted = await self._run(partial(redactor.redact_arguments, _tool_of(message), given), given)
-        if redacted is given:
-            return message
-        return structs.replace(message, params={**(message.params or {}), "arguments": redacted})
+        return await self._run(partial(redact_arguments, message), given)
 
     async def redact_answer(self, message: UpstreamRequest, answer: Frame) -> Frame:
         """Return an answer as the client may see it; the same object if there is nothing to replace."""
@@ -61,6 +58,17 @@ class Redaction:
 
     async def _run(self, redact: Callable[[], T], payload: Raw) -> T:
         return redact() if len(payload) <= MAX_BYTES_IN_LOOP else await self._workers.run(redact)
+
+
+def redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
+    """Return a request as it may be sent; the same object if there is nothing to replace."""
+    redactor, given = _redactor_of(message.group), (message.params or {}).get("arguments")
+    if redactor is None or message.method not in _WITH_ARGUMENTS:
+        return message
+    redacted = redactor.redact_arguments(_tool_of(message), given)
+    if redacted is given:
+        return message
+    return structs.replace(message, params={**(message.params or {}), "arguments": redacted})
 
 
 def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:

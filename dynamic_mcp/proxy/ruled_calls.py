@@ -18,14 +18,12 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.authorization import check_form
 from dynamic_mcp.proxy.call_limits import CallLimits
-from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, with_redacted_progress
+from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, redact_arguments, with_redacted_progress
 from dynamic_mcp.proxy.result_cache import ResultCache
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.workers import Workers
 
 if TYPE_CHECKING:
-    from msgspec import Raw
-
     from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.policy.guards import Guards
     from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
@@ -89,7 +87,7 @@ class RuledCalls:
 
     def _recheck(self, message: UpstreamRequest) -> UpstreamRequest:
         """Return a call whose arguments a plug-in has replaced, once they have passed the steps before it."""
-        message = _redact_arguments(message)
+        message = redact_arguments(message)
         self._decide(message)
         return message
 
