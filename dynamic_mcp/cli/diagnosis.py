@@ -118,9 +118,11 @@ def _check_rules(config: Config) -> list[Finding]:
     if not any(each.rules for each in config.presentations.values()):
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
+    from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.overrides import check_overrides
 
-    return [*check_overrides(config, known_catalogs(config))]
+    catalogs = known_catalogs(config)
+    return [*check_overrides(config, catalogs), *check_call_rules(config, catalogs)]
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:

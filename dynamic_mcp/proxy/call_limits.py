@@ -36,7 +36,9 @@ class CallLimits:
             return
         refusal = self._buckets.take(rates, message.request.principal, tool, self._clock.now())
         if refusal is not None:
-            raise RateLimited(message.label or f"`{tool}`", refusal.rule, refusal.wait_s)
+            if message.request.observation is not None:
+                message.request.observation.decision, message.request.observation.rule = "deny", refusal.rule
+            raise RateLimited(_label(message, tool), refusal.rule, refusal.wait_s)
 
     def places_for(self, message: UpstreamRequest, tool: str) -> Places | None:
         """Return the places that a call takes while it runs; None if it needs none."""
@@ -96,14 +98,14 @@ class Places:
                     await self._acquire(room)
         except TimeoutError:
             why = f"waited {timeout_s:g} s for one of {_in_words(room)}; nothing was sent"
-            raise TimedOut(self._message.group.name, f"{self._label} {why}") from None
+            raise TimedOut(self._message.group.name, f"{_label(self._message, self._tool)} {why}") from None
 
     async def _acquire(self, room: Room) -> None:
         client = self._message.request.client
         gate = self._gate(room)
         if gate.is_full(client):
             why = f"{_in_words(room)} are in use and {self._max_queued} calls wait"
-            raise Busy(self._message.group.name, f"{self._label} was not sent: {why}")
+            raise Busy(self._message.group.name, f"{_label(self._message, self._tool)} was not sent: {why}")
         await gate.acquire(client)
         self._held.append(gate)
 
@@ -121,9 +123,9 @@ class Places:
         while self._held:
             self._held.pop().release()
 
-    @property
-    def _label(self) -> str:
-        return self._message.label or f"`{self._tool}`"
+
+def _label(message: UpstreamRequest, tool: str) -> str:
+    return message.label or f"`{message.group.shown_name(tool)}`"
 
 
 def _forget_idle(gates: dict[Hashable, Limiter]) -> None:

@@ -59,6 +59,7 @@ class MetricsObserver(Observer):
         self._request_bytes = Values(definitions.REQUEST_BYTES)
         self._result_bytes = Values(definitions.RESULT_BYTES)
         self._decisions = Values(definitions.DECISIONS)
+        self._cache_hits = Values(definitions.CACHE_HITS)
 
     @property
     def families(self) -> Iterator[Family]:
@@ -70,6 +71,7 @@ class MetricsObserver(Observer):
         yield self._searches
         yield self._request_bytes
         yield self._result_bytes
+        yield self._cache_hits
         yield self._decisions
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
@@ -101,6 +103,8 @@ class MetricsObserver(Observer):
         self._request_bytes.add((labels[3],), len(request.params))
         if answer is not None:
             self._result_bytes.add((labels[3],), len(answer.result) or len(answer.error))
+        if seen.is_cached:
+            self._cache_hits.add((labels[3],))
         if seen.decision:
             self._decisions.add((seen.decision,))
 

@@ -276,6 +276,8 @@ def _describe_request(seen: Observation) -> Attributes:
     attributes: Attributes = {names.REQUEST_ID: operations.id_of(seen.request.id)}
     if seen.decision:
         attributes |= {names.DECISION: seen.decision, names.RULE: seen.rule}
+    if seen.is_cached:
+        attributes[names.CACHE_HIT] = True
     if seen.approval is not None:
         attributes |= _describe_approval(seen)
     if address := seen.request.address:

@@ -16,9 +16,11 @@ from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.rules import Cache, Redact, Rules
 from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
+from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, FakeClock, FakeUpstream, Json, Opener, config_of, group_config, settled, tool
+from tests.observe.metrics.readers import sample, samples_of
 
 MARK = "dynamic-mcp/cache"
 ALL = Cache("cache[0]", tools=("*",), ttl_s=60, per_person=False)
@@ -531,6 +533,18 @@ async def test_an_observer_sees_a_hit_as_one() -> None:
             await get(client)
             await get(client)
     assert hits.ended == [(False, True), (True, False)]
+
+
+async def test_hits_are_counted_for_metrics_and_no_request_to_the_server_is() -> None:
+    async with scene(ALL) as on:
+        client, metrics = await on.client(), MetricsObserver()
+        on.proxy.observers = Observers([metrics])
+        for _ in range(3):
+            await get(client)
+    samples = samples_of(metrics.families)
+    assert sample(samples, "dynamic_mcp_cache_hits_total", dynamic_mcp_group="up") == 2
+    sent = "mcp_client_operation_duration_seconds_count"
+    assert [value for (name, _), value in samples.items() if name == sent] == [1]
 
 
 def _dynamic(name: str, args: bytes = b"{}") -> bytes:

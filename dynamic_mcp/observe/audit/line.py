@@ -25,9 +25,10 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     `session`, `request` and `trace` are ids; `session` is not the credential of a session. `group`, `kind` and `name`
     say what was used, by the server's own name, or by its URI; `shown` is the name that the client wrote, if it is
     another. `arguments` are as the settings say: `names` and a keyed `digest`, or the arguments themselves.
-    `result_bytes` is the size of the result or the error, `error` the code of a JSON-RPC error, `tool_error` for a
-    result that says so, or the name of our own error. `ms` is the time from request to answer, `wait_ms` what of it
-    was spent waiting for a person. `definition` is the hash of the tool's definition.
+    `result_bytes` is the size of the result or the error, `cached` says that it was kept before. `error` is the code
+    of a JSON-RPC error, `tool_error` for a result that says so, or the name of our own error. `ms` is the time from
+    request to answer, `wait_ms` what of it was spent waiting for a person. `definition` is the hash of the tool's
+    definition.
 
     `prev` is the hash of the line before, also across files, and `hash` the SHA-256 of all of this line before it.
     """
@@ -62,6 +63,7 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     arguments: Raw = ABSENT
     original_arguments: Raw = ABSENT
     result_bytes: int = 0
+    cached: bool = False
     error: str = ""
     ms: float = 0.0
     wait_ms: float = 0.0

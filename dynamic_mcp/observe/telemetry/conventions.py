@@ -27,6 +27,7 @@ CLIENT_PORT = "client.port"
 GROUP = "dynamic_mcp.group"
 DECISION = "dynamic_mcp.decision"
 RULE = "dynamic_mcp.rule"
+CACHE_HIT = "dynamic_mcp.cache.hit"
 APPROVAL = "dynamic_mcp.approval.outcome"
 APPROVAL_CHANNEL = "dynamic_mcp.approval.channel"
 APPROVAL_WAIT = "dynamic_mcp.approval.wait"
@@ -79,6 +80,7 @@ ATTRIBUTES: dict[str, tuple[str, bool, str]] = {
     GROUP: ("both", True, "The server, by its name in the config."),
     DECISION: ("server", False, "What the access rules say: `allow`, `ask` or `deny`."),
     RULE: ("server", False, "The rule that decided."),
+    CACHE_HIT: ("server", False, "True if a kept result was the answer."),
     APPROVAL: ("server", False, "What became of asking a person."),
     APPROVAL_CHANNEL: ("server", False, "How the person was asked."),
     APPROVAL_WAIT: ("server", False, "How long the call waited for that, in seconds."),

@@ -20,6 +20,7 @@ from dynamic_mcp.errors import (
     ApprovalPending,
     MissingScope,
     NotRecorded,
+    RateLimited,
 )
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
@@ -36,7 +37,7 @@ from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Obse
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
-_REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded)
+_REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)
 _LONGEST_ID = 200
 
 
@@ -104,6 +105,7 @@ class AuditObserver(Observer):
             arguments=self._arguments.describe(use.given),
             error=ended.error,
             result_bytes=ended.result_bytes,
+            cached=seen.is_cached,
             ms=ms,
         )
         if seen.denial is None and seen.hidden is None:
