@@ -19,7 +19,19 @@ from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import BOUND_S, Client, FakeClock, FakeUpstream, Json, Opener, config_of, group_config, settled, tool
+from tests.fakes import (
+    BOUND_S,
+    Client,
+    FakeClock,
+    FakeUpstream,
+    Json,
+    Opener,
+    config_of,
+    group_config,
+    part,
+    settled,
+    tool,
+)
 from tests.observe.metrics.readers import sample, samples_of
 
 MARK = "dynamic-mcp/cache"
@@ -198,6 +210,20 @@ async def test_a_resource_is_kept_by_its_uri() -> None:
     async with scene(PAGES) as on:
         client = await on.client()
         assert [await read(client), await read(client)] == ["1", "1"]
+
+
+async def test_where_no_rule_matches_every_byte_is_as_without_rules() -> None:
+    odd = b'{ "content" : [ ] , "n":1.50, "e":"\\u00e9" }'
+    lines = []
+    for caches in ((), (Cache("cache[0]", tools=("other",), resources=("none://*",)),)):
+        async with scene(*caches) as on:
+            on.upstream.answers["tools/call"] = odd
+            alone = Client(on.proxy, only="up")
+            await alone.initialize()
+            for _ in range(2):
+                lines.append(part(await alone.exchange("tools/call", {"name": "get_x", "arguments": {}}), "result"))
+            assert len(on.upstream.heard("tools/call")) == 2
+    assert lines == [odd] * 4
 
 
 # --- who gets it ---------------------------------------------------------------------------------------
