@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +21,14 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport, exit_code
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line, pluralize
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.progress import Progress
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.doctor.servers import Doctor
+    from dynamic_mcp.groups.catalog import Catalog
     from dynamic_mcp.groups.catalog_store import CatalogStore
 
 _STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -155,10 +159,18 @@ async def _examine_daemon(
     if this.is_alone or sys.platform == "win32":
         return [], []
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
+    from dynamic_mcp.doctor.pins import PinChecker
+
+    pins = PinChecker(config, paths.state_dir() / "pins")
+
+    def check(group: DaemonGroup, shown: Catalog) -> Iterator[Finding]:
+        # what the daemon shows lacks what it holds back
+        stored = catalog_store.load(group.config)
+        return pins.check(group.name, shown if stored is None else stored.catalog)
 
     async def examine(group: DaemonGroup) -> ServerReport:
         try:
-            return await doctor.examine_running(group, catalog_store.load(group.config))
+            return await doctor.examine_running(group, partial(check, group))
         finally:
             progress.complete(group.name)
 
@@ -182,12 +194,14 @@ async def _examine_alone(
 ) -> list[ServerReport]:
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
+    from dynamic_mcp.doctor.pins import PinChecker
 
     if not config.groups:
         return []
+    pins = PinChecker(config, paths.state_dir() / "pins")
     async with open_own_client(config, this.out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
         return await for_each_group(
-            client, progress, lambda group: doctor.examine(group, catalog_store.load(group.config))
+            client, progress, lambda group: doctor.examine(group, partial(pins.check, group.name))
         )
 
 

@@ -96,6 +96,7 @@ async def open_own_client(
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
+        pins=paths.state_dir() / "pins" if uses_cache else None,
     )
     client = OwnClient(proxy, out, profile)
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -15,12 +14,10 @@ from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
 from dynamic_mcp.doctor.schemas import check_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_store import StoredCatalog, changed_definitions
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
-from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
@@ -28,7 +25,8 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 
 SLOW_S = 10.0
 STDERR_LINES = 20
-_SHOWN_CHANGES = 5
+
+CheckPins = Callable[[Catalog], Iterator[Finding]]
 
 
 class Doctor:
@@ -64,9 +62,9 @@ class Doctor:
         with self._output.attach():
             yield
 
-    async def examine(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
-        """Connect to a group and check what it offers; `stored` is its cached catalog."""
-        report = await self._try(group, stored)
+    async def examine(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
+        """Connect to a group and check what it offers, and by `check_pins` whether that is what is pinned."""
+        report = await self._try(group, check_pins)
         if not report.is_up:
             return report
         server_hello = self._server_hellos[group.name].result
@@ -80,12 +78,12 @@ class Doctor:
             findings=[*self._check_speed(group), *report.findings, *self._check_stdout(group.name)],
         )
 
-    async def examine_running(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
+    async def examine_running(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
         """Check what a group offers whose server runs in the daemon."""
-        report = await self._try(group, stored)
+        report = await self._try(group, check_pins)
         return replace(report, runs_in_daemon=report.is_up)
 
-    async def _try(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
+    async def _try(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
         """Read what a group offers and ping it; report what both tell."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
@@ -100,7 +98,7 @@ class Doctor:
             is_up=True,
             ping_s=round(ping_s, 4),
             capabilities=list(catalog.capabilities),
-            findings=[*_check_offers(group, kinds, catalog, stored)],
+            findings=[*_check_offers(group, kinds, catalog, check_pins)],
         )
         counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
         return replace(report, **counts)
@@ -178,36 +176,14 @@ class _OutputRecorder(logging.Handler):
 
 
 def _check_offers(
-    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, stored: StoredCatalog | None
+    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, check_pins: CheckPins
 ) -> Iterator[Finding]:
     yield from _check_lists(group, kinds)
     yield from check_schemas(group.name, catalog.tools)
-    yield from _check_changes(group.name, catalog, stored)
+    yield from check_pins(catalog)
 
 
 def _check_lists(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
     complaint = group.complaint(kinds)
     if complaint:
         yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
-
-
-def _check_changes(group: str, catalog: Catalog, stored: StoredCatalog | None) -> Iterator[Finding]:
-    """Report definitions that have changed: a server can tell a model something new under an old name."""
-    hint = f"review them with `{format_command('tools', group, '--detail', 'full')}`"
-    if stored is None:
-        return
-    if changed := changed_definitions(stored.catalog, catalog):
-        since = datetime.fromtimestamp(stored.read_at, UTC).date()
-        yield Finding(Level.WARNING, group, f"tool definitions changed since {since}: {_format_names(changed)}", hint)
-    if stored.changes:
-        latest = stored.changes[-1].partition(" ")[0]
-        changed_on = datetime.fromtimestamp(float(latest), UTC).date()
-        names = list(dict.fromkeys(change.partition(" ")[2] for change in stored.changes))
-        yield Finding(
-            Level.NOTE, group, f"tool definitions changed before, last on {changed_on}: {_format_names(names)}", hint
-        )
-
-
-def _format_names(tools: list[str]) -> str:
-    names = ", ".join(f"`{tool}`" for tool in tools[:_SHOWN_CHANGES])
-    return f"{names} and {len(tools) - _SHOWN_CHANGES} more" if len(tools) > _SHOWN_CHANGES else names

@@ -15,7 +15,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
 from dynamic_mcp.groups.catalog import Catalog
@@ -30,12 +30,11 @@ log = logging.getLogger(__name__)
 FORM = 2
 MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 500
-MAX_CHANGES = 100
 _ERAS: Mapping[str, Era] = {"legacy": "legacy", "modern": "modern"}
 
 
 class StoredCatalog(Struct, frozen=True):
-    """A catalog from disk: when it was read from the upstream (seconds since 1970), and changed definitions.
+    """A catalog from disk, and when it was read from the upstream (seconds since 1970).
 
     `asks` tells that the upstream has asked a client something at least once; `lacks` is the era that it was found
     not to speak.
@@ -43,7 +42,6 @@ class StoredCatalog(Struct, frozen=True):
 
     catalog: Catalog
     read_at: float
-    changes: tuple[str, ...] = ()
     asks: bool = False
     lacks: Era | None = None
 
@@ -73,22 +71,17 @@ class CatalogStore:
         """Return how old a catalog is; one from the future is as good as new."""
         return max(0.0, self._now() - kept.read_at)
 
-    def save(
-        self, config: GroupConfig, catalog: Catalog, *, asks: bool = False, lacks: Era | None = None
-    ) -> list[str]:
-        """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
+    def save(self, config: GroupConfig, catalog: Catalog, *, asks: bool = False, lacks: Era | None = None) -> None:
+        """Keep a catalog. Never raises OSError."""
         before = self.load(config)
-        changed = changed_definitions(before.catalog, catalog) if before else []
-        changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
         asks = asks or (before is not None and before.asks)
-        data = _encode(config.name, StoredCatalog(catalog, self._now(), tuple(changes[-MAX_CHANGES:]), asks, lacks))
+        data = _encode(config.name, StoredCatalog(catalog, self._now(), asks, lacks))
         if len(data) <= MAX_FILE_BYTES:
             try:
                 paths.write_private(self._file(config), data)
                 self._prune()
             except OSError as exc:
                 self._complain(exc)
-        return changed
 
     def _file(self, config: GroupConfig) -> Path:
         return self._folder / f"{key(config)}.v{FORM}.json"
@@ -143,7 +136,6 @@ def _encode(group: str, stored: StoredCatalog) -> bytes:
             "group": group,
             "read_at": stored.read_at,
             **encode_catalog(replace(stored.catalog, lists=whole)),
-            "changes": stored.changes,
             "asks": stored.asks,
             **({"lacks": stored.lacks} if stored.lacks else {}),
         }
@@ -155,21 +147,5 @@ def _decode(data: bytes) -> StoredCatalog:
     members = wire.members(data)
     if bytes(members["form"]) != b"%d" % FORM:
         raise ValueError("written by another version")
-    changes = tuple(wire.text(change) or "" for change in wire.elements(members["changes"]))
     read_at, asks = float(bytes(members["read_at"])), bytes(members["asks"]) == b"true"
-    return StoredCatalog(
-        decode_catalog(members), read_at, changes, asks, _ERAS.get(wire.text(members.get("lacks")) or "")
-    )
-
-
-def changed_definitions(before: Catalog, after: Catalog) -> list[str]:
-    """Return the tools that both have, with another definition."""
-
-    def definition(tool: Raw) -> bytes:
-        return wire.compact(tool)
-
-    return [
-        name
-        for name, tool in after.tools.items()
-        if name in before.tools and definition(before.tools[name]) != definition(tool)
-    ]
+    return StoredCatalog(decode_catalog(members), read_at, asks, _ERAS.get(wire.text(members.get("lacks")) or ""))

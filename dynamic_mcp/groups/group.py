@@ -15,6 +15,7 @@ from dynamic_mcp.config.resolved import GroupConfig, Share
 from dynamic_mcp.groups.audience import Client, User, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.groups.gate import Gate
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.link_counts import LinkCounts
@@ -35,8 +36,9 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 class Group:
     """A server by its name in the config. `start` it for a client, use it by `request`, `close` it.
 
-    `instances` are its running copies by audience, `questions` counts what they ask. `find_current` finds the group
-    that serves a client now: after a reload that may be another one, and not the same one for all clients.
+    `instances` are its running copies by audience, `questions` counts what they ask. A `gate` holds back what nobody
+    has approved; None admits everything. `find_current` finds the group that serves a client now: after a reload that
+    may be another one, and not the same one for all clients.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Group:
         self.config = config
         self.name = config.name
         self.instances: dict[Hashable, Instance] = {}
+        self.gate: Gate | None = None
         self.has_advice, self.questions = False, 0
         self._advice = set[str]()
         self._observer = observer
@@ -78,6 +81,16 @@ class Group:
     def known(self) -> Catalog | None:
         """Everything that the group offers, as far as it is known."""
         return self._catalog.known
+
+    @property
+    def admitted(self) -> Catalog | None:
+        """What of that clients may be shown, before it is presented."""
+        known = self._catalog.known
+        return known if known is None else self.admit(known)
+
+    def admit(self, whole: Catalog) -> Catalog:
+        """Return a catalog of this group without what is held back."""
+        return whole if self.gate is None else self.gate.admit(whole)
 
     @property
     def asks(self) -> bool:
@@ -279,6 +292,11 @@ class Group:
         """Learn that an instance has a new link, and has read the catalog anew."""
         self._is_fresh = True
         self._observer.link_opened(self, instance)
+
+    def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Let a request pass that is about to be sent. Raises DefinitionHeld."""
+        if self.gate is not None:
+            self.gate.check(method, params)
 
     def learn_asking(self, asked: Client | None) -> None:
         """Learn that the upstream asks its client: from now on, each client has an instance of its own."""

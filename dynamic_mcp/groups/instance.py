@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
+from dynamic_mcp.errors import DefinitionHeld, DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind, ListRules
@@ -184,10 +184,13 @@ class Instance:
             link = None if self._is_screening else self._link
             try:
                 link = link or await self._wait_for_link(client)
+                self._owner.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
                 self.activity.note_answer(sent_at, with_error=len(answer.error) > 0)
                 return answer
+            except DefinitionHeld:
+                raise
             except DynamicMcpError as exc:
                 self._note_failure(exc, link)
                 if isinstance(exc, NotSent) and not is_repeated:

@@ -17,7 +17,6 @@ from msgspec import Raw
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Catalog, ListHint, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import Era, ServerHello
 
@@ -144,7 +143,7 @@ class LiveCatalog:
         return self._catalog_store is not None and (self.known, self.asks, self.lacks) != self._on_disk
 
     async def save(self) -> None:
-        """Store the catalog on disk, and log which definitions have changed."""
+        """Store the catalog on disk."""
         async with self._saving:  # the group's instances take turns
             await self._save()
 
@@ -152,10 +151,7 @@ class LiveCatalog:
         catalog, asks, lacks = self._on_disk = self.known, self.asks, self.lacks
         if self._catalog_store is not None and catalog is not None:
             save = partial(self._catalog_store.save, self.config, catalog, asks=asks, lacks=lacks)
-            for tool in await asyncio.to_thread(save):
-                group_logger(log, self.config.name).warning(
-                    "group %s: the definition of its tool `%s` has changed", self.config.name, tool
-                )
+            await asyncio.to_thread(save)
 
     def _without_unwanted(self, catalog: Catalog) -> Catalog:
         """Return the catalog with nothing in the lists that clients are not shown, which are not read."""

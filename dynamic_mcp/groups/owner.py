@@ -30,6 +30,10 @@ class Owner(Protocol):
         """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
         ...
 
+    def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Let a request of a client pass that is about to be sent. Raises DefinitionHeld."""
+        ...
+
     def learn_asking(self, asked: Client | None) -> None:
         """Learn that the upstream has `asked` a client, so that an instance must be one client's only."""
         ...

@@ -82,6 +82,7 @@ class Serving:
             semantic_index=SemanticIndex(cache / "vectors"),
             open_approval=self._approving.open,
             clearing_folder=clearing_folder(),
+            pins=paths.state_dir() / "pins",
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
         self.http = HttpControl(self.proxy, http, load=load_http)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.config.access import Kind
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
     MISSING_CAPABILITY,
@@ -126,6 +127,8 @@ class Calls:
                 f"more than one group has a tool named `{name}`: {groups}",
                 hint=f"write it with its group, as `{found[0][0].name}__{found[0][1]}`",
             )
+        for group in view.offering("tools"):
+            group.refuse_held(Kind.TOOL, name)
         known = [tool for group in view if group.known for tool in group.known.tools]
         raise NotFound("tool", name, [GET, CALL, *known], hint=self._where_to_look(view))
 
@@ -139,6 +142,7 @@ class Calls:
         group = call.group
         catalog = group.known or await group.learn_catalog(request.client)
         if call.name not in catalog.tools:
+            group.refuse_held(Kind.TOOL, call.name)
             call, catalog = await self._look_again(request, call)
         if call.verb not in ("", CALL):
             # what a tool was yesterday, on disk, is no leave to call it today
@@ -186,6 +190,7 @@ class Calls:
                 if tool in catalog.tools:
                     note = () if tool == name else (f"`name` carried the group `{group.name}`",)
                     return structs.replace(call, name=tool, notes=(*call.notes, *note)), catalog
+                group.refuse_held(Kind.TOOL, tool)
         elsewhere = [f"`{other.name}`" for other in _groups_with(request.view, name) if other is not group]
         hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request.view)
         assert catalog is not None

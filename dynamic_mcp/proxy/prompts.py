@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec import Raw
 
+from dynamic_mcp.config.access import Kind
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names, wire
@@ -53,6 +54,8 @@ async def find_prompt(request: Request, name: str) -> tuple[GroupView, str]:
     if len(found) == 1:
         return found[0]
     if not found:
+        for group in groups:
+            group.refuse_held(Kind.PROMPT, name.removeprefix(f"{group.name}__"))
         raise _not_found(name, request.view)
     candidates = " or ".join(f"`{names.qualified_name(group.name, own)}`" for group, own in found)
     raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.persons import for_person, knows_persons
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.assignment import Place
@@ -55,12 +56,15 @@ from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
+if TYPE_CHECKING:  # loaded with the first group whose definitions are not trusted
+    from dynamic_mcp.proxy.definitions import Definitions
+
 
 class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
-    become true before a config is applied.
+    become true before a config is applied. `pins` is the folder of lock files; without it, no definition is pinned.
     """
 
     def __init__(
@@ -75,13 +79,16 @@ class Proxy:
         clock: Clock | None = None,
         clearing_folder: Path | None = None,
         has_base: bool = True,
+        pins: Path | None = None,
     ) -> None:
+        self._pins = pins
+        self._definitions: Definitions | None = None
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
-        self._views = Views({None: base}, self.groups)
+        self._views = Views({None: base}, self.groups, None if pins is None else self._pin)
         self._persons = Persons(self._add_person, self._remove_person)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
@@ -149,6 +156,20 @@ class Proxy:
         self.plugins.apply(config)
         self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
         self._pipeline.ask_by(config, self.note)
+        if self._definitions is not None:
+            self._definitions.apply(config)
+
+    def _pin(self, group: Group, pinning: Pinning) -> None:
+        """Have the definitions of a group pinned as the config says; where all are trusted, nothing is loaded."""
+        if self._definitions is None:
+            if pinning.policy == "trust":
+                return
+            from dynamic_mcp.proxy.definitions import Definitions
+
+            assert self._pins is not None
+            announce = self._subscriptions.announce_soon
+            self._definitions = Definitions(self._base, self._pins, note=self.note, announce=announce)
+        self._definitions.attach(group, pinning)
 
     def note(self, event: Event) -> None:
         """Tell whoever observes of something that is no request."""
@@ -189,6 +210,8 @@ class Proxy:
         await self.plugins.close()
         await self._semantic_index.close()
         await self.groups.close()
+        if self._definitions is not None:
+            await self._definitions.close()
 
     def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
         """Tell whether clients without a workspace may see this group alone, or choose this profile."""

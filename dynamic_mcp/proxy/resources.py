@@ -131,6 +131,8 @@ class Resources:
         ]
         found = await first_result(groups, lambda group: self._send(request, (group, uri), params))
         if found is None:
+            for group in groups:
+                group.refuse_held_resource(uri)
             raise ResourceNotFound(uri)
         group, answer = found
         if request.observation is not None:  # several were asked, and this one counts

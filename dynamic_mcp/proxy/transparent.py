@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec import Raw
 
+from dynamic_mcp.config.access import Kind
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -39,6 +40,7 @@ from dynamic_mcp.tools.arguments import is_valid
 # The link to the upstream has said this already.
 _INITIALIZED = "notifications/initialized"
 _MOST_FLAWS = 5
+_KINDS = {ListKind.TOOLS: Kind.TOOL, ListKind.PROMPTS: Kind.PROMPT}
 _FEATURE_BY_REFERENCE = {"ref/prompt": "prompts", "ref/resource": "resources"}
 
 
@@ -232,6 +234,8 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     tell what does not exist from what is hidden; and of overridden tools, it knows other names.
     """
     group = _group_of(request)
+    if group.group.gate is not None and (group.may_hide or kind is not ListKind.TOOLS):
+        await _refuse_held(request, kind, key or "")
     if not group.may_hide and (kind is not ListKind.TOOLS or group.overridden is None):
         return True
     catalog = await group.learn_catalog(request.client, [kind])
@@ -253,6 +257,15 @@ async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
             return
     flaws = "; ".join(map(str, catalog.input_schema(tool).find_flaws(args)[:_MOST_FLAWS]))
     raise InvalidArguments(f"the arguments do not fit `{tool}`: {flaws or 'they are not an object'}")
+
+
+async def _refuse_held(request: Request, kind: ListKind, key: str) -> None:
+    """Raise DefinitionHeld for what is held back. A list that nobody has asked for yet is read and judged first."""
+    group = _group_of(request)
+    if group.known is None or (group.known.may(kind.capability) and not group.known.knows([kind])):
+        await group.learn_catalog(request.client, [kind])
+    if kind in _KINDS:
+        group.refuse_held(_KINDS[kind], key)
 
 
 def snapshot(view: View) -> Snapshot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.access import Kind, Profile
-from dynamic_mcp.config.resolved import Config, Presentation, Timeouts
+from dynamic_mcp.config.resolved import Config, Pinning, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.allowed_lists import INCOMPLETE, AllowedLists
 from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 from dynamic_mcp.system.text import one_line
@@ -26,6 +27,8 @@ if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.call_rules import CallRules
     from dynamic_mcp.policy.shown_tool import ShownTool
     from dynamic_mcp.proxy.overridden_tools import OverriddenTools
+
+Pin = Callable[[Group, Pinning], None]
 
 _FEATURES = ("tools", "resources", "prompts")
 
@@ -80,9 +83,9 @@ class GroupView:
     @property
     def known(self) -> Catalog | None:
         """What the group offers here, as far as it is known."""
-        whole = self.group.known
+        whole = self.group.admitted
         if whole is not self._whole:
-            self._known = None if whole is None else self._filter(whole)
+            self._known = None if whole is None else self._lists.filter(whole)
             self._whole = whole
         return self._known
 
@@ -128,6 +131,19 @@ class GroupView:
         """Whether something may be hidden, so that the server's own words must not tell of it."""
         return self.rules is not None
 
+    def refuse_held(self, kind: Kind, name: str) -> None:
+        """Raise DefinitionHeld for a tool or a prompt that is held back, unless nobody is to know of it here."""
+        gate = self.group.gate
+        if gate is None or (kind is Kind.TOOL and not self.presentation.tools.allows(name)):
+            return
+        if self.rules is None or self.judge(kind, name).is_visible:
+            gate.check("tools/call" if kind is Kind.TOOL else "prompts/get", {"name": Raw(wire.encode(name))})
+
+    def refuse_held_resource(self, uri: str) -> None:
+        """Raise DefinitionHeld for a resource of a template that is held back."""
+        if self.group.gate is not None and self.may_read(uri):
+            self.group.gate.check("resources/read", {"uri": Raw(wire.encode(uri))})
+
     def may_read(self, uri: str) -> bool:
         """Tell whether a resource exists for this view, if there is one."""
         return self.rules is None or self.rules.may_see_resource(uri)
@@ -151,7 +167,11 @@ class GroupView:
         Raises UpstreamError.
         """
         said = await self.group.learn_hello(client)
-        return None if said is None else self._lists.filter_hello(said, self.group.known)
+        if said is None:
+            return None
+        if self.group.gate is not None:
+            said = self.group.gate.admit_hello(said)
+        return self._lists.filter_hello(said, self.group.known)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
@@ -162,7 +182,8 @@ class GroupView:
         return self._filter(await self.group.reread(client, kinds))
 
     def _filter(self, whole: Catalog) -> Catalog:
-        """Return a catalog without what is not presented, and what is not allowed."""
+        """Return a catalog without what is held back, what is not presented, and what is not allowed."""
+        whole = self.group.admit(whole)
         if whole is self._whole and self._known is not None:
             return self._known
         allowed = self._lists.filter(whole)
@@ -186,11 +207,12 @@ def _override(rules: CallRules | None, server: str) -> OverriddenTools | None:
 class GroupViews:
     """The group views that there are, so that views of different roles share those that are the same.
 
-    `former` are those of the config before.
+    `former` are those of the config before. `pin` has the definitions of a group pinned.
     """
 
-    def __init__(self, former: dict[Group, list[GroupView]] | None = None) -> None:
+    def __init__(self, former: dict[Group, list[GroupView]] | None = None, pin: Pin | None = None) -> None:
         self._former = former or {}
+        self._pin = pin
         self._current: dict[Group, list[GroupView]] = {}
 
     def __iter__(self) -> Iterator[GroupView]:
@@ -198,7 +220,7 @@ class GroupViews:
 
     def renew(self) -> GroupViews:
         """Return an empty pool that takes over from this one what is still the same."""
-        return GroupViews(self._current)
+        return GroupViews(self._current, self._pin)
 
     def forget(self, groups: Iterable[Group]) -> None:
         """Forget the views of groups that have ended."""
@@ -208,6 +230,8 @@ class GroupViews:
 
     def find(self, group: Group, presentation: Presentation, rules: GroupRules | None) -> GroupView:
         """Return the view of a group with this presentation and these rules."""
+        if self._pin is not None:
+            self._pin(group, presentation.pinning)
         current = self._current.setdefault(group, [])
         wanted = (group.config, presentation, rules)
         known = (*current, *self._former.get(group, ()))

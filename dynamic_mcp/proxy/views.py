@@ -14,7 +14,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.redaction import MessageRedaction
-from dynamic_mcp.proxy.view import GroupViews, View
+from dynamic_mcp.proxy.view import GroupViews, Pin, View
 from dynamic_mcp.system.bounded import BoundedDict
 
 if TYPE_CHECKING:  # loaded with the first access rule
@@ -25,11 +25,14 @@ _MAX_VIEWS = 10_000
 
 
 class Views:
-    """Finds the view of a client on these groups. `redaction` replaces in what servers say to any of them."""
+    """Finds the view of a client on these groups; `pin` has their definitions pinned.
 
-    def __init__(self, configs: Mapping[Place, Config], groups: Groups) -> None:
+    `redaction` replaces in what servers say to any client.
+    """
+
+    def __init__(self, configs: Mapping[Place, Config], groups: Groups, pin: Pin | None = None) -> None:
         self._groups = groups
-        self._pool = GroupViews()
+        self._pool = GroupViews(pin=pin)
         self._has_had_profiles = False
         self.apply(configs)
 

@@ -128,7 +128,20 @@ def test_doctor_finds_definitions_that_have_changed_since_they_were_kept(cli: Cl
     found = cli.run("doctor").json["groups"][0]["findings"]
     (changed,) = [finding for finding in found if "definitions changed since" in finding["what"]]
     assert changed["what"].endswith(": `good`")
-    assert changed["hint"] == "review them with `dynamic-mcp tools untidy --detail full`"
+    assert changed["hint"] == "review them with `dynamic-mcp pins diff untidy`"
+
+
+def test_doctor_finds_definitions_that_are_held_back(cli: CliRunner) -> None:
+    script = UPSTREAMS.parent / "cli" / "untidy.py"
+    says = cli.folder / "says"
+    cli.configure({"untidy": {"command": sys.executable, "args": [str(script), str(says)], "definitions": "hold"}})
+    says.write_text("Adds two numbers.")
+    assert cli.run("tools").code == 0
+    says.write_text("Adds two numbers, and sends them away.")
+    found = cli.run("doctor").json["groups"][0]["findings"]
+    (held,) = [finding for finding in found if "held back" in finding["what"]]
+    assert held["what"].startswith("definitions are held back: `good`")
+    assert held["hint"] == "review them with `dynamic-mcp pins diff untidy`"
 
 
 def test_doctor_of_one_group_leaves_the_others_alone(cli: CliRunner) -> None:

@@ -171,18 +171,6 @@ def test_a_folder_that_cannot_be_written_stops_nothing_and_is_said_once(
     assert len([record for record in caplog.records if "not cached" in record.message]) == 1
 
 
-def test_changed_definitions_are_told_and_remembered(tmp_path: Path) -> None:
-    catalog_store = CatalogStore(tmp_path, now=lambda: 1000.0)
-    catalog_store.save(group_config(), tools(a=b'{"name":"a"}', b=b'{"name":"b","description":"adds"}'))
-
-    changed = catalog_store.save(group_config(), tools(a=b'{"name": "a"}', b=b'{"name":"b","description":"steals"}'))
-
-    assert changed == ["b"]
-    kept = catalog_store.load(group_config())
-    assert kept is not None
-    assert kept.changes == ("1000 b",)
-
-
 # Row 56 of the fault matrix.
 
 

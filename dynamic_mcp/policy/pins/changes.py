@@ -25,6 +25,11 @@ class Change(Struct, frozen=True):
     hash: str
     classes: frozenset[ChangeClass]
 
+    @property
+    def is_cosmetic(self) -> bool:
+        """Whether it says the same as before."""
+        return self.classes <= {ChangeClass.COSMETIC}
+
 
 _MEMBERS_WITH_SCHEMAS = frozenset(("inputSchema", "outputSchema"))
 
