@@ -36,9 +36,8 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 class Group:
     """A server by its name in the config. `start` it for a client, use it by `request`, `close` it.
 
-    `instances` are its running copies by audience, `questions` counts what they ask. A `gate` holds back what nobody
-    has approved; None admits everything. `find_current` finds the group that serves a client now: after a reload that
-    may be another one, and not the same one for all clients.
+    `instances` are its running copies by audience, `questions` counts what they ask. `find_current` finds the group
+    that serves a client now: after a reload that may be another one, and not the same one for all clients.
     """
 
     def __init__(
@@ -57,7 +56,8 @@ class Group:
         self.config = config
         self.name = config.name
         self.instances: dict[Hashable, Instance] = {}
-        self.gate: Gate | None = None
+        self._gate: Gate | None = None
+        self._admitted: tuple[Catalog | None, Catalog | None] | None = None
         self.has_advice, self.questions = False, 0
         self._advice = set[str]()
         self._observer = observer
@@ -86,7 +86,22 @@ class Group:
     def admitted(self) -> Catalog | None:
         """What of that clients may be shown, before it is presented."""
         known = self._catalog.known
-        return known if known is None else self.admit(known)
+        if self._admitted is None or self._admitted[0] is not known:
+            self._admitted = known, known if known is None else self.admit(known)
+        return self._admitted[1]
+
+    @property
+    def gate(self) -> Gate | None:
+        """What holds back what nobody has approved; None admits everything."""
+        return self._gate
+
+    @gate.setter
+    def gate(self, gate: Gate | None) -> None:
+        self._gate, self._admitted = gate, None
+
+    def readmit(self) -> None:
+        """Ask the gate once more, which has changed its mind."""
+        self._admitted = None
 
     def admit(self, whole: Catalog) -> Catalog:
         """Return a catalog of this group without what is held back."""
@@ -292,11 +307,6 @@ class Group:
         """Learn that an instance has a new link, and has read the catalog anew."""
         self._is_fresh = True
         self._observer.link_opened(self, instance)
-
-    def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let a request pass that is about to be sent. Raises DefinitionHeld."""
-        if self.gate is not None:
-            self.gate.check(method, params)
 
     def learn_asking(self, asked: Client | None) -> None:
         """Learn that the upstream asks its client: from now on, each client has an instance of its own."""

@@ -184,7 +184,8 @@ class Instance:
             link = None if self._is_screening else self._link
             try:
                 link = link or await self._wait_for_link(client)
-                self._owner.check(method, params)  # by what the link that it goes over has said
+                if (gate := self._owner.gate) is not None:
+                    gate.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
                 self.activity.note_answer(sent_at, with_error=len(answer.error) > 0)

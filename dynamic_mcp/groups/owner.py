@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.gate import Gate
 from dynamic_mcp.mcp.wire import Frame
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 class Owner(Protocol):
     """The group that an instance belongs to."""
+
+    @property
+    def gate(self) -> Gate | None:
+        """What requests of clients have to pass before they are sent, if there is something."""
+        ...
 
     def successor_for(self, client: Client) -> Owner | None:
         """Return the group that serves a client instead, after the config has changed."""
@@ -28,10 +34,6 @@ class Owner(Protocol):
 
     def link_opened(self, instance: Instance) -> None:
         """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
-        ...
-
-    def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let a request of a client pass that is about to be sent. Raises DefinitionHeld."""
         ...
 
     def learn_asking(self, asked: Client | None) -> None:

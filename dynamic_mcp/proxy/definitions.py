@@ -172,6 +172,7 @@ class DefinitionGate:
         self.held, self._whole = judgement.held, whole
         if not is_same:
             self._admitted = self._without_held(whole)
+            self._group.readmit()
         if judgement.accepted or (stored is not None and pinned is None):
             former = {key: _hash_of(pinned, key) for key in judgement.accepted}
             book.accept(Acceptance(name, self.pinning.source, version, judgement.accepted, former))

@@ -119,16 +119,16 @@ class PinBook:
         if isinstance(error, CorruptLockFile) and self._is_own:
             set_aside(self.path)
             self._stamp = None
-            self._complain(f"{error}; it is set aside, and what is known now is the baseline")
+            self._complain(error, "it is set aside, and what is known now is the baseline")
             self._unwritten = [*_accept_all(self._lock), *self._unwritten]
             self._write_soon()
         else:
-            self._complain(f"{error}; what servers say now is the baseline until it can be read")
+            self._complain(error, "what servers say now is the baseline until it can be read")
 
-    def _complain(self, what: str) -> None:
-        if what not in self._complaints:
-            self._complaints.add(what)
-            log.warning("the pinned definitions in `%s`: %s", self.path, what)
+    def _complain(self, error: LockFileError, consequence: str) -> None:
+        if str(error) not in self._complaints:
+            self._complaints.add(str(error))
+            log.warning("the pinned definitions in `%s`: %s; %s", self.path, error, consequence)
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class PinBook:
             try:
                 lock, stamp = await asyncio.to_thread(_update, self.path, accepted)
             except LockFileError as exc:
-                self._complain(f"nothing can be written: {exc}")
+                self._complain(exc, "what is pinned now is not kept")
                 return  # what is not written is tried again with the next
             del self._unwritten[: len(accepted)]
             self._lock, self._stamp = _merge(lock, self._unwritten), stamp

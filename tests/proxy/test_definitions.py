@@ -313,7 +313,7 @@ async def test_another_command_under_the_same_name_is_a_new_baseline_and_is_said
 
 
 async def test_two_proxies_of_one_config_write_one_file(tmp_path: Path) -> None:
-    groups = [pinned_group("up"), pinned_group("down")]
+    groups = [pinned_group("up"), pinned_group("down", upstream=OTHER)]
     async with (
         proxy_of(tmp_path, groups[0], up=Server(READ)) as one,
         proxy_of(tmp_path, groups[1], down=Server(DROP)) as other,

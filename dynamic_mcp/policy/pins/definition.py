@@ -58,8 +58,10 @@ def canonical(entry: Raw) -> bytes:
     """
     try:
         value = msgspec.json.decode(entry)
-        if _has_all_of(entry, value) or not has_duplicates(entry):
-            return msgspec.json.encode(counted(value), order="sorted")
+        whole = msgspec.json.encode(value, order="sorted")
+        if _has_all_of(entry, whole) or not has_duplicates(entry):
+            what_counts = counted(value)
+            return whole if what_counts is value else msgspec.json.encode(what_counts, order="sorted")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
     return _canonical_slowly(entry)
@@ -82,17 +84,22 @@ def counted(value: object) -> object:
     return {name: each for name, each in value.items() if name not in _UNCOUNTED}
 
 
-def _has_all_of(entry: Raw, value: object) -> bool:
+def _has_all_of(entry: Raw, encoded: bytes) -> bool:
     """Tell whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
 
     Each name has two quotes, and what is encoded has as many as what was read, unless one was written as an escape.
     """
     source = bytes(entry)
-    return b"\\u0022" not in source and source.count(b'"') == msgspec.json.encode(value).count(b'"')
+    return b"\\u0022" not in source and source.count(b'"') == encoded.count(b'"')
 
 
 def has_duplicates(entry: Raw) -> bool:
     """Tell whether a name is there twice in an object; also true of what is too large to be searched."""
+    try:
+        if _has_all_of(entry, msgspec.json.encode(msgspec.json.decode(entry))):
+            return False
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
     return len(entry) > _MAX_SEARCHED_BYTES or wire.find_duplicate_name(entry) is not None
 
 

@@ -10,12 +10,13 @@ import base64
 import binascii
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from itertools import islice
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.policy.pins.definition import counted, has_duplicates
+from dynamic_mcp.policy.pins.definition import has_duplicates
 from dynamic_mcp.policy.pins.hidden import find_hidden, format_character
 from dynamic_mcp.system.text import one_line
 
@@ -26,39 +27,38 @@ _MAX_CHARACTERS = 4
 _MAX_PAYLOADS = 20
 _LONGEST_NAME = 40
 
+# Beginnings of words that come one soon after the other, as they do in injections.
 _PHRASES = (
-    *(
-        re.compile(".{0,30}".join(rf"\b(?:{words})\b" for words in phrase))
-        for phrase in (
-            (
-                "ignore|disregard|forget|override",
-                "previous|prior|earlier|above|preceding|other",
-                "instructions?|prompts?|rules?|messages?|context",
-            ),
-            (
-                "do not|don't|never|without",
-                "tell|telling|inform|informing|mention|mentioning|reveal|revealing|notify|notifying|show|showing",
-                "the user|users?",
-            ),
-            (
-                "before|instead of|after|when",
-                "using|calling|use|call",
-                "(?:this|any|other|another)(?: other)? tools?",
-                "you must|always|first",
-            ),
-            (
-                "send|upload|post|forward|exfiltrate",
-                "conversation|chat history|system prompt|credentials|private keys?|passwords?|api keys?",
-            ),
-            ("you are now", "mode|assistant|agent|unrestricted"),
-            ("new instructions?:?",),
-            ("id_rsa|id_ed25519",),
-        )
+    (
+        ("ignore", "disregard", "forget", "override"),
+        ("previous", "prior", "earlier", "above", "preceding", "other"),
+        ("instruction", "prompt", "rule", "message", "context"),
     ),
-    re.compile(r"<\s*/?\s*(?:important|system|secret|instructions?|hidden)\s*>|<\|im_start\|>|\[/?inst\]|<<sys>>"),
-    re.compile(r"(?:~|\$home|/root|/home/\w{1,32})/\.(?:ssh|aws|cursor|claude|config|gnupg|netrc|kube)\b"),
+    (
+        ("do not", "don't", "never", "without"),
+        ("tell", "inform", "mention", "reveal", "notify", "show"),
+        ("the user", "user"),
+    ),
+    (
+        ("before", "instead of", "after", "when"),
+        ("using", "calling", "use", "call"),
+        ("this tool", "any tool", "any other tool", "other tool", "another tool"),
+        ("you must", "always", "first"),
+    ),
+    (
+        ("send", "upload", "post", "forward", "exfiltrate"),
+        ("conversation", "chat history", "system prompt", "credential", "private key", "password", "api key"),
+    ),
+    (("you are now",), ("mode", "assistant", "agent", "unrestricted")),
+    (("new instruction",),),
+    (("id_rsa", "id_ed25519"),),
+    (("<important", "<system", "<secret", "<hidden", "<|im_start|>", "[inst]", "<<sys>>"),),
+    (("~/.", "$home/.", "/root/."), ("ssh", "aws", "cursor", "claude", "config", "gnupg", "netrc", "kube")),
 )
-_PAYLOAD = re.compile(r"[A-Za-z0-9+/_-]{24,4096}={0,2}")
+_Phrase = tuple[tuple[str, ...], ...]
+_SHORTEST_PAYLOAD = 24
+_PAYLOAD = re.compile(rf"[A-Za-z0-9+/_-]{{{_SHORTEST_PAYLOAD},4096}}={{0,2}}")
+_BLANKED = bytes(byte if chr(byte).isalnum() or byte in b"+/_-" else 0x20 for byte in range(0x80)) + b" " * 0x80
 _NAME = re.compile(r"[A-Za-z0-9_.-]{5,128}")
 _DISTINCTIVE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9][_.-][A-Za-z0-9]")
 # A definition of printable ASCII characters has none that are hidden.
@@ -73,24 +73,24 @@ class Finding(Struct, frozen=True):
     is_hidden: bool
 
 
-def find_all(entry: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return what was found in an entry; `foreign` are names of tools of other servers."""
-    return (*find_in_characters(entry), *find_in_words(entry, foreign))
+def find_all(form: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return what was found in a definition in its canonical form; `foreign` are names of tools of other servers."""
+    return (*find_in_characters(form), *find_in_words(form, foreign))
 
 
-def find_in_characters(entry: Raw) -> tuple[Finding, ...]:
-    """Return what is hidden in an entry: characters, or a member that comes twice, of which readers take one each."""
+def find_in_characters(form: Raw) -> tuple[Finding, ...]:
+    """Return what is hidden in a definition: characters, or a member that comes twice, of which readers take one."""
     found: list[Finding] = []
-    if has_duplicates(entry):
+    if has_duplicates(form):
         found.append(Finding("it has a member twice", "", is_hidden=True))
-    source = bytes(entry)
+    source = bytes(form)
     if not source.isascii() or any(escape in source for escape in _ESCAPES):
-        found += islice(_find_hidden_in(entry), _MAX_FINDINGS)
+        found += islice(_find_hidden_in(form), _MAX_FINDINGS)
     return tuple(found)
 
 
-def _find_hidden_in(entry: Raw) -> Iterator[Finding]:
-    for where, text in _strings(entry):
+def _find_hidden_in(form: Raw) -> Iterator[Finding]:
+    for where, text in _strings(form):
         characters = dict.fromkeys(find_hidden(text))
         if characters:
             named = [format_character(each) for each in islice(characters, _MAX_CHARACTERS)]
@@ -98,12 +98,16 @@ def _find_hidden_in(entry: Raw) -> Iterator[Finding]:
             yield Finding(f"it has hidden characters: {', '.join(named)}{more}", where, is_hidden=True)
 
 
-def find_in_words(entry: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
+def find_in_words(form: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return what reads as if it were written for a model and against its user; a definition may be innocent."""
+    source = bytes(form)[:_MAX_SEARCHED].decode("utf-8", "replace")
+    names = frozenset(name for name in foreign if _DISTINCTIVE.search(name))
+    names &= frozenset(_find_names(source)) if names else names
+    if not names and not _may_have_payload(source) and not _may_have_phrase(source):
+        return ()
     found: dict[str, Finding] = {}
     left = _MAX_SEARCHED
-    names = frozenset(name for name in foreign if _DISTINCTIVE.search(name))
-    for where, whole in _strings(entry):
+    for where, whole in _strings(form):
         text = whole[:left]
         left -= len(text)
         for words in _find_suspicious(text, names):
@@ -119,16 +123,48 @@ def _find_suspicious(text: str, names: frozenset[str]) -> Iterator[str]:
     for payload in islice(_PAYLOAD.findall(text), _MAX_PAYLOADS):
         if phrase := _find_phrase(_decode(payload)):
             yield f"it has Base64 that decodes to `{phrase}`"
-    for name in dict.fromkeys(each.strip(".-") for each in _NAME.findall(text)) if names else ():
+    for name in dict.fromkeys(_find_names(text)) if names else ():
         if name in names:
             yield f"it names `{name}`, a tool of another server"
 
 
+def _find_names(text: str) -> Iterator[str]:
+    return (each.strip(".-") for each in _NAME.findall(text))
+
+
 def _find_phrase(text: str) -> str:
     """Return the first phrase of a text that is known from injections; empty if there is none."""
-    folded = " ".join(text.casefold().replace("\u2019", "'").split())
-    found = next(filter(None, (phrase.search(folded) for phrase in _PHRASES)), None)
-    return "" if found is None else found[0][:80]
+    folded = " ".join(_fold(text).split())
+    for phrase in _PHRASES:
+        if _has_words(folded, phrase) and (found := _pattern(phrase).search(folded)):
+            return found[0][:80]
+    return ""
+
+
+def _fold(text: str) -> str:
+    return text.casefold().replace("\u2019", "'")
+
+
+def _may_have_phrase(source: str) -> bool:
+    folded = _fold(source.replace("\\n", " "))
+    return any(_has_words(folded, phrase) for phrase in _PHRASES)
+
+
+def _may_have_payload(source: str) -> bool:
+    """Tell cheaply whether a text can have Base64."""
+    runs = source.encode().translate(_BLANKED).split()
+    return max(map(len, runs), default=0) >= _SHORTEST_PAYLOAD
+
+
+def _has_words(folded: str, phrase: _Phrase) -> bool:
+    """Tell cheaply whether a text can have a phrase."""
+    return all(any(word in folded for word in words) for words in phrase)
+
+
+@lru_cache
+def _pattern(phrase: _Phrase) -> re.Pattern[str]:
+    parts = (rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})" for words in phrase)
+    return re.compile(".{0,30}?".join(parts))
 
 
 def _decode(payload: str) -> str:
@@ -139,11 +175,11 @@ def _decode(payload: str) -> str:
         return ""
 
 
-def _strings(entry: Raw) -> Iterator[tuple[str, str]]:
-    """Yield each string of an entry, the names of members included, and where it is."""
-    value = counted(wire.value(entry))
-    if value is None and bytes(entry) != b"null":  # nested too deeply to be read
-        yield "", bytes(entry).decode("utf-8", "replace")
+def _strings(form: Raw) -> Iterator[tuple[str, str]]:
+    """Yield each string of a definition, the names of members included, and where it is."""
+    value = wire.value(form)
+    if value is None and bytes(form) != b"null":  # nested too deeply to be read
+        yield "", bytes(form).decode("utf-8", "replace")
     left: list[tuple[str, object]] = [("", value)]
     while left:
         where, each = left.pop()

@@ -117,7 +117,7 @@ def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[
     for each in new:
         form = Raw(canonical(each.entry))
         pin = Pin(each.fingerprint, _to_keep(form), today)
-        found = find_all(each.entry, foreign)
+        found = find_all(form, foreign)
         if found:
             findings[each.key] = found
         change = None if each.pinned is None else _compare(each, each.pinned, form)
