@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -100,7 +101,7 @@ class Survey:
     config: Config
     file: Path
     lock: Lock
-    servers: tuple[Comparison, ...] = field(default=())
+    servers: tuple[Comparison, ...]
 
 
 def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool) -> Survey:
@@ -154,7 +155,7 @@ def _compare_all(
     for group in config.groups:
         foreign = {tool for name, catalog in catalogs.items() if name != group.name for tool in catalog.tools}
         error = offered.get(group.name)
-        yield compare(
+        yield _compare(
             Comparison(
                 group.name,
                 config.presentations[group.name].pinning,
@@ -166,21 +167,17 @@ def _compare_all(
         )
 
 
-def compare(known: Comparison, foreign: set[str]) -> Comparison:
-    """Return the comparison with what differs; `foreign` are names of tools of other servers."""
-    from dataclasses import replace
-
+def _compare(known: Comparison, foreign: Set[str]) -> Comparison:
+    """Return what is known of a server with what differs; `foreign` are names of tools of other servers."""
     pinned, is_moved = known.pinned, False
     if pinned is not None and pinned.source != known.pinning.source:
         pinned, is_moved = None, True
     if known.catalog is None or not known.is_pinned:
-        return replace(known, pinned=pinned, is_moved=is_moved)
+        return dataclasses.replace(known, pinned=pinned, is_moved=is_moved)
     today = datetime.now(UTC).date().isoformat()
     judged = judge(pinned, known.catalog, known.pinning.policy, today=today, foreign=foreign)
-    found = tuple(_differences(judged))
-    return replace(
-        known, pinned=pinned, is_moved=is_moved, differences=found, gone=tuple(_gone(pinned, known.catalog))
-    )
+    differences, gone = tuple(_differences(judged)), tuple(_gone(pinned, known.catalog))
+    return dataclasses.replace(known, pinned=pinned, is_moved=is_moved, differences=differences, gone=gone)
 
 
 def _differences(judged: PinJudgement) -> Iterator[Difference]:
@@ -195,8 +192,9 @@ def _differences(judged: PinJudgement) -> Iterator[Difference]:
 
 def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
     """Yield what is pinned and not offered, as far as that is known."""
-    for kind in PinKind if pinned is not None else ():
-        assert pinned is not None
+    if pinned is None:
+        return
+    for kind in PinKind:
         if kind.listed_as is None:
             offered: set[str] = {""} if catalog.instructions else set()
         elif catalog.knows([kind.listed_as]):

@@ -18,9 +18,9 @@ from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 
 
-def show_status(this: Invocation, *, is_live: bool) -> int:
-    """Print a line for each server; return the exit code."""
-    found = survey(this, (), is_live=is_live)
+def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
+    """Print a line for each of these servers, or of all; return the exit code."""
+    found = survey(this, servers, is_live=is_live)
     if this.out.is_json:
         this.out.print_json(
             {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}

@@ -236,6 +236,35 @@ def test_approvals_are_recorded_with_their_fingerprints(pulled: Calculator) -> N
     assert pinned["approved_by"] == getpass.getuser()
 
 
+def test_what_runs_under_another_command_is_pinned_anew(calc: Calculator) -> None:
+    calc.approve()
+    before = calc.locked()["calc"]
+    (calc.cli.folder / "other.json").write_text(json.dumps({**calc.offer, "tools": [MUL]}))
+    calc.configure(calc={**calc.entry, "args": [calc.entry["args"][0], "other.json"]})
+    assert "it runs something else than what was pinned" in strip_escapes(on_terminal(calc, "diff", "--live"))
+    calc.approve()
+    after = calc.locked()["calc"]
+    assert (list(before["tools"]), list(after["tools"])) == (["add", "sub"], ["mul"])
+    assert before["source"] != after["source"]
+
+
+def test_a_server_that_fails_does_not_keep_the_others_from_being_approved(calc: Calculator) -> None:
+    calc.configure(broken={"command": "no-such-command"})
+    done = calc.pins("approve", "--all", "--live", "--yes")
+    assert (done.code, list(calc.locked())) == (5, ["calc"])
+    assert "no-such-command" in done.err
+
+
+def test_a_definition_that_is_too_large_to_be_kept_is_shown_as_new(calc: Calculator) -> None:
+    calc.update(lambda offer: offer["tools"][1].update(description="x" * 300_000))
+    calc.approve()
+    calc.update(lambda offer: offer["tools"][1].update(description="Subtracts."))
+    assert calc.pins("diff", "--live").json[0]["differences"][0]["before"]["definition"] is None
+    shown = strip_escapes(on_terminal(calc, "diff", "--live"))
+    assert "@ what is pinned was too large to be kept: all is shown as new" in shown
+    assert "+ Subtracts." in shown
+
+
 # --- reset -----------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ _live_option = click.option(
     "--live", is_flag=True, help="Ask the servers now, instead of taking what proxies have seen last."
 )
 _yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
+_servers_argument = click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=complete_group)
 _names_argument = click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_pinned)
 
 
@@ -42,13 +43,14 @@ def command() -> None:
 
 
 @command.command("status")
+@_servers_argument
 @_live_option
 @common_options
-def status(this: Invocation, *, live: bool) -> int:
+def status(this: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
     """Show for each server how much is pinned, what has changed, and what is held back."""
     from dynamic_mcp.cli.pins import show_status
 
-    return show_status(this, is_live=live)
+    return show_status(this, servers, is_live=live)
 
 
 @command.command("diff")
@@ -89,7 +91,7 @@ def approve(
 
 
 @command.command("verify")
-@click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=complete_group)
+@_servers_argument
 @click.option("--frozen", is_flag=True, help="Fail for what is new or gone, too: the lock file must be exact.")
 @common_options
 def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
