@@ -20,10 +20,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How long work may take to end after its request was cancelled.
+# How long work may take to end after it was cancelled.
 _END_WITHIN_S = 1.0
-# Work that goes on although it was cancelled. A plug-in that has so much of it is not asked any more.
-_MAX_ENDLESS = 1000
 
 
 class OpenPlugin:
@@ -38,7 +36,7 @@ class OpenPlugin:
         self._uses = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
-        self._endless: set[asyncio.Task[Any]] = set()  # Any: tasks of any result
+        self._abandoned: set[asyncio.Task[Any]] = set()  # Any: tasks of any result
 
     def __repr__(self) -> str:
         return f"<OpenPlugin {self.use}, {self._uses} in use>"
@@ -62,18 +60,16 @@ class OpenPlugin:
     # --- work ------------------------------------------------------------------------------------------
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start what the plug-in does. Raises PluginError if too much of what it did before does not end."""
-        if len(self._endless) >= _MAX_ENDLESS:
-            work.close()
-            raise PluginError(self.use, f"is not used any more: {len(self._endless)} of its calls do not end")
+        """Start what the plug-in does."""
         return asyncio.create_task(_without_exit(work), name=f"plug-in {self.use}")
 
     def abandon(self, task: asyncio.Task[T]) -> None:
-        """Cancel a task, and wait for nothing that it does."""
+        """Cancel a task, and wait for nothing that it does. One that goes on all the same is stopped by force."""
         if not task.done():
-            self._endless.add(task)
+            self._abandoned.add(task)
             task.add_done_callback(self._forget)
             task.cancel()
+            asyncio.get_running_loop().call_later(_END_WITHIN_S, _stop, task)
 
     async def end(self, task: asyncio.Task[T]) -> None:
         """Cancel a task, and wait a moment for its end."""
@@ -103,11 +99,11 @@ class OpenPlugin:
             await self.run(self.plugin.close(), within_s)
         except PluginError as exc:
             log.warning("%s, when it was closed", exc.message)
-        for task in self._endless:
-            task.cancel()
+        for task in self._abandoned:
+            _stop(task)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._endless.discard(task)
+        self._abandoned.discard(task)
         if not task.cancelled() and (exc := task.exception()) is not None:
             log.debug("plug-in %s has ended late: %r", self.use, exc)
 
@@ -122,6 +118,16 @@ class ActivePlugin(Struct, frozen=True, dict=True):
     def servers(self) -> Globs:
         """The servers that it is used for."""
         return Globs(self.settings.servers)
+
+
+def _stop(task: asyncio.Task[Any]) -> None:
+    """End a task that has swallowed its cancellation, since the end of the event loop would wait for it."""
+    work = task.get_coro()
+    if task.done() or not isinstance(work, Coroutine):
+        return
+    with contextlib.suppress(RuntimeError):  # it ignores that, too
+        work.close()
+    task.cancel()
 
 
 async def _without_exit(work: Awaitable[T]) -> T:
