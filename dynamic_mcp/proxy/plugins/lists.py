@@ -123,9 +123,9 @@ class HookedGroup(GroupView):
     def known(self) -> Catalog | None:
         """What the group offers here, as far as it is known and plug-ins have said what of it is shown."""
         catalog = self._base.known
-        if catalog is None or catalog is not self._catalog:
+        if catalog is not self._catalog:
             self._shown = None if catalog is None else self._assemble(catalog)
-            self._catalog = None if self._shown is None else catalog
+            self._catalog = catalog
         return self._shown
 
     @property
@@ -177,15 +177,12 @@ class HookedGroup(GroupView):
     # --- asking plug-ins -------------------------------------------------------------------------------
 
     async def _show(self, catalog: Catalog, kinds: Iterable[ListKind]) -> Catalog:
-        while True:
+        while self._find_stale(catalog):  # again if another request has asked for a newer list meanwhile
             await self._ask(catalog)
-            shown = self._assemble(catalog)
-            if shown is not None:
-                break  # else another request has asked for a newer list meanwhile
         for kind in kinds:
             if kind in catalog.lists and (error := self._outcomes[kind].error) is not None:
                 raise error
-        return shown
+        return self._assemble(catalog)
 
     def _find_stale(self, catalog: Catalog) -> list[tuple[ListKind, Listing]]:
         now = asyncio.get_running_loop().time()
@@ -199,9 +196,11 @@ class HookedGroup(GroupView):
             await asyncio.gather(*(self._ask_for(kind, listing) for kind, listing in stale)),
             strict=True,
         )
+        self._catalog = None  # what is shown of it may be another now
 
     async def _ask_for(self, kind: ListKind, listing: Listing) -> _Outcome:
-        names = self._own_names(kind, listing)
+        own = self._base.own_name if kind is ListKind.TOOLS else str
+        names = {key: own(key) for key in listing.entries}
         given = [Item(_KINDS[kind], self.name, names[key], bytes(entry)) for key, entry in listing.entries.items()]
         items, failed = given, False
         for each in self._plugins:
@@ -227,21 +226,12 @@ class HookedGroup(GroupView):
             found = await opened.run(opened.plugin.list(kind, tuple(items), self._caller), settings.timeout_s)
         return _check(settings.use, items, found)
 
-    def _own_names(self, kind: ListKind, listing: Listing) -> Mapping[str, str]:
-        """Return the server's own names by those that are shown; what has none does not exist."""
-        if kind is not ListKind.TOOLS or self._base.overridden is None:
-            return {key: key for key in listing.entries}
-        shown = {key: self._base.overridden.find(key) for key in listing.entries}
-        return {key: key if each is None else each.own_name for key, each in shown.items()}
-
-    def _assemble(self, catalog: Catalog) -> Catalog | None:
-        """Return a catalog as it is shown, without the lists that are not known; None if there are newer ones."""
+    def _assemble(self, catalog: Catalog) -> Catalog:
+        """Return a catalog as it is shown, without the lists of which plug-ins have not said what is shown."""
         lists: dict[ListKind, Listing] = {}
         for kind, listing in catalog.lists.items():
             outcome = self._outcomes.get(kind)
-            if outcome is None or outcome.given is not listing:
-                return None
-            if outcome.error is None:
+            if outcome is not None and outcome.given is listing and outcome.error is None:
                 lists[kind] = outcome.shown
         is_same = all(lists.get(kind) is each for kind, each in catalog.lists.items())
         return catalog if is_same else replace(catalog, lists=lists)

@@ -151,7 +151,9 @@ async def open_plugin(settings: Plugin, refresh_lists: Callable[[], None] = lamb
     try:
         await opened.run(plugin.open(dict(settings.options), services), OPEN_WITHIN_S)
     except PluginError as exc:
-        raise PluginError(name, f"cannot be opened: {exc.__cause__ or exc.problem}") from exc
+        cause = exc.__cause__
+        why = exc.problem if cause is None else str(cause) or type(cause).__name__
+        raise PluginError(name, f"cannot be opened: {why}") from exc
     return opened
 
 
