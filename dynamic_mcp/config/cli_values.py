@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dynamic_mcp.config.access_values import check_globs
 from dynamic_mcp.config.values import FlawError, parse_size
 
-FLAG_GLOB = r"^--?[A-Za-z0-9*?][A-Za-z0-9*?._-]*$"
+FLAG_GLOB = r"^(-[!-,.-<>-~]|--?[A-Za-z0-9*?][A-Za-z0-9*?._-]*)$"
 
 
 def check_names(names: Sequence[str]) -> Sequence[str]:

@@ -21,7 +21,7 @@ Style = Literal["bare", "equals", "joined", "separate"]
 
 # What a call may give besides the arguments of the command, in this order.
 RESERVED = ("cwd", "stdin")
-FLAG = r"^--?[A-Za-z0-9][A-Za-z0-9._-]*$"
+FLAG = r"^(-[!-,.-<>-~]|--?[A-Za-z0-9][A-Za-z0-9._-]*)$"
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
 _PROPERTY = r"^[a-z][a-z0-9_]*$"
 
@@ -34,6 +34,7 @@ Source = Annotated[str, Meta(max_length=300, description="Where this is from: a 
 Values = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(min_length=1)]
 # What a pack itself puts on the command line, and into the environment.
 FixedWord = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
+Wrapping = Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$")]
 Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Annotated[str, Meta(max_length=1000)]]
 
 
@@ -134,6 +135,10 @@ class Positional(Argument, frozen=True, kw_only=True):
 
     name: Annotated[Property, Meta(description="The argument's name.")]
     type: PositionalType = "string"
+    wrap: Annotated[
+        tuple[Wrapping, Wrapping],
+        Meta(description="What is put in front of the text and behind it, such as parentheses around an expression."),
+    ] = ("", "")
     before_separator: Annotated[
         bool, Meta(description="It is written before the `--`, so it never begins with `-`.")
     ] = False

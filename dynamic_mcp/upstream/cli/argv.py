@@ -126,7 +126,8 @@ class _Line:
         value = self._arguments.get(each.argument)
         if value is None:
             return
-        for text in self._texts(each, value):
+        before, after = each.wrap
+        for text in (f"{before}{text}{after}" for text in self._texts(each, value)):
             if each.before_separator or not self._command.separator:
                 _check_no_flag(each, text)
             yield text
