@@ -60,6 +60,10 @@ def is_running(pid: int) -> bool:
     return not stat.exists() or stat.read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
+def count_descriptors() -> int:
+    return len([*Path("/dev/fd").iterdir()])
+
+
 async def test_what_a_program_writes_and_how_it_ends_is_told() -> None:
     outcome = await outcome_of("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
 
@@ -158,11 +162,10 @@ async def test_what_cannot_be_started_is_an_error_of_the_system() -> None:
 
 
 async def test_runs_leave_no_descriptor_open() -> None:
-    folder = Path("/dev/fd")
     await outcome_of("pass", stdin="x")
-    before = len([*folder.iterdir()])
+    before = count_descriptors()
     for _ in range(5):
         await outcome_of("pass", stdin="x")
         await outcome_of("pass")
 
-    assert len([*folder.iterdir()]) <= before
+    assert count_descriptors() <= before
