@@ -247,7 +247,7 @@ class RegistryError(DynamicMcpError):
     exit_code = 5
 
     def __init__(self, registry: str, message: str, *, hint: str = "") -> None:
-        super().__init__(f"registry `{registry}` {message}", hint=hint)
+        super().__init__(f"registry `{registry}`: {message}", hint=hint)
 
 
 class ListenError(DynamicMcpError):

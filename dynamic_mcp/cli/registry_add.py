@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import ask, open_lookup, split_version
+from dynamic_mcp.cli.registry_access import Inquiry
 from dynamic_mcp.cli.registry_answers import (
     Person,
     complete,
@@ -50,10 +50,8 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
     """Add a server of a registry to the config; return the exit code."""
     plan = start_plan(this.config_path(may_be_new=True))
     person = find_person(may_ask=not (options.yes or this.out.is_json_requested))
-    name, version = split_version(options.reference)
-    lookup = open_lookup(this, plan.file, options.registry)
-    hit = ask(this, lookup, lookup.find(name, version))
-    server = options.server or name.rpartition("/")[2][:NAME_LENGTH]
+    hit = Inquiry(this, plan.file).find(options.reference, options.registry)
+    server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
     if server in plan.servers and not options.may_replace and not options.is_print:
         hint = "--replace overwrites it, --as NAME gives this one another name"
         raise InvalidArguments(f"`{plan.file}` already has a server `{server}`", hint=hint)

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import ask, open_lookup, split_version
+from dynamic_mcp.cli.registry_access import Inquiry, split_version
 from dynamic_mcp.cli.registry_add import agree
 from dynamic_mcp.cli.registry_answers import find_person
 from dynamic_mcp.cli.registry_plan import ConfigPlan, Entry, start_plan, write_plan
@@ -38,13 +38,14 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
     if server is not None and server not in plan.servers:
         raise NotFound("server", server, plan.servers)
     person = find_person(may_ask=not (yes or this.out.is_json_requested))
-    lookup = open_lookup(this, plan.file)
+    inquiry = Inquiry(this, plan.file)
+    lookup = inquiry.lookup()
     found: dict[str, Origin] = {}
     for name, entry in _unlinked(plan, server):
-        matches = ask(this, lookup, _find_matches(lookup, entry, reference))
+        matches = inquiry.ask(lookup, _find_matches(lookup, name, entry, reference))
         if len(matches) == 1:
             (match,) = matches
-            found[name] = ask(this, lookup, _origin_of(lookup, match))
+            found[name] = inquiry.ask(lookup, _origin_of(lookup, match))
             plan.entries[name] = {**entry, KEY: found[name].to_json()}
         _say_match(this, name, matches, found.get(name), is_named=server is not None)
     if this.out.is_json_requested:
@@ -74,7 +75,7 @@ def _targets_of(entry: Entry) -> list[Target]:
     return list(find_image(entry))
 
 
-async def _find_matches(lookup: Lookup, entry: Entry, reference: str | None) -> list[Match]:
+async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: str | None) -> list[Match]:
     """Return the servers of the registries that an entry is. Raises NotFound, InvalidArguments and RegistryError."""
     targets = _targets_of(entry)
     if reference is not None:
@@ -84,10 +85,9 @@ async def _find_matches(lookup: Lookup, entry: Entry, reference: str | None) -> 
             raise InvalidArguments(f"`{reference}` has neither the package nor the URL of this server")
         return matches[:1]
     for target in targets:
-        if words := target.words():
-            hits = await lookup.search(words, most_pages=1)
-            if matches := list(_matches([target], hits.found)):
-                return matches
+        hits = await lookup.search(target.words(server), most_pages=1)
+        if matches := list(_matches([target], hits.found)):
+            return matches
     return []
 
 

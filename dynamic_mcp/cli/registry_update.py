@@ -7,16 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 
+from msgspec.structs import replace
+
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import ask
+from dynamic_mcp.cli.registry_access import Inquiry
 from dynamic_mcp.cli.registry_add import agree, build_or_refuse, kept_variables, show_warnings
 from dynamic_mcp.cli.registry_answers import Given, Person, complete, find_person, store_secrets
 from dynamic_mcp.cli.registry_plan import ConfigPlan, Entry, start_plan, write_plan
-from dynamic_mcp.cli.registry_view import find_newest, lookup_of
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.importer.convert.secrets import masked
+from dynamic_mcp.registry.build import VISIBLE_VARIABLE
 from dynamic_mcp.registry.document import Document
+from dynamic_mcp.registry.identity import align
 from dynamic_mcp.registry.merge import NOTHING, Clash, merge
 from dynamic_mcp.registry.options import Option, find_same, questions_about, usable_options
 from dynamic_mcp.registry.origin import KEY, Origin, origin_of, read_origin
@@ -44,7 +47,8 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
     """Update servers, all that come from a registry if none is named; return the exit code."""
     plan = start_plan(this.config_path())
     person = find_person(may_ask=not (yes or is_print or this.out.is_json_requested))
-    updates = [found for name, origin in _chosen(plan, names) if (found := _plan(this, plan, name, origin, person))]
+    planner = _Planner(this, plan, person)
+    updates = [found for name, origin in _chosen(plan, names) if (found := planner.plan(name, origin))]
     if not updates:
         this.out.say("nothing to update")
     for each in updates:
@@ -74,65 +78,74 @@ def _chosen(plan: ConfigPlan, names: Sequence[str]) -> Iterator[tuple[str, Origi
             yield name, origin
 
 
-def _plan(this: Invocation, plan: ConfigPlan, server: str, old: Origin, person: Person | None) -> Update | None:
-    """Put the new entry of a server into the plan; None if there is nothing to do, or nothing that can be done."""
-    hit = find_newest(this, old)
-    document = hit.document
-    if document.status == "deleted":
-        why = document.message or "as is done with what is harmful"
-        this.out.say(f"warning: `{server}` ({old.name}) was deleted from the registry: {why}; it is not updated")
-        return None
-    if document.version == old.version:
-        return None
-    option = find_same(usable_options(document)[0], old.option)
-    if option is None:
-        label = one_line(old.option, 100)
-        this.out.say(f"warning: {document.name} {document.version} cannot be run as {label} any more")
-        this.out.say(f"hint: `{format_command('add', old.name, '--as', server, '--replace')}` takes another way")
-        return None
-    earlier = _find_earlier(this, old)
-    answers = _answer(plan, server, old, option, earlier, person)
-    draft = build_or_refuse(document, option, answers)
-    show_warnings(this, document, draft.warnings)
-    before = plan.servers[server]
-    assert isinstance(before, Mapping)
-    mine = {key: value for key, value in before.items() if key != KEY}
-    result = merge(_base(old, earlier, answers), mine, draft.entry)
-    assert isinstance(result.value, dict)
-    kept = {key: values for key, values in answers.items() if not _is_stand_in(values)}
-    new = origin_of(hit.registry, document, option, kept)
-    plan.entries[server] = {**result.value, KEY: new.to_json()}
-    return Update(server, old, new, mine, result.value, result.clashes)
+class _Planner:
+    """Works out what becomes of each server, and puts that into the plan."""
 
+    def __init__(self, this: Invocation, plan: ConfigPlan, person: Person | None) -> None:
+        self._this = this
+        self._plan = plan
+        self._person = person
+        self._inquiry = Inquiry(this, plan.file)
 
-def _find_earlier(this: Invocation, old: Origin) -> Document | None:
-    """Return the document that a server was made from, unless it is gone or was changed behind our back."""
-    lookup = lookup_of(this, old)
-    try:
-        document = ask(this, lookup, lookup.find(old.name, old.version)).document
-    except NotFound:
-        return None
-    if old.digest and document.digest != old.digest:
-        this.out.say(f"warning: the registry has changed what it says of {old.name} {old.version}")
-        return None
-    return document
+    def plan(self, server: str, old: Origin) -> Update | None:
+        """Put the new entry of a server into the plan; None if there is nothing to do, or nothing can be done."""
+        hit = self._inquiry.find_newest(old)
+        document = hit.document
+        if document.status == "deleted":
+            why = document.message or "as is done with what is harmful"
+            self._say(f"warning: `{server}` ({old.name}) was deleted from the registry: {why}; it is not updated")
+            return None
+        if document.version == old.version:
+            return None
+        option = find_same(usable_options(document)[0], old.option)
+        if option is None:
+            label = one_line(old.option, 100)
+            self._say(f"warning: {document.name} {document.version} cannot be run as {label} any more")
+            self._say(f"hint: `{format_command('add', old.name, '--as', server, '--replace')}` takes another way")
+            return None
+        earlier = self._find_earlier(old)
+        answers = self._answer(server, old, option, earlier)
+        draft = build_or_refuse(document, option, answers)
+        show_warnings(self._this, document, _without_stand_ins(draft.warnings, answers))
+        before = self._plan.servers[server]
+        assert isinstance(before, Mapping)
+        mine = {key: value for key, value in before.items() if key != KEY}
+        base = _base(old, earlier, answers)
+        result = merge(base, mine if old.digest else align(mine, base, option), draft.entry)
+        assert isinstance(result.value, dict)
+        kept = {key: values for key, values in answers.items() if values != (_STAND_IN,)}
+        new = origin_of(hit.registry, document, option, kept)
+        new = new if old.digest else replace(new, digest="")
+        self._plan.entries[server] = {**result.value, KEY: new.to_json()}
+        return Update(server, old, new, mine, result.value, result.clashes)
 
+    def _find_earlier(self, old: Origin) -> Document | None:
+        """Return the document that a server was made from, unless it is gone or has been changed since."""
+        try:
+            document = self._inquiry.find(f"{old.name}@{old.version}", old.registry).document
+        except NotFound:
+            return None
+        if old.digest and document.digest != old.digest:
+            self._say(f"warning: the registry has changed what it says of {old.name} {old.version}")
+            return None
+        return document
 
-def _answer(
-    plan: ConfigPlan, server: str, old: Origin, option: Option, earlier: Document | None, person: Person | None
-) -> Answers:
-    """Return the earlier answers that still fit, and new ones for what is new. Raises InvalidArguments."""
-    given = Given()
-    known = {each.key for each in _questions_of(earlier, old.option)} if not old.digest else set()
-    for question in questions_about(option):
-        values = old.answers.get(question.key, ())
-        if values and not any(map(question.flaw_of, values)):
-            given.answers[question.key] = values
-        elif question.key in known and is_unanswered(question, {}):
-            # linked, not added by us: the config has the value somewhere, and the merge leaves it there
-            given.answers[question.key] = (_STAND_IN,)
-    complete(given, option, person, kept_variables(plan))
-    return store_secrets(given, option, server, plan.vault)
+    def _answer(self, server: str, old: Origin, option: Option, earlier: Document | None) -> Answers:
+        """Return the earlier answers that still fit, and new ones for what is new. Raises InvalidArguments."""
+        given = Given()
+        known = set() if old.digest else {each.key for each in _questions_of(earlier, old.option)}
+        for question in questions_about(option):
+            values = old.answers.get(question.key, ())
+            if values and not any(map(question.flaw_of, values)):
+                given.answers[question.key] = values
+            elif question.key in known and is_unanswered(question, {}):
+                # linked, not added by us: the config has the value somewhere, and the merge leaves it there
+                given.answers[question.key] = (_STAND_IN,)
+        complete(given, option, self._person, kept_variables(self._plan))
+        return store_secrets(given, option, server, self._plan.vault)
+
+    def _say(self, text: str) -> None:
+        self._this.out.say(text)
 
 
 def _questions_of(document: Document | None, label: str) -> list[Question]:
@@ -140,8 +153,9 @@ def _questions_of(document: Document | None, label: str) -> list[Question]:
     return [] if option is None else questions_about(option)
 
 
-def _is_stand_in(values: tuple[str, ...]) -> bool:
-    return values == (_STAND_IN,)
+def _without_stand_ins(warnings: Sequence[str], answers: Answers) -> list[str]:
+    has_stand_ins = (_STAND_IN,) in answers.values()
+    return [each for each in warnings if not (has_stand_ins and each == VISIBLE_VARIABLE)]
 
 
 def _base(old: Origin, earlier: Document | None, answers: Answers) -> object:
@@ -149,7 +163,7 @@ def _base(old: Origin, earlier: Document | None, answers: Answers) -> object:
     option = None if earlier is None else find_same([*earlier.packages, *earlier.remotes], old.option)
     if earlier is None or option is None:
         return NOTHING
-    stand_ins = {key: values for key, values in answers.items() if _is_stand_in(values)}
+    stand_ins = {key: values for key, values in answers.items() if values == (_STAND_IN,)}
     try:
         return build_or_refuse(earlier, option, {**stand_ins, **old.answers}).entry
     except DynamicMcpError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import ask, open_lookup, split_version
+from dynamic_mcp.cli.registry_access import Inquiry
 from dynamic_mcp.cli.registry_add import format_words, show_warnings
 from dynamic_mcp.cli.registry_answers import format_question
 from dynamic_mcp.cli.registry_plan import start_plan
@@ -13,7 +13,7 @@ from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.importer.convert.vault import to_variable
 from dynamic_mcp.registry.build import build, command_line
 from dynamic_mcp.registry.document import Document
-from dynamic_mcp.registry.lookup import Hit, Lookup
+from dynamic_mcp.registry.lookup import Hit
 from dynamic_mcp.registry.options import Option, kind_of, questions_about, usable_options
 from dynamic_mcp.registry.origin import Origin, read_origin
 from dynamic_mcp.registry.questions import is_unanswered
@@ -25,8 +25,9 @@ MOST_SHOWN = 30
 
 def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is_all: bool) -> int:
     """Print the servers that match; return the exit code."""
-    lookup = open_lookup(this, this.config_path(may_be_new=True), registry)
-    hits = ask(this, lookup, lookup.search(words))
+    inquiry = Inquiry(this, this.config_path(may_be_new=True))
+    lookup = inquiry.lookup(registry)
+    hits = inquiry.ask(lookup, lookup.search(words))
     shown = hits.found if is_all else hits.found[:MOST_SHOWN]
     if this.out.is_json:
         this.out.print_json([_summarize(hit) for hit in shown])
@@ -45,8 +46,7 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
 
 def show(this: Invocation, reference: str, *, registry: str | None) -> int:
     """Print one server: what it is, how it can be run, and what it needs; return the exit code."""
-    lookup = open_lookup(this, this.config_path(may_be_new=True), registry)
-    hit = ask(this, lookup, lookup.find(*split_version(reference)))
+    hit = Inquiry(this, this.config_path(may_be_new=True)).find(reference, registry)
     usable, refusals = usable_options(hit.document)
     if this.out.is_json:
         facts = {
@@ -75,8 +75,9 @@ def show(this: Invocation, reference: str, *, registry: str | None) -> int:
 def outdated(this: Invocation) -> int:
     """Print which servers have a newer version in their registry; return the exit code."""
     plan = start_plan(this.config_path())
+    inquiry = Inquiry(this, plan.file)
     origins = {name: origin for name, entry in plan.servers.items() if (origin := read_origin(entry)) is not None}
-    rows = [_row(name, origin, _newest(this, origin)) for name, origin in origins.items()]
+    rows = [_row(name, origin, _newest(inquiry, origin)) for name, origin in origins.items()]
     if this.out.is_json:
         keys = ("server", "name", "current", "latest", "state")
         this.out.print_json([dict(zip(keys, row, strict=True)) for row in rows])
@@ -90,21 +91,10 @@ def outdated(this: Invocation) -> int:
     return 0
 
 
-def find_newest(this: Invocation, origin: Origin) -> Hit:
-    """Return the newest version of a server. Raises NotFound and RegistryError."""
-    lookup = lookup_of(this, origin)
-    return ask(this, lookup, lookup.find(origin.name))
-
-
-def lookup_of(this: Invocation, origin: Origin) -> Lookup:
-    """Return what asks the registry that a server comes from. Raises NotFound if the config has it no longer."""
-    return open_lookup(this, this.config_path(), origin.registry)
-
-
-def _newest(this: Invocation, origin: Origin) -> Document | str:
+def _newest(inquiry: Inquiry, origin: Origin) -> Document | str:
     """Return the newest version of a server, or why it is not known."""
     try:
-        return find_newest(this, origin).document
+        return inquiry.find_newest(origin).document
     except NotFound:
         return "not in the registry any more"
     except RegistryError as exc:

@@ -22,6 +22,7 @@ from dynamic_mcp.registry.runtimes import Refused, Words, start, warnings_about
 
 Entry: TypeAlias = dict[str, object]
 
+VISIBLE_VARIABLE = "a variable in `args` can be seen by all users of this machine while the server runs"
 # Stands for the `${` of a reference until all other texts are escaped; no answer and no document has it.
 _MARK = "\0"
 _HAS_REFERENCE = re.compile(r"(?<!\$)\$\{")
@@ -190,5 +191,5 @@ def _warnings_about_words(package: Package, runtime: list[str], args: list[str],
         if any(_MOUNT.fullmatch(word.partition("=")[0]) for word in runtime):
             found.append("the container gets directories of this machine")
     if any(_HAS_REFERENCE.search(word) for word in args):
-        found.append("a variable in `args` can be seen by all users of this machine while the server runs")
+        found.append(VISIBLE_VARIABLE)
     return found

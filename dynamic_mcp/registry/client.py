@@ -61,7 +61,7 @@ class RegistryClient:
             self._pool = create_pool(registry.url)
             self._base = request_url(registry.url)
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as exc:
-            raise RegistryError(self.name, f"cannot be asked with the current settings: {exc}") from exc
+            raise RegistryError(self.name, f"it cannot be asked with the current settings: {exc}") from exc
 
     async def __aenter__(self) -> RegistryClient:
         return self
@@ -85,9 +85,9 @@ class RegistryClient:
         try:
             document = read_answer(answer.value)
         except FlawedDocument as exc:
-            raise RegistryError(self.name, f"describes `{name}` wrongly: {exc}") from exc
+            raise RegistryError(self.name, f"it describes `{name}` wrongly: {exc}") from exc
         if document.name != name or version not in (LATEST, document.version):
-            raise RegistryError(self.name, f"answered with another server than `{name}`, or another version")
+            raise RegistryError(self.name, f"it answered with another server than `{name}`, or another version")
         return document
 
     async def _list(self, path: str, query: Mapping[str, str], most_pages: int) -> Listing:
@@ -116,7 +116,7 @@ class RegistryClient:
         if servers is None and isinstance(value, dict):
             servers = []
         if not isinstance(value, dict) or not isinstance(servers, list):
-            raise RegistryError(self.name, "answered with something else than a list of servers")
+            raise RegistryError(self.name, "it answered with something else than a list of servers")
         metadata = value.get("metadata")
         cursor = metadata.get("nextCursor", metadata.get("next_cursor")) if isinstance(metadata, dict) else None
         return servers[:PAGE_SIZE], cursor if isinstance(cursor, str) and len(cursor) <= 2000 else ""
@@ -148,7 +148,7 @@ class RegistryClient:
             async with asyncio.timeout(self._timeout_s):
                 status, etag, body = await self._exchange(url, headers)
         except TimeoutError as exc:
-            raise _Unavailable(f"did not answer within {self._timeout_s:g} s") from exc
+            raise _Unavailable(f"it did not answer within {self._timeout_s:g} s") from exc
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
             raise self._network_error(exc) from exc
         if status == _NOT_MODIFIED and cached is not None:
@@ -167,13 +167,13 @@ class RegistryClient:
         response = await self._pool.handle_async_request(request)
         try:
             if "content-encoding" in response.headers:
-                raise RegistryError(self.name, "compressed its answer, which it was not asked to do")
+                raise RegistryError(self.name, "it compressed its answer, which it was not asked to do")
             body = bytearray()
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             async for chunk in response.stream:
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise RegistryError(self.name, f"answered with more than {MAX_BYTES >> 20} MiB")
+                    raise RegistryError(self.name, f"it answered with more than {MAX_BYTES >> 20} MiB")
             return response.status_code, one_line(response.headers.get("etag", ""), 500), bytes(body)
         finally:
             await response.aclose()
@@ -182,7 +182,7 @@ class RegistryClient:
         try:
             text = body.decode()
         except UnicodeDecodeError as exc:
-            raise RegistryError(self.name, "answered with something else than JSON") from exc
+            raise RegistryError(self.name, "it answered with something else than JSON") from exc
         self._decode(text)
         return text
 
@@ -191,7 +191,7 @@ class RegistryClient:
             value: object = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as exc:
             hint = "is it a registry of MCP servers? its URL goes without `/v0.1`"
-            raise RegistryError(self.name, "answered with something else than JSON", hint=hint) from exc
+            raise RegistryError(self.name, "it answered with something else than JSON", hint=hint) from exc
         return value
 
     def _network_error(self, exc: Exception) -> _Unavailable:
@@ -201,14 +201,16 @@ class RegistryClient:
     def _status_error(self, status: int) -> Exception:
         if status in _DENIED:
             hint = "check its `headers` in `settings.registries`"
-            return RegistryError(self.name, f"refuses access (status {status})", hint=hint)
+            return RegistryError(self.name, f"it refuses access (status {status})", hint=hint)
         if status >= 500 or status == 429:
-            return _Unavailable(f"answers with status {status}", "try again later")
+            return _Unavailable(f"it answers with status {status}", "try again later")
         if 300 <= status < 400:
             return RegistryError(
-                self.name, f"redirects (status {status}), which is not followed", hint="use the URL that it has now"
+                self.name,
+                f"it redirects (status {status}), which is not followed",
+                hint="use the URL that it has now",
             )
-        return RegistryError(self.name, f"answers with status {status}")
+        return RegistryError(self.name, f"it answers with status {status}")
 
 
 class _Unavailable(Exception):

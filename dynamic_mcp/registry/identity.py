@@ -13,6 +13,7 @@ from dynamic_mcp.registry.options import Option
 from dynamic_mcp.registry.runtimes import image_of
 
 _WORDS_WITHOUT_MEANING = re.compile(r"(^|[-_.])(mcp|server|servers|modelcontextprotocol)(?=[-_.]|$)")
+_PINNED = re.compile(r"(@?[^@=]+?)(?:==|@)([0-9][A-Za-z0-9.+!_-]*)")
 _TOP_LEVELS = ("api", "mcp", "www", "com", "net", "org", "io", "dev", "app", "ai", "co", "cloud")
 
 
@@ -23,14 +24,17 @@ class Target(Struct, frozen=True):
     name: str
     version: str = ""
 
-    def words(self) -> list[str]:
-        """Return what to search registries for, the most exact first."""
+    def words(self, server: str) -> list[str]:
+        """Return what to search registries for, the most exact first; at last the server's name in the config."""
+        return list(dict.fromkeys(each for each in (*self._own_words(), server) if len(each) > 1))
+
+    def _own_words(self) -> list[str]:
         if self.kind == "url":
             labels = (urlsplit(self.name).hostname or "").split(".")
             return [each for each in labels if each not in _TOP_LEVELS][-1:]
         last = self.name.rpartition("/")[2].partition("[")[0]
         bare = _WORDS_WITHOUT_MEANING.sub("", last).strip("-_.")
-        return list(dict.fromkeys(each for each in (last, bare) if each))
+        return [last, bare]
 
 
 def find_option(target: Target, document: Document) -> Option | None:
@@ -54,10 +58,25 @@ def find_image(entry: Mapping[str, object]) -> Iterator[Target]:
     if program not in ("docker", "podman") or not isinstance(args, list):
         return
     for word in args:
-        if isinstance(word, str) and not word.startswith("-") and word != "run":
+        if isinstance(word, str) and re.match(r"[a-z0-9][^=]*/", word):
             name = _image_name(word)
             tag = word.partition("@")[0].removeprefix(name).removeprefix(":")
             yield Target("oci", name, tag)
+
+
+def align(mine: Mapping[str, object], base: object, option: Option) -> Mapping[str, object]:
+    """Return an entry that names its package as `base` does, if of the same version: `name@1.0` is `name==1.0`."""
+    args, made = mine.get("args"), base.get("args") if isinstance(base, Mapping) else None
+    if not isinstance(args, list) or not isinstance(made, list) or not isinstance(option, Package):
+        return mine
+    by_meaning = {_meaning(option.kind, word): word for word in made if _meaning(option.kind, word)[1]}
+    return {**mine, "args": [by_meaning.get(_meaning(option.kind, word), word) for word in args]}
+
+
+def _meaning(kind: str, word: object) -> tuple[str, str]:
+    """Return the package and the version that a word names; the latter is empty if it names none."""
+    match = _PINNED.fullmatch(word) if isinstance(word, str) and kind in ("npm", "pypi") else None
+    return (_fold(kind, match[1]), match[2]) if match is not None else ("", "")
 
 
 def _is_same(target: Target, option: Option) -> bool:

@@ -91,7 +91,7 @@ class Lookup:
         except RegistryError as exc:
             return exc
         except TimeoutError:
-            return RegistryError(registry.name, f"did not answer within {SEARCH_S:g} s")
+            return RegistryError(registry.name, f"it did not answer within {SEARCH_S:g} s")
         return [Hit(registry.name, each) for each in found.values()]
 
     async def _not_found(self, name: str, version: str) -> NotFound:
@@ -121,7 +121,7 @@ class Lookup:
     def _note_age(self, client: RegistryClient) -> None:
         if client.stale is not None and client.stale.age_s is not None:
             age = format_age(client.stale.age_s)
-            self.notes.append(f"registry `{client.name}` {client.stale.reason}; this is what it answered {age} ago")
+            self.notes.append(f"registry `{client.name}`: {client.stale.reason}; this is what it answered {age} ago")
             client.stale = None
 
 
