@@ -85,7 +85,7 @@ class GroupView:
         """What the group offers here, as far as it is known."""
         whole = self.group.admitted
         if whole is not self._whole:
-            self._known = None if whole is None else self._lists.filter(whole)
+            self._known = None if whole is None else self._show(whole)
             self._whole = whole
         return self._known
 
@@ -186,7 +186,10 @@ class GroupView:
         whole = self.group.admit(whole)
         if whole is self._whole and self._known is not None:
             return self._known
-        allowed = self._lists.filter(whole)
+        return self._show(whole)
+
+    def _show(self, admitted: Catalog) -> Catalog:
+        allowed = self._lists.filter(admitted)
         return allowed if self.overridden is None else self.overridden.show(allowed)
 
 
