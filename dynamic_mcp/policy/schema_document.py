@@ -47,7 +47,9 @@ class SchemaDocument:
         is_old = any(each in draft for each in ("draft-03", "draft-04", "draft-06", "draft-07"))
         self.ignores_siblings = is_old  # of a `$ref`
         self.has_conditions = not is_old or "draft-07" in draft
-        self.dependency_keywords = ("dependencies",) if is_old else ("dependentRequired", "dependentSchemas")
+        # many validators know the old keyword in all drafts
+        newer = () if is_old else ("dependentRequired", "dependentSchemas")
+        self.dependency_keywords = ("dependencies", *newer)
 
     @cached_property
     def declared(self) -> frozenset[str]:

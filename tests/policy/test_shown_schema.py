@@ -45,6 +45,7 @@ def _parts(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
             "then": inner,
             "else": inner,
             "dependentRequired": st.dictionaries(NAME, REQUIRED, min_size=1, max_size=2),
+            "dependencies": st.dictionaries(NAME, st.one_of(REQUIRED, inner), min_size=1, max_size=1),
             "dependentSchemas": st.dictionaries(NAME, inner, min_size=1, max_size=1),
             "$ref": st.sampled_from(["#/$defs/one", "#/$defs/two"]),
         },
@@ -60,7 +61,8 @@ def schemas(draw: st.DrawFn) -> Json:
     root = draw(PART)
     assume(isinstance(root, dict))
     definitions = {"text": {"type": "string"}, "one": draw(PLAIN), "two": draw(PLAIN)}
-    return {**root, "type": "object", "$defs": definitions}
+    draft = draw(st.sampled_from([{}, {}, {"$schema": "http://json-schema.org/draft-07/schema#"}]))
+    return {**draft, **root, "type": "object", "$defs": definitions}
 
 
 ARGUMENT = st.one_of(
