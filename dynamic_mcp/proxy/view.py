@@ -85,7 +85,7 @@ class GroupView:
         """What the group offers here, as far as it is known."""
         whole = self.group.admitted
         if whole is not self._whole:
-            self._known = None if whole is None else self._show(whole)
+            self._known = None if whole is None else self._present(whole)
             self._whole = whole
         return self._known
 
@@ -186,10 +186,11 @@ class GroupView:
         whole = self.group.admit(whole)
         if whole is self._whole and self._known is not None:
             return self._known
-        return self._show(whole)
+        return self._present(whole)
 
-    def _show(self, admitted: Catalog) -> Catalog:
-        allowed = self._lists.filter(admitted)
+    def _present(self, whole: Catalog) -> Catalog:
+        """Return what is admitted of a catalog as it is shown, as far as it is presented and allowed."""
+        allowed = self._lists.filter(whole)
         return allowed if self.overridden is None else self.overridden.show(allowed)
 
 
