@@ -18,7 +18,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.authorization import check_form
 from dynamic_mcp.proxy.call_limits import CallLimits
-from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, redact_arguments, with_redacted_progress
+from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, with_redacted_progress
 from dynamic_mcp.proxy.result_cache import ResultCache
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.workers import Workers
@@ -85,9 +85,9 @@ class RuledCalls:
             return await self._send_decided(message, decision)
         return await self.plugins.send(message, self._recheck, self._send_from_plugins)
 
-    def _recheck(self, message: UpstreamRequest) -> UpstreamRequest:
+    async def _recheck(self, message: UpstreamRequest) -> UpstreamRequest:
         """Return a call whose arguments a plug-in has replaced, once they have passed the steps before it."""
-        message = redact_arguments(message)
+        message = await self._redaction.redact_arguments(message)
         self._decide(message)
         return message
 

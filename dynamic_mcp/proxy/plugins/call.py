@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +31,7 @@ KINDS: dict[str, CallKind] = {"tools/call": "tool", "prompts/get": "prompt", "re
 
 _MOST_FLAWS = 5
 
-Recheck = Callable[[UpstreamRequest], UpstreamRequest]
+Recheck = Callable[[UpstreamRequest], Awaitable[UpstreamRequest]]
 
 
 class PluginCall:
@@ -114,7 +114,7 @@ class PluginCall:
         self._next = asyncio.current_task()
         self._stop_clock()
         try:
-            self._answer = answer = await self._following(self._with_arguments(arguments))
+            self._answer = answer = await self._following(await self._with_arguments(arguments))
         except (DynamicMcpError, wire.Malformed, StateRefused) as exc:
             self._error = exc
             self._raised = CallFailed(str(exc), exc.rpc_code if isinstance(exc, DynamicMcpError) else INVALID_PARAMS)
@@ -144,13 +144,13 @@ class PluginCall:
             raise ValueError("a resource is read without arguments")
         return _check(request.raw_arguments)
 
-    def _with_arguments(self, arguments: Raw | None) -> UpstreamRequest:
+    async def _with_arguments(self, arguments: Raw | None) -> UpstreamRequest:
         """Return the message with these arguments, once they have been checked. Raises DynamicMcpError."""
         if arguments is None:
             return self._message
         _check_by_schema(self._message, self._request, arguments)
         params = {**(self._message.params or {}), "arguments": arguments}
-        return self._recheck(structs.replace(self._message, params=params))
+        return await self._recheck(structs.replace(self._message, params=params))
 
     # --- what comes of it ------------------------------------------------------------------------------
 

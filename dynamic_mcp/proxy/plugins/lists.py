@@ -186,8 +186,18 @@ class HookedGroup(GroupView):
 
     def _find_stale(self, catalog: Catalog) -> list[tuple[ListKind, Listing]]:
         now = asyncio.get_running_loop().time()
-        known = self._outcomes
-        return [(kind, each) for kind, each in catalog.lists.items() if _is_stale(known.get(kind), each, now)]
+        return [(kind, each) for kind, each in catalog.lists.items() if _is_stale(self._find(kind, each), now)]
+
+    def _find(self, kind: ListKind, listing: Listing) -> _Outcome | None:
+        """Return what plug-ins have made of a list, or of an equal one; None if they have not been asked."""
+        outcome = self._outcomes.get(kind)
+        if outcome is None or outcome.given is listing:
+            return outcome
+        if outcome.given != listing:
+            return None
+        shown = listing if outcome.shown is outcome.given else outcome.shown
+        outcome = self._outcomes[kind] = structs.replace(outcome, given=listing, shown=shown)
+        return outcome
 
     async def _ask(self, catalog: Catalog) -> None:
         stale = self._find_stale(catalog)
@@ -230,8 +240,8 @@ class HookedGroup(GroupView):
         """Return a catalog as it is shown, without the lists of which plug-ins have not said what is shown."""
         lists: dict[ListKind, Listing] = {}
         for kind, listing in catalog.lists.items():
-            outcome = self._outcomes.get(kind)
-            if outcome is not None and outcome.given is listing and outcome.error is None:
+            outcome = self._find(kind, listing)
+            if outcome is not None and outcome.error is None:
                 lists[kind] = outcome.shown
         is_same = all(lists.get(kind) is each for kind, each in catalog.lists.items())
         return catalog if is_same else replace(catalog, lists=lists)
@@ -243,8 +253,8 @@ def _is_listed(request: Request) -> bool:
     return any(group.known is not None and uri in group.known.entries(ListKind.RESOURCES) for group in request.view)
 
 
-def _is_stale(outcome: _Outcome | None, listing: Listing, now: float) -> bool:
-    return outcome is None or outcome.given is not listing or (outcome.until is not None and outcome.until <= now)
+def _is_stale(outcome: _Outcome | None, now: float) -> bool:
+    return outcome is None or (outcome.until is not None and outcome.until <= now)
 
 
 def _check(use: str, given: Sequence[Item], found: object) -> list[Item]:
