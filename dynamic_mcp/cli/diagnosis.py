@@ -92,7 +92,7 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 def _check_access(config: Config) -> list[Finding]:
     """Return the findings about who may use what; most configs say nothing about that."""
-    if config.access is None and config.http is None:
+    if config.access is None and config.http is None and not config.asks:
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
@@ -123,10 +123,12 @@ def _check_rules(config: Config) -> list[Finding]:
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.doctor.call_rules import check_call_rules
+    from dynamic_mcp.doctor.guards import check_guards, check_redact
     from dynamic_mcp.doctor.overrides import check_overrides
 
     catalogs = known_catalogs(config)
-    return [*check_overrides(config, catalogs), *check_call_rules(config, catalogs)]
+    checks = check_overrides, check_guards, check_call_rules, check_redact
+    return [finding for check in checks for finding in check(config, catalogs)]
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:

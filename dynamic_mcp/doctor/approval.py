@@ -15,14 +15,14 @@ _ROOT: Keys = ("settings", "approval")
 
 def check_approval(config: Config, catalogs: Mapping[str, Catalog]) -> Iterator[Finding]:
     """Return the findings about approvals; `catalogs` are those that are known, by group."""
+    if config.asks:
+        yield from _check_channels(config)
     access = config.access
     if access is None:
         return
     for server, globs in access.approve.items():
         if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
             yield from _check_globs(server, globs, catalogs[server])
-    if access.asks:
-        yield from _check_channels(config)
 
 
 def _check_globs(server: str, globs: tuple[str, ...], catalog: Catalog) -> Iterator[Finding]:
