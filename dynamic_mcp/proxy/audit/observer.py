@@ -21,6 +21,7 @@ from dynamic_mcp.errors import (
     MissingScope,
     NotRecorded,
     RateLimited,
+    RefusedByGuard,
 )
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
@@ -37,7 +38,7 @@ from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Obse
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
-_REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)
+_REFUSALS = (AccessDenied, RefusedByGuard, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)
 _LONGEST_ID = 200
 
 
