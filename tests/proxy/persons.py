@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.resolved import GroupConfig, OAuth, Remote
@@ -64,10 +65,15 @@ class Desk:
     """A proxy, and the clients of persons."""
 
     def __init__(
-        self, *groups: PresentedGroup, store: CatalogStore | None = None, access: Access | None = None
+        self,
+        *groups: PresentedGroup,
+        store: CatalogStore | None = None,
+        access: Access | None = None,
+        pins: Path | None = None,
     ) -> None:
         self.connector = Connector()
-        self.proxy = Proxy(config_of(*groups, access=access), opener=self.connector, catalog_store=store)
+        config = config_of(*groups, access=access)
+        self.proxy = Proxy(config, opener=self.connector, catalog_store=store, pins=pins)
 
     async def join(self, who: Authentication = LOCAL_USER, *, only: str | None = None) -> Client:
         """Greet a client of a person."""
@@ -89,9 +95,12 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def desk(
-    *groups: PresentedGroup, store: CatalogStore | None = None, access: Access | None = None
+    *groups: PresentedGroup,
+    store: CatalogStore | None = None,
+    access: Access | None = None,
+    pins: Path | None = None,
 ) -> AsyncIterator[Desk]:
-    scene = Desk(*(groups or (group_config("far", upstream=remote()),)), store=store, access=access)
+    scene = Desk(*(groups or (group_config("far", upstream=remote()),)), store=store, access=access, pins=pins)
     try:
         yield scene
     finally:

@@ -15,6 +15,7 @@ from dynamic_mcp.proxy.observation import Event, Observer, Observers
 from tests.fakes import Client, Json, settled, text_of
 from tests.policy.pins.schemas import raw
 from tests.proxy.many_clients import OTHER
+from tests.proxy.persons import ANN, BOB, desk, remote
 from tests.proxy.pinned import (
     LOCK,
     Server,
@@ -334,3 +335,15 @@ async def test_what_one_proxy_has_pinned_is_held_in_the_other(tmp_path: Path) ->
         await join(one)
         await until_written(tmp_path / LOCK, lambda lock: "up" in lock.servers)
         assert await tools_of(await join(other)) == ["drop_file"]
+
+
+async def test_persons_of_one_server_share_its_pins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A server may have other tools for other people: none of them is held, and none is news to the next one."""
+    group = pinned_group("far", upstream=remote())
+    for _ in range(2):
+        async with desk(group, pins=tmp_path) as on:
+            for who in (ANN, BOB):
+                client = await on.join(who)
+                assert await tools_of(client, "far") == ["echo", f"tool_of_{who.principal.subject}"]
+            await until_written(tmp_path / LOCK, lambda lock: len(lock.servers["far"].tools) == 3)
+    assert _warnings(caplog) == []
