@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
 
 from dynamic_mcp.groups.catalog import Catalog
+
+if TYPE_CHECKING:
+    from dynamic_mcp.groups.live_catalog import LiveCatalog
 
 
 class Gate(Protocol):
@@ -24,3 +27,37 @@ class Gate(Protocol):
     def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""
         ...
+
+
+class Admission:
+    """What of one group's catalog clients may be shown: all that is known, or what a gate admits of it."""
+
+    def __init__(self, catalog: LiveCatalog) -> None:
+        self._catalog = catalog
+        self._gate: Gate | None = None
+        self._admitted: tuple[Catalog | None, Catalog | None] | None = None
+
+    @property
+    def known(self) -> Catalog | None:
+        """What is admitted of what is known, before it is presented."""
+        known = self._catalog.known
+        if self._admitted is None or self._admitted[0] is not known:
+            self._admitted = known, known if known is None else self.admit(known)
+        return self._admitted[1]
+
+    @property
+    def gate(self) -> Gate | None:
+        """What holds back what nobody has approved; None admits everything."""
+        return self._gate
+
+    @gate.setter
+    def gate(self, gate: Gate | None) -> None:
+        self._gate, self._admitted = gate, None
+
+    def admit(self, whole: Catalog) -> Catalog:
+        """Return a catalog of this group without what is held back."""
+        return whole if self._gate is None else self._gate.admit(whole)
+
+    def renew(self) -> None:
+        """Ask the gate once more, which has changed its mind."""
+        self._admitted = None

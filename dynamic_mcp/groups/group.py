@@ -15,7 +15,7 @@ from dynamic_mcp.config.resolved import GroupConfig, Share
 from dynamic_mcp.groups.audience import Client, User, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.gate import Gate
+from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.link_counts import LinkCounts
@@ -56,19 +56,16 @@ class Group:
         self.config = config
         self.name = config.name
         self.instances: dict[Hashable, Instance] = {}
-        self._gate: Gate | None = None
-        self._admitted: tuple[Catalog | None, Catalog | None] | None = None
         self.has_advice, self.questions = False, 0
         self._advice = set[str]()
-        self._observer = observer
+        self._observer, self._find_current = observer, find_current
         self._create = partial(Instance, opener=opener, clock=clock, jitter=jitter, link_counts=link_counts)
-        self._find_current = find_current
         self._catalog = LiveCatalog(config, catalog_store, lists, clock)
+        self.admission = Admission(self._catalog)
         self._instance_of: dict[Client, Instance] = {}
         self._is_started = self._is_fresh = self._is_retired = self._is_closed = False
         self._ended_calls = self._ended_failures = 0
-        self._lingering: set[Instance] = set()
-        self._ending: set[Instance] = set()
+        self._lingering, self._ending = set[Instance](), set[Instance]()
         self._end_tasks = TaskSet(group_logger(log, self.name))
 
     def __repr__(self) -> str:
@@ -81,31 +78,6 @@ class Group:
     def known(self) -> Catalog | None:
         """Everything that the group offers, as far as it is known."""
         return self._catalog.known
-
-    @property
-    def admitted(self) -> Catalog | None:
-        """What of that clients may be shown, before it is presented."""
-        known = self._catalog.known
-        if self._admitted is None or self._admitted[0] is not known:
-            self._admitted = known, known if known is None else self.admit(known)
-        return self._admitted[1]
-
-    @property
-    def gate(self) -> Gate | None:
-        """What holds back what nobody has approved; None admits everything."""
-        return self._gate
-
-    @gate.setter
-    def gate(self, gate: Gate | None) -> None:
-        self._gate, self._admitted = gate, None
-
-    def readmit(self) -> None:
-        """Ask the gate once more, which has changed its mind."""
-        self._admitted = None
-
-    def admit(self, whole: Catalog) -> Catalog:
-        """Return a catalog of this group without what is held back."""
-        return whole if self.gate is None else self.gate.admit(whole)
 
     @property
     def asks(self) -> bool:

@@ -177,14 +177,13 @@ class Instance:
         label: str = "",
     ) -> Frame:
         """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
-        client = None if caller is None else caller.client
-        is_repeated = False
+        client, is_repeated = None if caller is None else caller.client, False
         while True:
             await self.activity.begin_call(client)
             link = None if self._is_screening else self._link
             try:
                 link = link or await self._wait_for_link(client)
-                if (gate := self._owner.gate) is not None:
+                if (gate := self._owner.admission.gate) is not None:
                     gate.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.gate import Gate
+from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.mcp.wire import Frame
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ class Owner(Protocol):
     """The group that an instance belongs to."""
 
     @property
-    def gate(self) -> Gate | None:
-        """What requests of clients have to pass before they are sent, if there is something."""
+    def admission(self) -> Admission:
+        """What requests of clients have to pass before they are sent."""
         ...
 
     def successor_for(self, client: Client) -> Owner | None:

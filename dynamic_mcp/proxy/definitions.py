@@ -59,9 +59,9 @@ class Definitions:
         gate = self._gates.get(group)
         if pinning.policy == "trust":
             self._gates.pop(group, None)
-            group.gate = None
+            group.admission.gate = None
         elif gate is None or gate.pinning != pinning:
-            group.gate = self._gates[group] = DefinitionGate(group, pinning, self)
+            group.admission.gate = self._gates[group] = DefinitionGate(group, pinning, self)
 
     def apply(self, config: Config) -> None:
         """Use the lock file of another config from now on."""
@@ -172,7 +172,7 @@ class DefinitionGate:
         self.held, self._whole = judgement.held, whole
         if not is_same:
             self._admitted = self._without_held(whole)
-            self._group.readmit()
+            self._group.admission.renew()
         if judgement.accepted or (stored is not None and pinned is None):
             former = {key: _hash_of(pinned, key) for key in judgement.accepted}
             book.accept(Acceptance(name, self.pinning.source, version, judgement.accepted, former))

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.persons import for_person, knows_persons
-from dynamic_mcp.config.resolved import Config, Pinning
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.assignment import Place
@@ -36,6 +35,7 @@ from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.observation import Event, Observers, group_changed, link_opened
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
+from dynamic_mcp.proxy.pinned_groups import PinnedGroups
 from dynamic_mcp.proxy.pipeline import Approval, OpenApproval, Pipeline, open_approval
 from dynamic_mcp.proxy.plugin_control import PluginControl
 from dynamic_mcp.proxy.request import Request
@@ -55,9 +55,6 @@ from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
-
-if TYPE_CHECKING:  # loaded with the first group whose definitions are not trusted
-    from dynamic_mcp.proxy.definitions import Definitions
 
 
 class Proxy:
@@ -81,21 +78,19 @@ class Proxy:
         has_base: bool = True,
         pins: Path | None = None,
     ) -> None:
-        self._pins = pins
-        self._definitions: Definitions | None = None
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
-        self._views = Views({None: base}, self.groups, None if pins is None else self._pin)
+        self._pinned = PinnedGroups(base, pins, self.note, lambda group: self._subscriptions.announce_soon(group))
+        self._views = Views({None: base}, self.groups, self._pinned.pin)
         self._persons = Persons(self._add_person, self._remove_person)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
-        self._resource_subscriptions = ResourceSubscriptions()
-        self._elicitations = Elicitations()
+        self._resource_subscriptions, self._elicitations = ResourceSubscriptions(), Elicitations()
         self._logins = LoginOffers(logins, self._subscriptions)
-        self.result_store = ResultStore()
+        self.result_store, self.parked_calls = ResultStore(), ParkedCalls()
         if logins is not None:
             logins.on_login = lambda *login: self.note(event_of_login(*login))
         self._semantic_index = semantic_index or SemanticIndex()
@@ -111,7 +106,6 @@ class Proxy:
         self._transparent = Transparent(
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
-        self.parked_calls = ParkedCalls()
         self.observers: Observers | None = None  # who records and measures requests
         self._hidden = HiddenThings(self._views, self.note)
         self._govern(base)
@@ -156,20 +150,7 @@ class Proxy:
         self.plugins.apply(config)
         self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
         self._pipeline.ask_by(config, self.note)
-        if self._definitions is not None:
-            self._definitions.apply(config)
-
-    def _pin(self, group: Group, pinning: Pinning) -> None:
-        """Have the definitions of a group pinned as the config says; where all are trusted, nothing is loaded."""
-        if self._definitions is None:
-            if pinning.policy == "trust":
-                return
-            from dynamic_mcp.proxy.definitions import Definitions
-
-            assert self._pins is not None
-            announce = self._subscriptions.announce_soon
-            self._definitions = Definitions(self._base, self._pins, note=self.note, announce=announce)
-        self._definitions.attach(group, pinning)
+        self._pinned.apply(config)
 
     def note(self, event: Event) -> None:
         """Tell whoever observes of something that is no request."""
@@ -210,8 +191,7 @@ class Proxy:
         await self.plugins.close()
         await self._semantic_index.close()
         await self.groups.close()
-        if self._definitions is not None:
-            await self._definitions.close()
+        await self._pinned.close()
 
     def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
         """Tell whether clients without a workspace may see this group alone, or choose this profile."""

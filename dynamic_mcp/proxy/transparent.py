@@ -234,7 +234,7 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     tell what does not exist from what is hidden; and of overridden tools, it knows other names.
     """
     group = _group_of(request)
-    if group.group.gate is not None and (group.may_hide or kind is not ListKind.TOOLS):
+    if group.group.admission.gate is not None and (group.may_hide or kind is not ListKind.TOOLS):
         await _refuse_held(request, kind, key or "")
     if not group.may_hide and (kind is not ListKind.TOOLS or group.overridden is None):
         return True

@@ -83,7 +83,7 @@ class GroupView:
     @property
     def known(self) -> Catalog | None:
         """What the group offers here, as far as it is known."""
-        whole = self.group.admitted
+        whole = self.group.admission.known
         if whole is not self._whole:
             self._known = None if whole is None else self._present(whole)
             self._whole = whole
@@ -133,7 +133,7 @@ class GroupView:
 
     def refuse_held(self, kind: Kind, name: str) -> None:
         """Raise DefinitionHeld for a tool or a prompt that is held back, unless nobody is to know of it here."""
-        gate = self.group.gate
+        gate = self.group.admission.gate
         if gate is None or (kind is Kind.TOOL and not self.presentation.tools.allows(name)):
             return
         if self.rules is None or self.judge(kind, name).is_visible:
@@ -141,8 +141,8 @@ class GroupView:
 
     def refuse_held_resource(self, uri: str) -> None:
         """Raise DefinitionHeld for a resource of a template that is held back."""
-        if self.group.gate is not None and self.may_read(uri):
-            self.group.gate.check("resources/read", {"uri": Raw(wire.encode(uri))})
+        if self.group.admission.gate is not None and self.may_read(uri):
+            self.group.admission.gate.check("resources/read", {"uri": Raw(wire.encode(uri))})
 
     def may_read(self, uri: str) -> bool:
         """Tell whether a resource exists for this view, if there is one."""
@@ -169,8 +169,8 @@ class GroupView:
         said = await self.group.learn_hello(client)
         if said is None:
             return None
-        if self.group.gate is not None:
-            said = self.group.gate.admit_hello(said)
+        if self.group.admission.gate is not None:
+            said = self.group.admission.gate.admit_hello(said)
         return self._lists.filter_hello(said, self.group.known)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
@@ -183,7 +183,7 @@ class GroupView:
 
     def _filter(self, whole: Catalog) -> Catalog:
         """Return a catalog without what is held back, what is not presented, and what is not allowed."""
-        whole = self.group.admit(whole)
+        whole = self.group.admission.admit(whole)
         if whole is self._whole and self._known is not None:
             return self._known
         return self._present(whole)
