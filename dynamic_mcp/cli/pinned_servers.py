@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.resolved import Config, Pinning
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins import lock_file
@@ -63,7 +63,8 @@ class Difference:
 class Comparison:
     """What one server offers, compared with what is pinned of it.
 
-    `catalog` is None where that is not known, because of an `error` if there was one. `is_moved` tells that something
+    `catalog` is None where that is not known, because of an `error` if there was one; with both, a list that has
+    pins could not be read. `is_moved` tells that something
     else was run when it was pinned, so that those pins do not count.
     """
 
@@ -177,7 +178,9 @@ def _compare(known: Comparison, foreign: Set[str]) -> Comparison:
     today = datetime.now(UTC).date().isoformat()
     judged = judge(pinned, known.catalog, known.pinning.policy, today=today, foreign=foreign)
     differences, gone = tuple(_differences(judged)), tuple(_gone(pinned, known.catalog))
-    return dataclasses.replace(known, pinned=pinned, is_moved=is_moved, differences=differences, gone=gone)
+    found = dataclasses.replace(known, pinned=pinned, is_moved=is_moved, differences=differences, gone=gone)
+    missing = known.catalog.complaint({kind.listed_as for kind, _ in gone if kind.listed_as is not None})
+    return dataclasses.replace(found, error=UpstreamError(known.name, missing)) if missing else found
 
 
 def _differences(judged: PinJudgement) -> Iterator[Difference]:

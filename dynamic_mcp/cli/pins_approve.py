@@ -136,7 +136,7 @@ def _require_known(server: Comparison) -> None:
         raise InvalidArguments(
             f"`{server.name}` is not pinned", hint="its `definitions` are `trust`; write `warn` or `hold` to pin them"
         )
-    if server.error is not None:
+    if server.catalog is None and server.error is not None:
         raise server.error
     if server.catalog is None:
         raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")

@@ -14,6 +14,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.system.text import pluralize
 
 _MAKE = "`dynamic-mcp pins approve --all --live` makes it, after showing what is in it"
+_BESIDE = '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it beside the config'
 
 
 def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: bool) -> int:
@@ -24,14 +25,19 @@ def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: b
     stale = _stale(found) if is_frozen and not names else []
     is_equal = not any(drifts.values()) and not stale
     if this.out.is_json:
-        self_described = [comparison_to_json(each, list(each.differences)) for each in found.servers]
-        equals = [not drifts[each.name] and each.error is None for each in found.servers]
+        servers = [
+            {
+                **comparison_to_json(each, list(each.differences)),
+                "equal": not drifts[each.name] and each.error is None,
+            }
+            for each in found.servers
+        ]
         this.out.print_json(
             {
                 "equal": is_equal and not any(each.error for each in found.servers),
                 "frozen": is_frozen,
                 "lock_file": str(found.file),
-                "servers": [{**said, "equal": equal} for said, equal in zip(self_described, equals, strict=True)],
+                "servers": servers,
                 "not_in_config": stale,
             }
         )
@@ -60,7 +66,7 @@ def _say(this: Invocation, found: Survey, drifts: dict[str, list[str]], stale: S
     """Say what differs: on a terminal in full, else a line for each definition on stderr."""
     for each in found.servers:
         drift = drifts[each.name]
-        if each.error is not None:
+        if each.error is not None and not drift:
             continue
         if not each.is_pinned:
             this.out.say(f"{each.name}: not compared, as its `definitions` are `trust`")
@@ -90,9 +96,4 @@ def _require_lock_file(this: Invocation) -> None:
     file = lock_path(config)
     if file.exists():
         return
-    name = (
-        ""
-        if config.lock_file
-        else '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it beside the config'
-    )
-    raise InvalidArguments(f"there is no lock file `{file}`", hint=_MAKE + name)
+    raise InvalidArguments(f"there is no lock file `{file}`", hint=_MAKE + ("" if config.lock_file else _BESIDE))

@@ -1,6 +1,7 @@
 """A server that offers what a JSON file says: version and instructions when it starts, and its lists at any time.
 
-When a tool is called after the file has changed, it says first that its tools have.
+When a tool is called after the file has changed, it says first that its tools have. It answers the methods in
+`fails` with an error.
 """
 
 from __future__ import annotations
@@ -50,5 +51,7 @@ for line in sys.stdin:
     before, offered = offered, read()
     if asked.get("method") == "tools/call" and offered != before:
         send(method="notifications/tools/list_changed")
-    if "id" in asked:
+    if asked.get("method") in offered.get("fails", []):
+        send(id=asked["id"], error={"code": -32603, "message": "out of order"})
+    elif "id" in asked:
         send(id=asked["id"], result=answer(asked["method"]))

@@ -119,6 +119,19 @@ def test_a_server_that_fails_is_not_drift_but_hides_none(calc: Calculator) -> No
     assert calc.pins("verify", "broken").code == 5
 
 
+def test_a_list_that_cannot_be_read_is_not_equal_to_its_pins(calc: Calculator) -> None:
+    calc.approve()
+    calc.update(lambda offer: offer.update(fails=["prompts/list"]))
+    done = calc.pins("verify")
+    assert (done.code, done.json["equal"]) == (5, False)
+    assert "prompts/list could not be read" in done.err
+    calc.pull_the_rug()
+    done = calc.pins("verify")
+    assert done.code == 1
+    assert "  tool add: changed" in done.err
+    assert "prompts/list could not be read" in done.err
+
+
 def test_what_is_trusted_is_not_compared(calc: Calculator) -> None:
     calc.configure(free={**odd("silent"), "definitions": "trust"}, calc={**calc.entry, "definitions": "trust"})
     calc.lock_file.write_text('{"form": 1, "servers": {}}')
