@@ -1,12 +1,14 @@
 """What a pack may say, and what is refused in one."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from dynamic_mcp.config import jsonc
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag, tool_name
 from dynamic_mcp.packs.schema import schema
@@ -119,3 +121,12 @@ def test_the_schema_for_editors_accepts_what_is_read_and_no_unknown_field() -> N
 
     assert validator.is_valid(pack(flags=[{"name": "--force", "type": "boolean"}]))
     assert not validator.is_valid(pack(flag=[]))
+
+
+def test_the_pack_in_the_documents_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line-programs.md").read_text()
+    (text,) = re.findall(r"^```json5\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+    (count,) = library.decode(json.dumps(jsonc.loads(text)).encode()).commands
+
+    assert tool_name("wc", count.name) == "wc_count"
