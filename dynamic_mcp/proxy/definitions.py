@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from msgspec import Raw
 
@@ -49,19 +49,19 @@ class Definitions:
         self._folder = folder
         self._note = note
         self._announce = announce
-        self._gates: WeakKeyDictionary[Group, DefinitionGate] = WeakKeyDictionary()
+        self._gates: WeakSet[DefinitionGate] = WeakSet()  # each is kept by its group
         self._told: dict[str, set[str]] = {}
         self.fingerprints = Fingerprints()
         self.book = self._open(config)
 
     def attach(self, group: Group, pinning: Pinning) -> None:
         """Have a group's definitions held back as this says from now on."""
-        gate = self._gates.get(group)
+        gate = group.admission.gate
         if pinning.policy == "trust":
-            self._gates.pop(group, None)
             group.admission.gate = None
-        elif gate is None or gate.pinning != pinning:
-            group.admission.gate = self._gates[group] = DefinitionGate(group, pinning, self)
+        elif not isinstance(gate, DefinitionGate) or gate.pinning != pinning:
+            group.admission.gate = new = DefinitionGate(group, pinning, self)
+            self._gates.add(new)
 
     def apply(self, config: Config) -> None:
         """Use the lock file of another config from now on."""
@@ -76,12 +76,12 @@ class Definitions:
 
     def names_beside(self, group: Group) -> frozenset[str]:
         """Return the names of the tools of all other servers."""
-        others = (each for each in self._gates if each.name != group.name and each.known is not None)
-        return frozenset(name for each in others if each.known is not None for name in each.known.tools)
+        others = (gate.group.known for gate in self._gates if gate.group.name != group.name)
+        return frozenset(name for known in others if known is not None for name in known.tools)
 
     def watch(self) -> None:
         """Look out for approvals as long as something is held."""
-        self.book.watch(is_wanted=any(gate.held for gate in self._gates.values()))
+        self.book.watch(is_wanted=any(gate.is_current and gate.held for gate in self._gates))
 
     def tell(self, group: Group, news: News) -> None:
         """Log an update of a server, and note it; what was told of it before is not told again."""
@@ -101,9 +101,9 @@ class Definitions:
 
     def _renew(self) -> None:
         """Judge everything once more, because the pins are others."""
-        for group, gate in [*self._gates.items()]:
-            if gate.renew():
-                self._announce(group)
+        for gate in [*self._gates]:
+            if gate.is_current and gate.renew():
+                self._announce(gate.group)
 
 
 class DefinitionGate:
@@ -112,11 +112,16 @@ class DefinitionGate:
     def __init__(self, group: Group, pinning: Pinning, definitions: Definitions) -> None:
         self.pinning = pinning
         self.held: Mapping[Key, Reason] = {}
-        self._group = group
+        self.group = group
         self._definitions = definitions
         self._whole: Catalog | None = None
         self._admitted = Catalog()
         self._lists: dict[ListKind, tuple[Listing, Listing]] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the group still has this gate."""
+        return self.group.admission.gate is self
 
     # --- Gate ------------------------------------------------------------------------------------------
 
@@ -133,13 +138,13 @@ class DefinitionGate:
         if not text:
             return said
         self._definitions.book.refresh()
-        pinned = self._pinned(self._definitions.book.find(self._group.name))
+        pinned = self._pinned(self._definitions.book.find(self.group.name))
         judgement = self._compare(Catalog(instructions=text), pinned)
         return _without_instructions(said) if judgement.held else said
 
     def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""
-        known = self._group.known
+        known = self.group.known
         if known is not self._whole and known is not None:
             self.admit(known)
         if self.held and params:
@@ -153,8 +158,8 @@ class DefinitionGate:
         reason = self.held.get(key)
         if reason is not None:
             kind, name = key
-            what = f"the {kind.noun} `{one_line(name)}` of group `{self._group.name}`"
-            raise DefinitionHeld(what, self._group.name, reason.text)
+            what = f"the {kind.noun} `{one_line(name)}` of group `{self.group.name}`"
+            raise DefinitionHeld(what, self.group.name, reason.text)
 
     def renew(self) -> bool:
         """Judge the same catalog by other pins; return whether something else is admitted."""
@@ -164,7 +169,7 @@ class DefinitionGate:
         return self._admitted is not before
 
     def _judge(self, whole: Catalog) -> None:
-        book, name, version = self._definitions.book, self._group.name, _version_of(whole)
+        book, name, version = self._definitions.book, self.group.name, _version_of(whole)
         stored = book.find(name)
         pinned = self._pinned(stored)
         judgement = self._compare(whole, pinned)
@@ -172,12 +177,12 @@ class DefinitionGate:
         self.held, self._whole = judgement.held, whole
         if not is_same:
             self._admitted = self._without_held(whole)
-            self._group.admission.renew()
+            self.group.admission.renew()
         if judgement.accepted or (stored is not None and pinned is None):
             former = {key: _hash_of(pinned, key) for key in judgement.accepted}
             book.accept(Acceptance(name, self.pinning.source, version, judgement.accepted, former))
         if judgement.changes or judgement.additions:
-            self._definitions.tell(self._group, News.of(stored, pinned, judgement, version))
+            self._definitions.tell(self.group, News.of(stored, pinned, judgement, version))
         self._definitions.watch()
 
     def _pinned(self, stored: PinnedServer | None) -> PinnedServer | None:
@@ -190,7 +195,7 @@ class DefinitionGate:
             whole,
             self.pinning.policy,
             today=datetime.now(UTC).date().isoformat(),
-            foreign=self._definitions.names_beside(self._group),
+            foreign=self._definitions.names_beside(self.group),
             fingerprints=self._definitions.fingerprints,
         )
 
