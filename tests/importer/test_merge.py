@@ -98,3 +98,11 @@ def npx(*args: str, **more: Any) -> Entry:
 def test_a_server_is_what_it_runs(one: Entry, other: Entry, *, is_same: bool) -> None:
     assert identify(one, "/home/me").is_same(identify(other, "/home/me")) is is_same
     assert identify(other, "/home/me").is_same(identify(one, "/home/me")) is is_same
+
+
+def test_two_command_line_programs_are_the_same_only_if_they_use_the_same_pack() -> None:
+    git = identify({"cli": {"use": "git", "commands": ["log"]}}, "/home")
+
+    assert git.is_same(identify({"cli": {"use": "git", "commands": ["status"]}}, "/home"))
+    assert not git.is_same(identify({"cli": {"use": "rg", "commands": ["*"]}}, "/home"))
+    assert not git.is_same(identify({"command": "git"}, "/home"))

@@ -8,7 +8,10 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.resolved import CommandLine
+from dynamic_mcp.packs import library
 from dynamic_mcp.policy.classify import access_of, classify
+from dynamic_mcp.upstream.cli.tools import make_tool
 
 
 def tool(
@@ -164,3 +167,15 @@ def test_the_evidence_is_short_whatever_the_server_sends() -> None:
     found = classify("a" * 10_000, tool("create " * 10_000, choices={"action": ["delete_" + "x" * 5000]}))
     assert found.access == "write"
     assert all(len(text) < 200 for text in found.evidence)
+
+
+@pytest.mark.parametrize("effect", ["read", "write", "destructive", "unknown"])
+def test_a_command_of_a_program_reads_only_if_its_pack_says_so(effect: str) -> None:
+    pack = {"name": "it", "program": "it", "description": "It.", "commands": []}
+    command = {"name": "get", "description": "Gets.", "effect": effect}
+    (made,) = library.decode(json.dumps({**pack, "commands": [command]}).encode()).commands
+    line = CommandLine("it", "it", "It.", (made,), {})
+
+    found = access_of("it_get", Raw(json.dumps(make_tool(line, made)).encode()), ToolAccess(is_trusted=True))
+
+    assert (found.access, found.source) == ("read" if effect == "read" else "write", "annotations")

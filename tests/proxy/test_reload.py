@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Features, Program, ToolFilter
+from dynamic_mcp.config.resolved import CommandLine, Features, Program, ToolFilter
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.packs.model import Command
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     BOUND_S,
@@ -222,6 +223,14 @@ async def test_a_token_among_the_arguments_of_a_new_command_is_masked_without_an
         it.reload(group_config("up", upstream=command))
     assert '["other", "serve", "***", "/srv/data"]' in caplog.text
     assert token not in caplog.text
+
+
+async def test_a_reload_names_the_commands_that_calls_can_start(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    commands = tuple(Command(name=name, description="x") for name in ("log", "show"))
+    async with scene(Opener(up=[FakeUpstream()]), group_config("up")) as it:
+        it.reload(group_config("up", upstream=CommandLine("git", "git", "Git.", commands, {})))
+    assert 'calls start "git" for log, show' in caplog.text
 
 
 async def test_a_token_in_place_of_a_new_command_is_masked(caplog: pytest.LogCaptureFixture) -> None:

@@ -189,6 +189,21 @@ async def test_no_editor_is_run(repository: Repository) -> None:
             assert not repository.takes_mark()
 
 
+async def test_no_program_that_makes_trailers_is_run(repository: Repository) -> None:
+    repository.configure(trailer__signed__key="Signed-off-by", trailer__signed__cmd=str(repository.evil))
+    assert run_by_git(repository, "commit", "--all", "--message", "three", "--trailer", "signed: x")
+
+    (repository.path / "file.txt").write_text("four\n")
+    async with tools(repository) as client:
+        committed = {"all": True, "message": ["four"], "signoff": True}
+        assert not await run_by_tool(repository, client, "git_commit", committed)
+        assert not await run_by_tool(repository, client, "git_log", {"format": "%(trailers)"})
+        refused = await client.call("it", "git_commit", {**committed, "trailer": ["signed: x"]})
+
+    assert refused["isError"]
+    assert not repository.takes_mark()
+
+
 # --- remotes -----------------------------------------------------------------------------------------------------
 
 
