@@ -25,7 +25,8 @@ def made(source: Json, **answers: str) -> Json:
 
 def draft(source: Json, **answers: str) -> tuple[Json, tuple[str, ...]]:
     document = read_only(source)
-    option: Option = [*document.packages, *document.remotes][0]
+    options: list[Option] = [*document.packages, *document.remotes]
+    option = options[0]
     result = build(document, option, {key: (value,) for key, value in answers.items()})
     return result.entry, result.warnings
 
