@@ -89,11 +89,19 @@ def _read_variables_files(settings: form.Settings, surroundings: Surroundings) -
 
 
 def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) -> set[str]:
-    """Return the variables that are passed to a command line program by name."""
+    """Return the variables that are passed to a command line program by name, by the config or its pack."""
     if not isinstance(server, form.CommandLine):
         return set()
-    few = minimal_variables(environment, (), platform=sys.platform)
-    return minimal_variables(environment, server.cli.env or (), platform=sys.platform).keys() - few.keys()
+    globs = [*(server.cli.env or ()), *_names_of_pack(server.cli.use)]
+    safe = inherit_variables(environment, "safe", platform=sys.platform)
+    return minimal_variables(environment, globs, platform=sys.platform).keys() - safe.keys()
+
+
+def _names_of_pack(use: str) -> list[str]:
+    """Return what a pack that comes with the program passes on; one in a file may be anybody's."""
+    from dynamic_mcp.packs import library  # with the first of them
+
+    return library.read_shipped(use).inherit if use in library.shipped_names() else []
 
 
 def _inherited_names(

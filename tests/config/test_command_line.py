@@ -222,3 +222,11 @@ def test_variables_that_are_passed_by_name_are_needed(tmp_path: Path, pack: str)
     file.write_text(json.dumps(server(env=["TOKEN_*"], cwd={"roots": ["${SRC}"]})))
 
     assert find_required_variables(file, {"TOKEN_A": "1", "OTHER": "2"}).names == ("SRC", "TOKEN_A")
+
+
+def test_variables_that_a_shipped_pack_passes_on_are_needed_if_they_are_set(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps(server(use="git", commands=["fetch"])))
+
+    assert find_required_variables(file, {"SSH_AUTH_SOCK": "/s", "HOME": "/h"}).names == ("SSH_AUTH_SOCK",)
+    assert find_required_variables(file, {"HOME": "/h"}).names == ()

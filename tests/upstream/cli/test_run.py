@@ -126,6 +126,23 @@ async def test_a_program_that_takes_too_long_is_ended_and_what_it_wrote_is_kept(
     assert [pid for pid in pids if is_running(pid)] == []
 
 
+async def test_a_program_is_asked_to_end_before_it_is_killed(tmp_path: Path) -> None:
+    tidied = tmp_path / "tidied"
+    text = f"""
+import pathlib, signal, sys
+def tidy(*_):
+    pathlib.Path({str(tidied)!r}).touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, tidy)
+signal.pause()
+"""
+
+    outcome = await outcome_of(text, timeout_s=1)
+
+    assert outcome.stopped
+    assert tidied.exists()
+
+
 async def test_what_a_program_leaves_behind_is_ended_with_it() -> None:
     outcome = await outcome_of(LEAVING)
 
