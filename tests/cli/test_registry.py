@@ -12,6 +12,7 @@ import pytest
 from tests.cli.commands import CliRunner
 from tests.registry.documents import filesystem, git, github, named, package, remote, server, time
 from tests.registry.fake_registry import FakeRegistry, fake_registry
+from tests.terminal import DOWN, ENTER, terminal
 
 FILES = "io.github.modelcontextprotocol/server-filesystem"
 TIME = "io.github.modelcontextprotocol/server-time"
@@ -292,3 +293,32 @@ def test_offline_the_cache_answers_and_says_so(cli: CliRunner, fake: FakeRegistr
     assert (done.code, done.json["version"]) == (0, "2.0.0")
     assert "refuses connections; this is what it answered" in done.err
     assert cli.run("registry", "show", GIT).code == 5
+
+
+def test_on_a_terminal_what_is_missing_is_asked_for_and_secrets_are_not_shown(
+    cli: CliRunner, fake: FakeRegistry
+) -> None:
+    secret = {"name": "API_KEY", "isRequired": True, "isSecret": True}
+    city = named("--city", isRequired=True, choices=["oslo", "bergen"])
+    fake.publish(server(packages=[package(packageArguments=[city], environmentVariables=[secret])]))
+    with terminal(cli.folder, "add", WEATHER) as person:
+        person.shows("city - argument:")
+        person.types(DOWN + ENTER)
+        person.shows("API_KEY - environment variable")
+        person.types(SECRET.encode() + ENTER)
+        person.shows("runs: npx -y @example/weather@1.0.0 --city=bergen")
+        person.shows("Add it to")
+        assert SECRET.encode() not in person.shown
+        person.types(b"y")
+        assert person.ends() == 0
+    assert entry(cli, "weather")["env"] == {"API_KEY": "${API_KEY}"}
+    assert (cli.folder / "dynamic-mcp.env").read_text() == f"API_KEY='{SECRET}'\n"
+
+
+def test_who_does_not_agree_gets_nothing_written(cli: CliRunner, fake: FakeRegistry) -> None:
+    before = cli.config.read_text()
+    with terminal(cli.folder, "add", TIME) as person:
+        person.shows("Add it to")
+        person.types(b"n")
+        assert person.ends() == 1
+    assert cli.config.read_text() == before
