@@ -263,13 +263,13 @@ async def test_the_end_of_the_proxy_ends_the_program(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="the program waits for a signal")
 async def test_a_program_that_takes_too_long_is_an_error_with_what_it_wrote(tmp_path: Path) -> None:
     write_pack(tmp_path, "print('so far', flush=True)" + SLOW)
-    async with serve(tmp_path, entry(timeout="1s")) as client:
+    async with serve(tmp_path, entry(timeout="2s")) as client:
         result = await client.call("it", "it_run", {})
 
     assert result["isError"]
     assert result["structuredContent"]["exitCode"] is None
     assert text_of(result).startswith("so far\n")
-    assert "did not end within 1 s" in text_of(result)
+    assert "did not end within 2 s" in text_of(result)
 
 
 async def test_long_output_is_cut_to_both_of_its_ends(tmp_path: Path) -> None:
