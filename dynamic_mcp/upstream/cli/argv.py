@@ -147,15 +147,16 @@ class _Line:
             return self._check_word(each, _number(each, value))
         if not isinstance(value, str):
             _refuse(each, "must be a text")
-        if each.type == "enum" and value not in (each.values or ()):
+        text = self._check_word(each, value)
+        if each.type == "enum" and text not in (each.values or ()):
             _refuse(each, f"must be one of {', '.join(f'`{one}`' for one in each.values or ())}")
-        if each.pattern is not None and not compile_pattern(each.pattern)(value):
+        if each.pattern is not None and not compile_pattern(each.pattern)(text):
             _refuse(each, f"must match `{each.pattern}`")
         if each.type == "path":
-            if not value:
+            if not text:
                 _refuse(each, "must not be empty")
-            self._paths.append((each.argument, value))
-        return self._check_word(each, value)
+            self._paths.append((each.argument, text))
+        return text
 
     def _check_word(self, each: AnyArgument, text: str) -> str:
         if "\0" in text:

@@ -179,6 +179,7 @@ def test_a_pattern_is_about_the_whole_text() -> None:
     assert words({"ref": "main"}, picky) == ["main"]
     for text in ("main:other", "+main", "main\n", "", "Main"):
         assert "must match" in refusal({"ref": text}, picky)
+    assert "Unicode" in refusal({"ref": "\ud800"}, picky)
 
 
 # --- whatever a schema lets through ------------------------------------------------------------------------------
