@@ -15,7 +15,10 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.sampled_from("xyz"), inner, max_size=3)),
     max_leaves=8,
 )
-WORDS = st.lists(st.sampled_from(["-y", "pkg@1", "/a", "/b", "--flag"]), max_size=5)
+_WORD = st.sampled_from(["-y", "pkg@1", "/a", "/b", "--flag"])
+WORDS = st.lists(_WORD, max_size=5)
+DIFFERENT_WORDS = st.lists(_WORD, max_size=5, unique=True)
+PLACES = st.sets(st.integers(0, 5), max_size=3)
 
 
 @given(VALUES, VALUES)
@@ -26,15 +29,25 @@ def test_what_one_side_leaves_alone_is_as_the_other_has_it(base: object, changed
     assert merge(base, base, changed).clashes == ()
 
 
-@given(WORDS, WORDS, st.sets(st.integers(0, 5), max_size=3))
+@given(WORDS, WORDS, PLACES)
 def test_no_word_that_a_person_added_is_lost(base: list[str], theirs: list[str], places: set[int]) -> None:
+    merged: Any = merge(base, with_own_words(base, places), theirs).value
+    assert [word for word in merged if word.startswith("mine-")] == [f"mine-{number}" for number in sorted(places)]
+
+
+@given(DIFFERENT_WORDS, DIFFERENT_WORDS, PLACES)
+def test_the_other_words_are_those_of_the_new_version(base: list[str], theirs: list[str], places: set[int]) -> None:
+    """With equal words in a list, nobody can tell which of them a person has added."""
+    merged: Any = merge(base, with_own_words(base, places), theirs).value
+    assert [word for word in merged if not word.startswith("mine-")] == theirs
+
+
+def with_own_words(base: list[str], places: set[int]) -> list[str]:
     mine: list[str] = []
     for number in range(6):
         mine += [f"mine-{number}"] if number in places else []
         mine += base[number : number + 1]
-    merged: Any = merge(base, mine, theirs).value
-    assert [word for word in merged if word.startswith("mine-")] == [f"mine-{number}" for number in sorted(places)]
-    assert [word for word in merged if not word.startswith("mine-")] == theirs
+    return mine
 
 
 def test_a_version_is_updated_beside_arguments_of_a_person() -> None:
