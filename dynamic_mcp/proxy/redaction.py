@@ -73,8 +73,8 @@ def redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
 
 def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:
     """Return a request whose client is told of progress as the rules want it."""
-    redactor = _redactor_of(message.group)
-    if redactor is None or not len(wire.member((message.params or {}).get("_meta", wire.ABSENT), "progressToken")):
+    redactor, meta = _redactor_of(message.group), (message.params or {}).get("_meta")
+    if redactor is None or meta is None or not len(wire.member(meta, "progressToken")):
         return message
     redact = partial(redactor.redact_answer, _tool_of(message))
     request = structs.replace(message.request, channel=_RedactedProgress(message.request, redact))
