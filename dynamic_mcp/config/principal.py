@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Principal(Struct, frozen=True):
+class Principal(Struct, frozen=True, cache_hash=True):
     """A person or program, as the issuer of its identity names it."""
 
     issuer: str

@@ -15,6 +15,7 @@ from dynamic_mcp.mcp.selection import BadPath, Selector
 _MAX_SELECT_S = 0.5
 # No tool needs more, and the evaluation of expressions is recursive.
 _MAX_DEPTH = 200
+_NESTED = (dict, list)
 
 
 class ConditionError(Exception):
@@ -64,7 +65,7 @@ class ArgumentPath:
             folded = self._folded_selector.select(arguments.folded)
         except BadPath as exc:
             raise ConditionError(f"`{self._path}` cannot be applied to the arguments") from exc
-        if [_fold_keys(value) for value in values] != folded:
+        if [_fold_keys(value) if isinstance(value, _NESTED) else value for value in values] != folded:
             raise ConditionError(f"`{self._path}` is also written in another case")
         return values
 
@@ -87,7 +88,9 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
 
 def _fold_keys(value: object) -> object:
     if isinstance(value, dict):
-        return {key.casefold(): _fold_keys(inner) for key, inner in value.items()}
+        return {
+            key.casefold(): _fold_keys(inner) if isinstance(inner, _NESTED) else inner for key, inner in value.items()
+        }
     return [_fold_keys(inner) for inner in value] if isinstance(value, list) else value
 
 

@@ -17,7 +17,7 @@ from dynamic_mcp.errors import RefusedByGuard
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.patterns import compile_any, compile_pattern
+from dynamic_mcp.policy.patterns import compile_any, compile_pattern, compile_set
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 
@@ -46,7 +46,9 @@ class Guards:
             return None
         try:
             given = _read(arguments)
-            matching = [guard for each in guards for guard in each.find_matching(given)]
+            matching: list[Guard] = []
+            for each in guards:
+                matching += each.find_matching(given)
         except ConditionError as exc:
             raise self._refusal(shown or tool, guards[0].first, str(exc)) from None
         if not matching:
@@ -79,26 +81,34 @@ class _PathGuards:
         self.first = guards[0]
         self._path = None if path is None else ArgumentPath(path)
         self._guards = [_CompiledGuard(guard) for guard in guards]
-        denied = [guard.deny for guard in guards if guard.deny is not None]
-        self._any_denied = compile_any(denied)
-        self._only_denies = len(denied) == len(guards)
+        self._allowing = [number for number, guard in enumerate(guards) if guard.deny is None]
+        # one search instead of one for each guard
+        if self._allowing:
+            self._find_all = compile_set((each.deny or each.allow or "", each.deny is None) for each in guards)
+        else:
+            self._any_denied = compile_any([guard.deny for guard in guards if guard.deny is not None])
 
-    def find_matching(self, arguments: Arguments) -> Iterator[Guard]:
-        """Yield the guards that are against these arguments. Raises ConditionError."""
+    def find_matching(self, arguments: Arguments) -> Sequence[Guard]:
+        """Return the guards that are against these arguments. Raises ConditionError."""
         if self._path is None:
             texts = [text.encode() for text in _find_texts(arguments.value)]
         else:
             texts = [_write(value).encode() for value in self._path.select(arguments)]
-        # one search instead of one for each text and guard
-        if self._any_denied is not None and self._any_denied.search(b"\n".join(texts)) is None:
-            if self._only_denies:
-                return
-            texts_to_deny = []
-        else:
-            texts_to_deny = texts
-        for guard in self._guards:
-            if guard.is_against(texts_to_deny if guard.denies else texts):
-                yield guard.source
+        if self._are_harmless(texts):
+            return ()
+        return [guard.source for guard in self._guards if guard.is_against(texts)]
+
+    def _are_harmless(self, texts: Sequence[bytes]) -> bool:
+        """Tell quickly whether no guard is against these texts; False means unknown."""
+        if not self._allowing:
+            return self._any_denied is not None and self._any_denied.search(b"\n".join(texts)) is None
+        if self._find_all is None or not texts:
+            return False
+        for text in texts:
+            found = self._find_all(text)
+            if found is None or sorted(found) != self._allowing:
+                return False
+        return True
 
 
 class _CompiledGuard:
@@ -142,6 +152,8 @@ def _write(value: object) -> str:
     """Return a text as it is, and other values as JSON in one way of many: with sorted keys and short numbers."""
     if isinstance(value, str):
         return value
+    if type(value) is int:  # which is no bool
+        return str(value)
     try:
         return json.dumps(_shorten(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
     except ValueError:

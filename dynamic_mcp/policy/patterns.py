@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 # What means something else next to other patterns: the ends of a text, quotes without an end, flags that are unset.
@@ -64,3 +64,25 @@ def compile_any(patterns: Sequence[str]) -> Pattern | None:
         return compile_pattern("(?m:" + "|".join(f"(?:{each})" for each in patterns) + ")", dot_nl=True)
     except BadPattern:  # together they are too large
         return None
+
+
+def compile_set(patterns: Iterable[tuple[str, bool]]) -> Callable[[bytes], list[int] | None] | None:
+    """Return a function that tells which of these patterns are in a text, numbered from 0.
+
+    Where the flag beside it says so, one has to match the whole text, and its `.` no line break. The function returns
+    None if there are none, and also if the search takes too much memory. None where there is no such function.
+    """
+    import re2
+
+    options = re2.Options()
+    options.never_capture = True
+    options.log_errors = False
+    together = re2.Set.SearchSet(options)
+    try:
+        for pattern, is_whole in patterns:
+            together.Add(rf"\A(?:{pattern})\z" if is_whole else f"(?s:{pattern})")
+        together.Compile()
+    except re2.error:
+        return None
+    match: Callable[[bytes], list[int] | None] = together.Match
+    return match

@@ -230,6 +230,31 @@ def test_several_guards_find_what_each_of_them_finds_in_each_text_alone(argument
     assert set(found.split(", ")) - {""} == alone
 
 
+WANTED = st.sampled_from([".*", "(?s).*", "a|ab", "[^a]*", "(?m)^a$", r"\Qa", "(?i)[a-f]*", "", "a.b", "é|ß", r"\w*"])
+
+
+@given(
+    st.one_of(TEXTS, st.sampled_from(["ab", "a\nb", "a\n", "A", "é"])),
+    st.lists(st.tuples(st.booleans(), WANTED), min_size=1, max_size=4),
+)
+def test_guards_that_deny_and_that_allow_find_together_what_each_finds_alone(
+    text: str, wanted: list[tuple[bool, str]]
+) -> None:
+    guards = [
+        (allow if allows else deny)(pattern, "$.a", id=f"g{number}", asks=True)
+        for number, (allows, pattern) in enumerate(wanted)
+    ]
+    alone = [guard.id for guard in guards if judge({"a": text}, guard)]
+    assert judge({"a": text}, *guards).removeprefix("ask ") == ", ".join(alone)
+
+
+def test_each_of_several_texts_must_be_what_is_allowed() -> None:
+    guards = allow("[a-z]+", "$.a[*]"), deny("x", "$.a[*]", id="g1")
+    assert judge({"a": ["b", "c"]}, *guards) == ""
+    assert judge({"a": ["b", "1"]}, *guards) == "deny g0"
+    assert judge({"a": ["x", "c"]}, *guards) == "deny g1"
+
+
 def escape_all(value: Json) -> str:
     """Write JSON with an escape for every character of a text."""
     if isinstance(value, str):
