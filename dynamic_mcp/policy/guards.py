@@ -7,7 +7,7 @@ who allows what one of them has found has said nothing of what another one would
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Raw
 
@@ -35,11 +35,11 @@ class Guards:
         self._server = server
         self._by_tool: BoundedDict[str, tuple[_PathGuards, ...]] = BoundedDict(_MAX_TOOLS)
 
-    def judge(self, tool: str, arguments: Raw | None, *, shown: str = "") -> Decision | None:
+    def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
         """Return a decision that a person must be asked; None if no guard is against the call.
 
-        `tool` is the server's own name, `shown` what clients know it by, if that is another one. Takes time that is
-        linear in the arguments. Raises RefusedByGuard.
+        `tool` is the server's own name; `shown_name` returns what clients know it by. Takes time that is linear in
+        the arguments. Raises RefusedByGuard.
         """
         guards = self._guards_of(tool)
         if not guards:
@@ -50,13 +50,13 @@ class Guards:
             for each in guards:
                 matching += each.find_matching(given)
         except ConditionError as exc:
-            raise self._refusal(shown or tool, guards[0].first, str(exc)) from None
+            raise self._refusal(shown_name(tool), guards[0].first, str(exc)) from None
         if not matching:
             return None
         found = [guard for _, guard in self._guards if guard in matching]  # in the order of the config
         for guard in found:
             if not guard.asks:
-                raise self._refusal(shown or tool, guard, guard.message)
+                raise self._refusal(shown_name(tool), guard, guard.message)
         return Decision(Effect.ASK, ", ".join(guard.id for guard in found))
 
     def _guards_of(self, tool: str) -> tuple[_PathGuards, ...]:

@@ -137,7 +137,9 @@ class Buckets:
         taken: dict[Hashable, float] = {}
         for rate in rates:
             bucket = rate.bucket_of(person, tool)
-            full_at = max(now, self._full_at.get(bucket, now))
+            full_at = self._full_at.get(bucket, now)
+            if full_at < now:
+                full_at = now
             wait_s = full_at - now - rate.slack_s
             if wait_s > _TOLERANCE_S and (refusal is None or wait_s > refusal.wait_s):
                 refusal = Refusal(rate.id, wait_s)

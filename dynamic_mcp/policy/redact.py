@@ -58,18 +58,24 @@ class Redactor:
         """
         if arguments is None:
             return None
-        if tool not in self._for_arguments:
-            self._for_arguments[tool] = self._compile([rule for rule in self._select(tool) if rule.in_arguments])
-        return _redact(self._for_arguments[tool], arguments, Part.WORDS)
+        try:
+            texts = self._for_arguments[tool]
+        except KeyError:
+            texts = self._compile([rule for rule in self._select(tool) if rule.in_arguments])
+            self._for_arguments[tool] = texts
+        return _redact(texts, arguments, Part.WORDS)
 
     def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
         """Return a result or an error, of a tool or of anything else, without what is to be replaced.
 
         It is the same object if there is nothing.
         """
-        if tool not in self._for_answers:
-            self._for_answers[tool] = self._compile([rule for rule in self._select(tool) if rule.in_results])
-        return _redact(self._for_answers[tool], payload, Part.MESSAGE)
+        try:
+            texts = self._for_answers[tool]
+        except KeyError:
+            texts = self._compile([rule for rule in self._select(tool) if rule.in_results])
+            self._for_answers[tool] = texts
+        return _redact(texts, payload, Part.MESSAGE)
 
     def redact_message(self, payload: Raw) -> Raw:
         """Return what a server says without naming a tool, as in a log message, or of the task of any of them.

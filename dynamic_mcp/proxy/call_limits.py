@@ -49,9 +49,9 @@ class CallLimits:
 
 
 class Places:
-    """A context in which a call has a place by each of its limits. Entering it waits for them if need be.
+    """The places that one call takes, one by each of its limits, each once the one before is taken.
 
-    Raises Busy if too many calls of the client wait already, and TimedOut.
+    Whoever takes them gives them back, also those of a call that did not get all.
     """
 
     def __init__(
@@ -69,27 +69,17 @@ class Places:
         self._max_queued = max_queued
         self._held: list[Limiter] = []
 
-    async def __aenter__(self) -> None:
-        """Take the places, each once the one before is taken."""
-        try:
-            if not all(map(self._take_free, self._rooms)):
-                await self._wait()
-        except BaseException:
-            self._give_back()
-            raise
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Give them back."""
-        self._give_back()
-
-    def _take_free(self, room: Room) -> bool:
-        gate = self._gate(room)
-        is_taken = gate.take_free()
-        if is_taken:
+    def take_free(self) -> bool:
+        """Take the places that are free, up to the first that is not; tell whether these are all."""
+        for room in self._rooms:
+            gate = self._gate(room)
+            if not gate.take_free():
+                return False
             self._held.append(gate)
-        return is_taken
+        return True
 
-    async def _wait(self) -> None:
+    async def wait(self) -> None:
+        """Wait for the rest of the places. Raises Busy if too many calls of the client wait already, and TimedOut."""
         timeout_s = self._message.timeout_s
         room = self._rooms[0]
         try:
@@ -119,7 +109,8 @@ class Places:
             gate.resize(room.places)
         return gate
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Give back the places, the last one first."""
         while self._held:
             self._held.pop().release()
 

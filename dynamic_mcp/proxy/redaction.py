@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -18,11 +18,9 @@ from dynamic_mcp.proxy.request import Request
 
 if TYPE_CHECKING:
     from dynamic_mcp.policy.redact import Redactor
-    from dynamic_mcp.proxy.pipeline import UpstreamRequest
+    from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
     from dynamic_mcp.proxy.view import GroupView
     from dynamic_mcp.system.workers import Workers
-
-T = TypeVar("T")
 
 # What is longer than this is judged and replaced in a thread, so that nobody else waits for it.
 MAX_BYTES_IN_LOOP = 16 << 10
@@ -38,26 +36,29 @@ class Redaction:
     async def redact_arguments(self, message: UpstreamRequest) -> UpstreamRequest:
         """Return a request as it may be sent; the same object if there is nothing to replace."""
         given = (message.params or {}).get("arguments")
-        if given is None or _redactor_of(message.group) is None:
-            return message
-        return await self._run(partial(redact_arguments, message), given)
+        if given is None or len(given) <= MAX_BYTES_IN_LOOP:
+            return redact_arguments(message)
+        return await self._workers.run(partial(redact_arguments, message))
 
-    async def redact_answer(self, message: UpstreamRequest, answer: Frame) -> Frame:
-        """Return an answer as the client may see it; the same object if there is nothing to replace."""
-        redactor = _redactor_of(message.group)
-        if redactor is None:
-            return answer
+    async def send(self, message: UpstreamRequest, following: Next) -> Frame:
+        """Send a request and return the answer as the client may see it; what there is to replace in either is.
+
+        The arguments are as they may be sent. The answer is the same object if there is nothing to replace.
+        """
+        answer = await following(with_redacted_progress(message))
         payload = answer.error if len(answer.error) else answer.result
-        redact = partial(redactor.redact_answer, _tool_of(message), payload)
-        if message.method.startswith("tasks/"):  # of any tool
-            redact = partial(redactor.redact_message, payload)
-        redacted = await self._run(redact, payload)
+        if len(payload) <= MAX_BYTES_IN_LOOP:
+            redacted = _redact_payload(message, payload)
+        else:
+            redacted = await self._workers.run(partial(_redact_payload, message, payload))
         if redacted is payload:
             return answer
         return structs.replace(answer, **{"error" if len(answer.error) else "result": redacted})
 
-    async def _run(self, redact: Callable[[], T], payload: Raw) -> T:
-        return redact() if len(payload) <= MAX_BYTES_IN_LOOP else await self._workers.run(redact)
+
+def has_redactor(message: UpstreamRequest) -> bool:
+    """Tell whether there are rules on what is replaced in a request, or in its answer."""
+    return _redactor_of(message.group) is not None
 
 
 def redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
@@ -69,6 +70,15 @@ def redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
     if redacted is given:
         return message
     return structs.replace(message, params={**(message.params or {}), "arguments": redacted})
+
+
+def _redact_payload(message: UpstreamRequest, payload: Raw) -> Raw:
+    redactor = _redactor_of(message.group)
+    if redactor is None:
+        return payload
+    if message.method.startswith("tasks/"):  # of any tool
+        return redactor.redact_message(payload)
+    return redactor.redact_answer(_tool_of(message), payload)
 
 
 def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:

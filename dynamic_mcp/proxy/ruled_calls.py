@@ -17,15 +17,14 @@ from dynamic_mcp.errors import NotFound, RefusedByGuard
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.authorization import check_form
-from dynamic_mcp.proxy.call_limits import CallLimits
-from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, with_redacted_progress
+from dynamic_mcp.proxy.call_limits import CallLimits, Places
+from dynamic_mcp.proxy.redaction import MAX_BYTES_IN_LOOP, Redaction, has_redactor
 from dynamic_mcp.proxy.result_cache import ResultCache
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.workers import Workers
 
 if TYPE_CHECKING:
     from dynamic_mcp.policy.access import Decision
-    from dynamic_mcp.policy.guards import Guards
     from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
     from dynamic_mcp.proxy.plugins.plugins import Plugins
 
@@ -76,8 +75,12 @@ class RuledCalls:
         self._following = following
 
     async def send(self, message: UpstreamRequest) -> Frame:
-        """Send a request. Raises DynamicMcpError where a rule is against it, and nothing was sent."""
-        message = await self._redaction.redact_arguments(_restore(message))
+        """Send a request. Raises DynamicMcpError and wire.Malformed where a rule is against it; nothing was sent."""
+        if message.method == "tools/call":
+            check_form(message.params or {})
+            message = _restore(message)
+        if has_redactor(message):
+            message = await self._redaction.redact_arguments(message)
         if message.request.observation is not None:
             message.request.observation.note_target(message.group, message.method, message.params)
         decision = self._decide(message)
@@ -87,7 +90,8 @@ class RuledCalls:
 
     async def _recheck(self, message: UpstreamRequest) -> UpstreamRequest:
         """Return a call whose arguments a plug-in has replaced, once they have passed the steps before it."""
-        message = await self._redaction.redact_arguments(message)
+        if has_redactor(message):
+            message = await self._redaction.redact_arguments(message)
         self._decide(message)
         return message
 
@@ -97,13 +101,11 @@ class RuledCalls:
         return await self._send_decided(message, self._decide(message))  # the config may be another by now
 
     async def _send_decided(self, message: UpstreamRequest, decision: Decision | None) -> Frame:
-        guarded = await self._guard(message)
-        if guarded is not None:
+        if _has_guards(message) and (guarded := await self._guard(message)) is not None:
             decision = guarded if decision is None or not decision.must_ask else _join(decision, guarded)
             if message.request.observation is not None:
                 message.request.observation.note_decision(decision)
-        tool = _tool_of(message)
-        if tool is not None:
+        if _has_limits(message) and (tool := _tool_of(message)) is not None:
             self.limits.take(message, tool)
         if decision is not None and decision.must_ask:
             return await self._ask(message, decision, self._send_approved)
@@ -111,52 +113,55 @@ class RuledCalls:
 
     async def _send_approved(self, message: UpstreamRequest) -> Frame:
         """Go on after a person has agreed, who may have changed the arguments; the config may be another, too."""
-        message = await self._redaction.redact_arguments(message)
+        if message.method == "tools/call":
+            check_form(message.params or {})
+        if has_redactor(message):
+            message = await self._redaction.redact_arguments(message)
         if message.request.observation is not None:
             message.request.observation.params = message.params
         self._decide(message)
-        await self._guard(message)
+        if _has_guards(message):
+            await self._guard(message)
         return await self._send_allowed(message)
 
     async def _guard(self, message: UpstreamRequest) -> Decision | None:
-        """Return a decision that a person must be asked. Raises RefusedByGuard and wire.Malformed."""
-        rules, params = message.group.call_rules, message.params or {}
-        if rules is None or rules.guards is None or message.method != "tools/call":
+        """Return a decision that a person must be asked. Raises RefusedByGuard."""
+        group, arguments = message.group, (message.params or {}).get("arguments")
+        if group.call_rules is None or group.call_rules.guards is None:
             return None
-        check_form(params)
+        judge, tool = group.call_rules.guards.judge, _tool_of(message) or ""
         try:
-            return await self._judge(message, rules.guards)
+            if arguments is None or len(arguments) <= MAX_BYTES_IN_LOOP:
+                return judge(tool, arguments, shown_name=group.shown_name)
+            return await self._workers.run(partial(judge, tool, arguments, shown_name=group.shown_name))
         except RefusedByGuard as exc:
             if message.request.observation is not None:
                 message.request.observation.note_refusal(exc.rule)
             raise
 
-    async def _judge(self, message: UpstreamRequest, guards: Guards) -> Decision | None:
-        tool, arguments = _tool_of(message) or "", (message.params or {}).get("arguments")
-        judge = partial(guards.judge, tool, arguments, shown=message.group.shown_name(tool))
-        if arguments is None or len(arguments) <= MAX_BYTES_IN_LOOP:
-            return judge()
-        return await self._workers.run(judge)
-
-    async def _send_allowed(self, message: UpstreamRequest) -> Frame:
+    def _send_allowed(self, message: UpstreamRequest) -> Awaitable[Frame]:
         rules = message.group.call_rules
         if rules is not None and rules.cache is not None:
-            return await self.cache.send(message, self._send_in_place)
-        return await self._send_in_place(message)
+            return self.cache.send(message, self._send_in_place)
+        return self._send_in_place(message)
 
-    async def _send_in_place(self, message: UpstreamRequest) -> Frame:
-        tool = _tool_of(message)
-        places = None if tool is None else self.limits.places_for(message, tool)
-        if places is None:
-            return await self._send_redacted(message)
-        async with places:
-            return await self._send_redacted(message)
+    def _send_in_place(self, message: UpstreamRequest) -> Awaitable[Frame]:
+        if _has_limits(message) and (tool := _tool_of(message)) is not None:
+            places = self.limits.places_for(message, tool)
+            if places is not None:
+                return self._send_in(places, message)
+        return self._send_redacted(message)
 
-    async def _send_redacted(self, message: UpstreamRequest) -> Frame:
-        if message.group.call_rules is None or message.group.call_rules.redactor is None:
-            return await self._following(message)
-        answer = await self._following(with_redacted_progress(message))
-        return await self._redaction.redact_answer(message, answer)
+    async def _send_in(self, places: Places, message: UpstreamRequest) -> Frame:
+        try:
+            if not places.take_free():
+                await places.wait()
+            return await self._send_redacted(message)
+        finally:
+            places.give_back()
+
+    def _send_redacted(self, message: UpstreamRequest) -> Awaitable[Frame]:
+        return self._redaction.send(message, self._following) if has_redactor(message) else self._following(message)
 
 
 def _join(decision: Decision, guarded: Decision) -> Decision:
@@ -165,11 +170,10 @@ def _join(decision: Decision, guarded: Decision) -> Decision:
 
 
 def _restore(message: UpstreamRequest) -> UpstreamRequest:
-    """Return a call as the server gets it. Raises InvalidArguments, NotFound and wire.Malformed."""
-    shown, params = _tool_of(message), message.params
-    if shown is None or params is None or message.group.overridden is None:
+    """Return a call as the server gets it. Raises InvalidArguments and NotFound."""
+    params = message.params
+    if params is None or message.group.overridden is None or (shown := _tool_of(message)) is None:
         return message
-    check_form(params)
     tool = message.group.find_shown(shown)
     if tool is None:
         raise NotFound(f"tool of group `{message.group.name}`", shown)
@@ -180,6 +184,16 @@ def _restore(message: UpstreamRequest) -> UpstreamRequest:
     elif tool.own_name != shown:
         params = {**params, "name": Raw(wire.encode(tool.own_name))}
     return message if params is message.params else structs.replace(message, params=params)
+
+
+def _has_guards(message: UpstreamRequest) -> bool:
+    rules = message.group.call_rules
+    return rules is not None and rules.guards is not None and message.method == "tools/call"
+
+
+def _has_limits(message: UpstreamRequest) -> bool:
+    rules = message.group.call_rules
+    return rules is not None and rules.limits is not None
 
 
 def _tool_of(message: UpstreamRequest) -> str | None:
