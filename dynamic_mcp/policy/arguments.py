@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from functools import cached_property
 
+import msgspec
 from msgspec import Raw
 
 from dynamic_mcp.mcp import strict_json
@@ -42,8 +43,11 @@ class Arguments:
 
     @cached_property
     def folded(self) -> object:
-        """The arguments as a server reads them to which the case of a key makes no difference."""
-        return _fold_keys(self.value)
+        """The arguments as a server reads them to which the case of a key makes no difference.
+
+        They are the same object if they are read by everybody alike.
+        """
+        return self.value if _is_folded(self.value) else _fold_keys(self.value)
 
 
 class ArgumentPath:
@@ -51,10 +55,12 @@ class ArgumentPath:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        # folding would change what a filter compares with
+        folded_path = path if "?" in path else path.casefold()
+        self._is_folded = path == folded_path
         try:
             self._selector = Selector(path, max_s=_MAX_SELECT_S)
-            # folding would change what a filter compares with
-            self._folded_selector = Selector(path if "?" in path else path.casefold(), max_s=_MAX_SELECT_S)
+            self._folded_selector = self._selector if self._is_folded else Selector(folded_path, max_s=_MAX_SELECT_S)
         except BadPath as exc:
             raise ConditionError(f"`{path}` is not a JSONPath that can be used") from exc
 
@@ -62,6 +68,8 @@ class ArgumentPath:
         """Return the values. Raises ConditionError if they are also written in another case, or cannot be found."""
         try:
             values = self._selector.select(arguments.value)
+            if self._is_folded and arguments.folded is arguments.value:
+                return values
             folded = self._folded_selector.select(arguments.folded)
         except BadPath as exc:
             raise ConditionError(f"`{self._path}` cannot be applied to the arguments") from exc
@@ -74,6 +82,8 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
     text = bytes(raw) if raw is not None else b""
     if not text:
         return None
+    if (members := _parse_flat(text)) is not None:
+        return members
     try:
         value = strict_json.loads(text.decode())
         _check_depth(text, value)
@@ -84,6 +94,30 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
     except (ValueError, RecursionError):
         return ConditionError("the arguments are not valid JSON, or nested too deeply")
     return value if isinstance(value, dict) else None
+
+
+def _parse_flat(text: bytes) -> dict[str, object] | None:
+    """Return an object without other objects and lists in it, as most arguments are; None for anything else.
+
+    It has no name twice: each member has a colon, and there are no more colons than names.
+    """
+    if b"[" in text or text.find(b"{", 1) >= 0:
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return value if isinstance(value, dict) and text.count(b":") == len(value) else None
+
+
+def _is_folded(value: object) -> bool:
+    """Tell quickly whether folding the keys changes nothing; False means unknown."""
+    if not isinstance(value, dict):
+        return False
+    for key, inner in value.items():
+        if key != key.casefold() or isinstance(inner, _NESTED):
+            return False
+    return True
 
 
 def _fold_keys(value: object) -> object:

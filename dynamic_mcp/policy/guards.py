@@ -139,13 +139,13 @@ def _read(arguments: Raw | None) -> Arguments:
 def _find_texts(value: object) -> Iterator[str]:
     stack = [value]
     while stack:
-        match stack.pop():
-            case str(text):
-                yield text
-            case dict(members):
-                stack += members.values()
-            case list(elements):
-                stack += elements
+        each = stack.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            stack += each.values()
+        elif isinstance(each, list):
+            stack += each
 
 
 def _write(value: object) -> str:

@@ -136,7 +136,7 @@ class Buckets:
         refusal: Refusal | None = None
         taken: dict[Hashable, float] = {}
         for rate in rates:
-            bucket = rate.bucket_of(person, tool)
+            bucket = rate.bucket_of(person, tool) if rate.per_person or rate.per_tool else rate.key
             full_at = self._full_at.get(bucket, now)
             if full_at < now:
                 full_at = now

@@ -100,7 +100,9 @@ class Places:
         self._held.append(gate)
 
     def _gate(self, room: Room) -> Limiter:
-        key = room.gate_of(self._message.request.principal, self._tool)
+        key: Hashable = room.key
+        if room.per_person or room.per_tool:
+            key = room.gate_of(self._message.request.principal, self._tool)
         gate = self._gates.get(key)
         if gate is None:
             _forget_idle(self._gates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -122,32 +122,32 @@ class ResultCache:
 
     # --- requests --------------------------------------------------------------------------------------
 
-    async def send(self, message: UpstreamRequest, following: Next) -> Frame:
+    def send(self, message: UpstreamRequest, following: Next) -> Awaitable[Frame]:
         """Answer from what is kept, or have the request sent, and keep its result."""
         match message.method:
             case "tools/call":
-                return await self._call(message, following)
+                return self._call(message, following)
             case "resources/read":
-                await self._heed_marks(message.group.name)
-                slot = self._find_slot(message, "uri", b"")
-                return await (following(message) if slot is None else self._answer(message, following, slot))
+                return self._find(message, following, "uri", b"")
             case "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel":  # of a tool that may write
-                return await self._write(message, following)
+                return self._write(message, following)
             case _:
-                return await following(message)
+                return following(message)
 
-    async def _call(self, message: UpstreamRequest, following: Next) -> Frame:
+    def _call(self, message: UpstreamRequest, following: Next) -> Awaitable[Frame]:
         params, rules, group = message.params or {}, message.group.call_rules, message.group.group
         name = wire.text(params.get("name")) or ""
         may_keep = rules is not None and rules.cache is not None and rules.cache.for_tool(name) is not None
         if not may_keep and group not in self._pasts:
-            return await following(message)  # nothing is kept that it could make old
+            return following(message)  # nothing is kept that it could make old
         digest = _digest_of_reader(message.group, name)
         if digest is None:
-            return await self._write(message, following)
-        if may_keep:
-            await self._heed_marks(message.group.name)
-        slot = self._find_slot(message, "name", digest) if may_keep else None
+            return self._write(message, following)
+        return self._find(message, following, "name", digest) if may_keep else following(message)
+
+    async def _find(self, message: UpstreamRequest, following: Next, member: str, digest: bytes) -> Frame:
+        await self._heed_marks(message.group.name)
+        slot = self._find_slot(message, member, digest)
         return await (following(message) if slot is None else self._answer(message, following, slot))
 
     async def _write(self, message: UpstreamRequest, following: Next) -> Frame:
