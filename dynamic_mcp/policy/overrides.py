@@ -60,6 +60,18 @@ class Overrides:
         found = self._matching(tool)
         return _merge(tool, found) if found else None
 
+    def own_names(self, shown: str) -> list[str]:
+        """Return the names by which a server may have a tool that is shown by this one."""
+        renamed = [own for own, override in self._exact.items() if override.rename == shown]
+        return [own for own in (*renamed, shown) if self._shown_name(own) == shown]
+
+    def _shown_name(self, own: str) -> str | None:
+        """Return by which name a tool would be shown; None if it is hidden."""
+        override = self.find(own)
+        if override is None:
+            return own
+        return None if override.is_hidden else override.rename or own
+
     def _show_one(self, name: str, entry: Raw) -> ShownTool | None:
         override = self.find(name)
         if override is None:

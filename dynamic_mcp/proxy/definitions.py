@@ -158,8 +158,7 @@ class DefinitionGate:
         reason = self.held.get(key)
         if reason is not None:
             kind, name = key
-            what = f"the {kind.noun} `{one_line(name)}` of group `{self.group.name}`"
-            raise DefinitionHeld(what, self.group.name, reason.text)
+            raise DefinitionHeld(f"the {kind.noun} `{one_line(name)}`", self.group.name, reason.text)
 
     def renew(self) -> bool:
         """Judge the same catalog by other pins; return whether something else is admitted."""

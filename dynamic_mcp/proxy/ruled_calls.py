@@ -142,6 +142,7 @@ class RuledCalls:
     def _send_allowed(self, message: UpstreamRequest) -> Awaitable[Frame]:
         rules = message.group.call_rules
         if rules is not None and rules.cache is not None:
+            message.group.refuse_held_request(message.method, message.params)
             return self.cache.send(message, self._send_in_place)
         return self._send_in_place(message)
 

@@ -234,9 +234,10 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     tell what does not exist from what is hidden; and of overridden tools, it knows other names.
     """
     group = _group_of(request)
-    if group.group.admission.gate is not None and (group.may_hide or kind is not ListKind.TOOLS):
+    server_says = not group.may_hide and (kind is not ListKind.TOOLS or group.overridden is None)
+    if group.group.admission.gate is not None and not (server_says and kind is ListKind.TOOLS):
         await _refuse_held(request, kind, key or "")
-    if not group.may_hide and (kind is not ListKind.TOOLS or group.overridden is None):
+    if server_says:
         return True
     catalog = await group.learn_catalog(request.client, [kind])
     return key in catalog.entries(kind) or key in (await group.reread(request.client, [kind])).entries(kind)

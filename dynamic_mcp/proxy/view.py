@@ -11,7 +11,7 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.config.access import Kind, Profile
 from dynamic_mcp.config.resolved import Config, Pinning, Presentation, Timeouts
-from dynamic_mcp.errors import Disabled, NotFound
+from dynamic_mcp.errors import DefinitionHeld, Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # loaded with the first access rule
 Pin = Callable[[Group, Pinning], None]
 
 _FEATURES = ("tools", "resources", "prompts")
+_METHODS = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get"}
 
 
 class GroupView:
@@ -132,17 +133,35 @@ class GroupView:
         return self.rules is not None
 
     def refuse_held(self, kind: Kind, name: str) -> None:
-        """Raise DefinitionHeld for a tool or a prompt that is held back, unless nobody is to know of it here."""
+        """Raise DefinitionHeld for a tool or a prompt that is held back, unless nobody is to know of it here.
+
+        `name` is the one that clients would know it by.
+        """
         gate = self.group.admission.gate
-        if gate is None or (kind is Kind.TOOL and not self.presentation.tools.allows(name)):
-            return
-        if self.rules is None or self.judge(kind, name).is_visible:
-            gate.check("tools/call" if kind is Kind.TOOL else "prompts/get", {"name": Raw(wire.encode(name))})
+        for own in self._own_names(kind, name) if gate is not None else ():
+            if self.rules is None or self.judge(kind, own).is_visible:
+                try:
+                    self.refuse_held_request(_METHODS[kind], {"name": Raw(wire.encode(own))})
+                except DefinitionHeld as exc:
+                    raise exc if own == name else exc.named(f"the tool `{one_line(name)}`") from None
+
+    def refuse_held_request(self, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Raise DefinitionHeld for a request about something that is held back; `params` have the server's names."""
+        if self.group.admission.gate is not None:
+            self.group.admission.gate.check(method, params)
+
+    def _own_names(self, kind: Kind, name: str) -> Iterable[str]:
+        """Return the server's names of what would be shown by a name, if it were not held back."""
+        if kind is not Kind.TOOL:
+            return (name,)
+        overrides = None if self.call_rules is None else self.call_rules.overrides
+        own_names = (name,) if overrides is None else overrides.own_names(name)
+        return filter(self.presentation.tools.allows, own_names)
 
     def refuse_held_resource(self, uri: str) -> None:
         """Raise DefinitionHeld for a resource of a template that is held back."""
         if self.group.admission.gate is not None and self.may_read(uri):
-            self.group.admission.gate.check("resources/read", {"uri": Raw(wire.encode(uri))})
+            self.refuse_held_request("resources/read", {"uri": Raw(wire.encode(uri))})
 
     def may_read(self, uri: str) -> bool:
         """Tell whether a resource exists for this view, if there is one."""

@@ -12,7 +12,27 @@ from msgspec import Raw
 from dynamic_mcp.mcp import strict_json
 from dynamic_mcp.policy.arguments import Arguments, ConditionError
 
-PIECES = ("{", "}", "[", "]", '"', ":", ",", "0", "1", "-", ".", "e", "9" * 25, "true", "null", "NaN", "\\", "u", "d800")
+PIECES = (
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    ":",
+    ",",
+    "0",
+    "1",
+    "-",
+    ".",
+    "e",
+    "9" * 25,
+    "true",
+    "null",
+    "NaN",
+    "\\",
+    "u",
+    "d800",
+)
 TEXTS = st.one_of(
     st.lists(st.sampled_from((*PIECES, " ", "a", "A", "é", "\x00", "\n")), max_size=12).map("".join),
     st.one_of(st.integers(), st.floats(), st.booleans(), st.text(), st.dictionaries(st.text(), st.integers())).map(
