@@ -58,7 +58,7 @@ class Globs:
 
         Case, width, composition, surrounding white space and invisible characters make no difference.
         """
-        return self._matches(name) or self._matches_folded(_fold(name).strip())
+        return self._matches(name) or self._matches_folded(fold(name).strip())
 
     def may_match(self, template: str) -> bool:
         """Tell whether a text of a URI template (RFC 6570) may match; an expression stands for any text."""
@@ -128,7 +128,7 @@ def _compile(patterns: Iterable[_Tokens], any_character: str) -> _Regex:
 # --- variants of a name ----------------------------------------------------------------------------------
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
     """Return what is equal for texts that look the same, or that a server may take for the same."""
     if text.isascii() and text.isprintable():
         return text.lower()
@@ -147,7 +147,7 @@ def _is_invisible(character: str) -> bool:
 
 
 def _fold_pattern(pattern: str) -> _Tokens:
-    tokens = [token if place % 2 else _fold(token) for place, token in enumerate(_WILDCARD.split(pattern))]
+    tokens = [token if place % 2 else fold(token) for place, token in enumerate(_WILDCARD.split(pattern))]
     tokens[0] = tokens[0].lstrip()
     tokens[-1] = tokens[-1].rstrip()
     return tokens

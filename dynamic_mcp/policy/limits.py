@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.rules import Limit
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.policy.globs import Globs, fold
 from dynamic_mcp.system.bounded import BoundedDict
 
 MAX_BUCKETS = 50_000
@@ -39,7 +39,7 @@ class Rate(Struct, frozen=True):
 
     def bucket_of(self, person: Hashable, tool: str) -> Hashable:
         """Return what names the bucket of a call."""
-        return (self.key, person if self.per_person else None, _short(tool) if self.per_tool else None)
+        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
 class Room(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Room(Struct, frozen=True):
 
     def gate_of(self, person: Hashable, tool: str) -> Hashable:
         """Return what names the places that a call waits for."""
-        return (self.key, person if self.per_person else None, _short(tool) if self.per_tool else None)
+        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
 class Limits:
@@ -78,7 +78,7 @@ class Limits:
     def _find(self, tool: str) -> tuple[tuple[Rate, ...], tuple[Room, ...]]:
         found = self._found.get(tool)
         if found is None:
-            matching = [each for each in self._all if each.globs.matches(tool)]
+            matching = [each for each in self._all if each.globs.matches_variant(tool)]
             rates = {each.rate.key: each.rate for each in reversed(matching) if each.rate is not None}
             rooms: dict[str, Room] = {}
             for room in (each.room for each in matching):
@@ -159,5 +159,7 @@ class Buckets:
                 del self._full_at[bucket]
 
 
-def _short(tool: str) -> str:
-    return tool if len(tool) <= _LONGEST_NAME else hashlib.sha256(tool.encode("utf-8", "replace")).hexdigest()
+def _common_name(tool: str) -> str:
+    """Return the same short name for all that a server may take for the same tool."""
+    name = fold(tool).strip()
+    return name if len(name) <= _LONGEST_NAME else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()

@@ -150,6 +150,16 @@ def test_a_made_up_name_of_megabytes_is_not_kept_and_counts_all_the_same() -> No
     assert len(repr(limits.rates_for(long)[0].bucket_of("p", long))) < 1000
 
 
+def test_names_that_a_server_may_take_for_one_tool_count_as_one() -> None:
+    limits, buckets = (
+        Limits([Limit("limits[0]", tools=("get_*",), per_tool=True, rate=1.0, burst=1)], "up"),
+        Buckets(),
+    )
+    assert buckets.take(limits.rates_for("get_x"), "p", "get_x", 0) is None
+    for name in ("GET_x", "get_X ", "ｇet_x"):  # noqa: RUF001 - of another width
+        assert buckets.take(limits.rates_for(name), "p", name, 0) is not None
+
+
 @pytest.mark.parametrize(("tool", "matches"), [("get_x", True), ("get_", True), ("set_x", False)])
 def test_only_the_tools_of_a_rule_are_bounded(tool: str, matches: bool) -> None:
     limits = Limits([Limit("limits[0]", tools=("get_*",), rate=1.0, concurrent=2)], "up")

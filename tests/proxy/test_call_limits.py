@@ -138,6 +138,17 @@ async def test_a_client_of_one_group_alone_is_counted_too() -> None:
         assert "try again in 100 s" in text_of(answer["result"])
 
 
+async def test_no_other_way_to_write_a_call_is_counted_apart() -> None:
+    async with scene(Limit("limits[0]", tools=("echo",), per_tool=True, rate=0.01, burst=1)) as made:
+        alone = Client(made.proxy, only="up")
+        await alone.initialize()
+        await alone.request("tools/call", {"name": "echo", "arguments": {}})
+        for params in ({"name": "ECHO"}, {"name": "other", "Name": "echo"}):
+            answer = await alone.request("tools/call", {**params, "arguments": {}})
+            assert "error" in answer or answer["result"]["isError"]
+        assert made.calls() == 1
+
+
 # --- places --------------------------------------------------------------------------------------------
 
 
