@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from msgspec import Raw, structs
@@ -79,7 +80,7 @@ class PluginCall:
         return await self._skip()
 
     async def _run(self) -> Frame:
-        task = self._opened.start(self._opened.plugin.call(self._request, self._go_on))
+        task = self._opened.start(partial(self._opened.plugin.call, self._request, self._go_on))
         self._start_clock()
         try:
             await asyncio.wait((task, self._late), return_when=asyncio.FIRST_COMPLETED)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -233,7 +234,8 @@ class HookedGroup(GroupView):
         if opened is None:
             raise PluginError(settings.use, "is not open")
         with opened.in_use():
-            found = await opened.run(opened.plugin.list(kind, tuple(items), self._caller), settings.timeout_s)
+            ask = partial(opened.plugin.list, kind, tuple(items), self._caller)
+            found = await opened.run(ask, settings.timeout_s)
         return _check(settings.use, items, found)
 
     def _assemble(self, catalog: Catalog) -> Catalog:

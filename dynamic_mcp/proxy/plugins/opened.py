@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -59,9 +59,9 @@ class OpenPlugin:
 
     # --- work ------------------------------------------------------------------------------------------
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def start(self, work: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
         """Start what the plug-in does."""
-        return asyncio.create_task(_without_exit(work), name=f"plug-in {self.use}")
+        return asyncio.create_task(_contain(work), name=f"plug-in {self.use}")
 
     def abandon(self, task: asyncio.Task[T]) -> None:
         """Cancel a task, and wait for nothing that it does. One that goes on all the same is stopped by force."""
@@ -76,7 +76,7 @@ class OpenPlugin:
         self.abandon(task)
         await asyncio.wait((task,), timeout=_END_WITHIN_S)
 
-    async def run(self, work: Coroutine[Any, Any, T], within_s: float) -> T:
+    async def run(self, work: Callable[[], Awaitable[T]], within_s: float) -> T:
         """Return what the plug-in returns. Raises PluginError if it fails, or takes too long."""
         task = self.start(work)
         try:
@@ -96,7 +96,7 @@ class OpenPlugin:
     async def close(self, within_s: float) -> None:
         """End the plug-in; what goes wrong is logged."""
         try:
-            await self.run(self.plugin.close(), within_s)
+            await self.run(self.plugin.close, within_s)
         except PluginError as exc:
             log.warning("%s, when it was closed", exc.message)
         for task in self._abandoned:
@@ -130,11 +130,12 @@ def _stop(task: asyncio.Task[Any]) -> None:
     task.cancel()
 
 
-async def _without_exit(work: Awaitable[T]) -> T:
+async def _contain(work: Callable[[], Awaitable[T]]) -> T:
+    """Do what a plug-in does, so that whatever it raises ends its own task only; it may also be no coroutine."""
     try:
-        return await work
-    except SystemExit as exc:  # which would end the program, and not only the call
-        raise RuntimeError(f"has called sys.exit({exc.code!r})") from exc
+        return await work()
+    except (SystemExit, KeyboardInterrupt) as exc:  # these would end the program
+        raise RuntimeError(f"has raised {exc!r}") from exc
 
 
 def describe(exc: BaseException) -> str:

@@ -149,7 +149,7 @@ async def open_plugin(settings: Plugin, refresh_lists: Callable[[], None] = lamb
         raise PluginError(name, f"{describe(exc)}: {exc}") from exc
     opened = OpenPlugin(name, settings.options, plugin)
     try:
-        await opened.run(plugin.open(dict(settings.options), services), OPEN_WITHIN_S)
+        await opened.run(partial(plugin.open, dict(settings.options), services), OPEN_WITHIN_S)
     except PluginError as exc:
         cause = exc.__cause__
         why = exc.problem if cause is None else str(cause) or type(cause).__name__

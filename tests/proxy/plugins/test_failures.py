@@ -32,6 +32,18 @@ class Exiting(Middleware):
         sys.exit(3)
 
 
+class Interrupting(Middleware):
+    async def call(self, request: CallRequest, next: Next) -> CallResult:
+        raise KeyboardInterrupt
+
+
+class FailingAtOnce(Middleware):
+    """Fails before there is a coroutine."""
+
+    def call(self, request: CallRequest, next: Next) -> CallResult:  # type: ignore[override]
+        raise RuntimeError(SECRET)
+
+
 class CancellingItself(Middleware):
     async def call(self, request: CallRequest, next: Next) -> CallResult:
         raise asyncio.CancelledError
@@ -104,6 +116,8 @@ MISBEHAVING = [
     Failing,
     FailingAfter,
     Exiting,
+    Interrupting,
+    FailingAtOnce,
     CancellingItself,
     ReturningNothing,
     ReturningNoJson,

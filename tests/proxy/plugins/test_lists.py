@@ -58,6 +58,13 @@ class Failing(Middleware):
         return items
 
 
+class FailingAtOnce(Middleware):
+    """Fails before there is a coroutine."""
+
+    def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:  # type: ignore[override]
+        raise RuntimeError("hunter2")
+
+
 class Adding(Middleware):
     async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
         return [*items, Item(kind, items[0].server, "more", b'{"name":"more"}')] if items else items
@@ -226,7 +233,7 @@ async def test_a_plug_in_that_fails_hides_its_list_and_nothing_else() -> None:
     assert server.heard("tools/call") == []
 
 
-@pytest.mark.parametrize("plugin", [Failing, Adding, Doubling])
+@pytest.mark.parametrize("plugin", [Failing, FailingAtOnce, Adding, Doubling])
 async def test_skip_shows_lists_as_they_are_without_the_plug_in(plugin: type[Middleware]) -> None:
     async with client_with(upstream(), use(plugin, skips_errors=True), group=DIRECT) as client:
         assert await _names(client, "tools/list", "tools") == ["a__echo", "a__delete"]
