@@ -199,7 +199,7 @@ def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
         return
     for kind in PinKind:
         if kind.listed_as is None:
-            offered: set[str] = {""} if catalog.instructions else set()
+            offered: set[str] = {""} if catalog.instructions or catalog.title else set()
         elif catalog.knows([kind.listed_as]):
             offered = set(catalog.entries(kind.listed_as))
         else:

@@ -134,12 +134,13 @@ class DefinitionGate:
 
     def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
         """Return what an upstream says of itself, without instructions that are held back."""
-        text = wire.text(said.get("instructions"))
-        if not text:
+        text = wire.text(said.get("instructions")) or ""
+        title = wire.text(wire.member(said.get("serverInfo", wire.EMPTY_OBJECT), "title")) or ""
+        if not text and not title:
             return said
         self._definitions.book.refresh()
         pinned = self._pinned(self._definitions.book.find(self.group.name))
-        judgement = self._compare(Catalog(instructions=text), pinned)
+        judgement = self._compare(Catalog(instructions=text, title=title), pinned)
         return _without_instructions(said) if judgement.held else said
 
     def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
@@ -205,7 +206,7 @@ class DefinitionGate:
         changed = {kind: listing for kind, listing in lists.items() if listing is not whole.lists[kind]}
         if _INSTRUCTIONS in self.held:
             hello = None if whole.hello is None else _without_instructions(whole.hello)
-            whole = replace(whole, instructions="", hello=hello)
+            whole = replace(whole, instructions="", title="", hello=hello)
         return whole.with_lists(changed) if changed else whole
 
     def _without_held_entries(self, kind: ListKind, listing: Listing) -> Listing:
@@ -232,7 +233,13 @@ def _hash_of(pinned: PinnedServer | None, key: Key) -> str | None:
 
 
 def _without_instructions(said: Mapping[str, Raw]) -> Mapping[str, Raw]:
-    return {name: value for name, value in said.items() if name != "instructions"}
+    """Return what a server says of itself without instructions, and without a title, which is pinned with them."""
+    kept = {name: value for name, value in said.items() if name != "instructions"}
+    info = said.get("serverInfo", wire.EMPTY_OBJECT)
+    if len(wire.member(info, "title")):
+        members = {name: value for name, value in wire.members(info).items() if name != "title"}
+        kept["serverInfo"] = Raw(wire.encode(members))
+    return kept
 
 
 def _version_of(whole: Catalog) -> str:

@@ -36,9 +36,9 @@ _MEMBERS_WITH_SCHEMAS = frozenset(("inputSchema", "outputSchema"))
 
 def classify(kind: PinKind, before: Raw, after: Raw) -> frozenset[ChangeClass]:
     """Say what a change does; `before` and `after` are canonical forms that differ."""
-    if kind is PinKind.INSTRUCTIONS:
-        return frozenset(compare_texts(wire.text(before), wire.text(after)) or (ChangeClass.TEXT,))
     one, other = wire.value(before), wire.value(after)
+    if kind is PinKind.INSTRUCTIONS:
+        one, other = (each if isinstance(each, dict) else {"instructions": each} for each in (one, other))
     if not isinstance(one, dict) or not isinstance(other, dict) or has_duplicates(before) or has_duplicates(after):
         return frozenset((ChangeClass.TEXT, ChangeClass.WIDENING))
     said = " ".join(each for each in map(one.get, ("name", "title", "description")) if isinstance(each, str))
@@ -59,7 +59,7 @@ def _compare_members(name: str, before: object, after: object, said: str) -> Cla
             return _compare_arguments(before, after, said)
         case "title":
             return compare_titles(before, after, said)
-        case "description":
+        case "description" | "instructions":
             return compare_texts(before, after)
     return {ChangeClass.TEXT}
 

@@ -47,7 +47,10 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
         if kind.listed_as is not None:
             for name, entry in catalog.entries(kind.listed_as).items():
                 yield kind, name, entry
-    if catalog.instructions:
+    if catalog.title:  # models are shown it, too
+        said = {"title": catalog.title, "instructions": catalog.instructions}
+        yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(said))
+    elif catalog.instructions:
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
 
 

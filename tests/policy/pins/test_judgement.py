@@ -228,6 +228,14 @@ def test_instructions_are_pinned_like_tools() -> None:
     assert list(judgement.held) == [(PinKind.INSTRUCTIONS, "")]
 
 
+def test_a_title_that_only_says_what_was_said_and_white_space_in_instructions_are_cosmetic() -> None:
+    seen = catalog_of(BASE, instructions="Use it well.")
+    pinned = pins_of(replace(seen, title="Acme Issues"))
+    cosmetic = replace(seen, title="Issues", instructions="Use it  well.")
+    assert judge(pinned, cosmetic, "hold", today=TODAY).held == {}
+    assert judge(pinned, replace(seen, title="Send issues"), "hold", today=TODAY).held
+
+
 # --- what is pinned then -----------------------------------------------------------------------------------
 
 
