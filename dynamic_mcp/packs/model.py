@@ -63,6 +63,13 @@ class Argument(Part, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    except_: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=1000, description="A regular expression (RE2) of texts that are refused."),
+        ]
+        | None
+    ) = field(default=None, name="except")
     literal: Annotated[
         bool,
         Meta(
@@ -101,7 +108,7 @@ class Flag(Argument, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Judge what the types alone do not say. Raises ValueError."""
-        _check_values(self.type, self.values, self.pattern)
+        _check_values(self)
         if self.type == "boolean" and (self.style not in (None, "bare", "equals") or self.repeatable):
             raise ValueError(f"`{self.name}`: a boolean is `bare` or `equals`, and not repeatable")
         if self.type == "pairs" and (self.style not in (None, "separate") or self.repeatable):
@@ -145,7 +152,7 @@ class Positional(Argument, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Judge what the types alone do not say. Raises ValueError."""
-        _check_values(self.type, self.values, self.pattern)
+        _check_values(self)
 
     @property
     def argument(self) -> str:
@@ -270,20 +277,21 @@ def compile_pattern(pattern: str) -> Matcher:
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as exc:
-        raise ValueError("`pattern` is not a regular expression") from exc
+        raise ValueError(f"`{pattern[:100]}` is not a regular expression") from exc
     return lambda text: compiled.fullmatch(text) is not None
 
 
 _BADNESS: Mapping[Effect, int] = {"read": 0, "unknown": 1, "write": 1, "destructive": 2}
 
 
-def _check_values(type_: str, values: list[str] | None, pattern: str | None) -> None:
-    if (type_ == "enum") != (values is not None):
+def _check_values(each: Flag | Positional) -> None:
+    if (each.type == "enum") != (each.values is not None):
         raise ValueError("an enum, and nothing else, has `values`")
-    if pattern is not None and type_ not in ("string", "path"):
-        raise ValueError("only a string or a path has a `pattern`")
-    if pattern is not None:
-        compile_pattern(pattern)
+    for name, pattern in (("pattern", each.pattern), ("except", each.except_)):
+        if pattern is not None and each.type not in ("string", "path"):
+            raise ValueError(f"only a string or a path has `{name}`")
+        if pattern is not None:
+            compile_pattern(pattern)
 
 
 def _find_twice(names: Iterable[str]) -> str | None:

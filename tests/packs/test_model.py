@@ -83,6 +83,8 @@ def test_what_nobody_said_the_effect_of_is_unknown() -> None:
             {"flags": [{"name": "--a", "type": "string", "aliases": ["-x"]}, {"name": "-x", "type": "boolean"}]},
             "`-x` is there twice",
         ),
+        ({"positionals": [{"name": "a", "except": "("}]}, "not a regular expression"),
+        ({"flags": [{"name": "--a", "type": "integer", "except": "1"}]}, "only a string or a path has `except`"),
         ({"positionals": [{"name": "a", "before_separator": True}]}, "without a `separator`"),
         ({"positionals": [{"name": "a", "repeatable": True}, {"name": "b"}]}, "only the last"),
         ({"positionals": [{"name": "a"}, {"name": "b", "required": True}]}, "comes before"),

@@ -152,6 +152,8 @@ class _Line:
             _refuse(each, f"must be one of {', '.join(f'`{one}`' for one in each.values or ())}")
         if each.pattern is not None and not compile_pattern(each.pattern)(text):
             _refuse(each, f"must match `{each.pattern}`")
+        if each.except_ is not None and compile_pattern(each.except_)(value):
+            _refuse(each, f"must not match `{each.except_}`")
         if each.type == "path":
             if not text:
                 _refuse(each, "must not be empty")

@@ -67,8 +67,13 @@ def _type(each: Flag | Positional) -> Json:
 
 
 def _bounds(each: Flag | Positional) -> Json:
-    if each.pattern is not None:
-        return {"pattern": f"^(?:{each.pattern})$"}
+    bounds: Json = {"pattern": f"^(?:{each.pattern})$"} if each.pattern is not None else {}
+    if each.except_ is not None:
+        bounds["not"] = {"pattern": f"^(?:{each.except_})$"}
+    return {**bounds, **_limits(each)}
+
+
+def _limits(each: Flag | Positional) -> Json:
     bounds = {"minimum": each.minimum, "maximum": each.maximum}
     return {name: int(bound) if bound == int(bound) else bound for name, bound in bounds.items() if bound is not None}
 

@@ -182,6 +182,17 @@ def test_a_pattern_is_about_the_whole_text() -> None:
     assert "Unicode" in refusal({"ref": "\ud800"}, picky)
 
 
+def test_what_is_excepted_is_refused_though_the_pattern_matches() -> None:
+    picky = command(positionals=[{"name": "unit", "pattern": "[a-z.]+", "except": "reboot\\.[a-z]+"}])
+
+    assert words({"unit": "web.service"}, picky) == ["web.service"]
+    assert words({"unit": "reboot."}, picky) == ["reboot."]
+    for text in ("reboot.target", "web\n"):
+        assert "match" in refusal({"unit": text}, picky)
+    (unit,) = make_tool(line(picky), picky)["inputSchema"]["properties"].values()
+    assert unit["not"] == {"pattern": "^(?:reboot\\.[a-z]+)$"}
+
+
 # --- whatever a schema lets through ------------------------------------------------------------------------------
 
 _NASTY = st.sampled_from(["-", "--", "-x", "--all", "--safe", "--output=x", "@f", "", "\n", "a\0b", "-n", "\ud800"])
