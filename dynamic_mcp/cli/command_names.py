@@ -8,7 +8,19 @@ from pathlib import Path
 # By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is needed.
 SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
-    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable", "registry"],
+    "Set up": [
+        "init",
+        "import",
+        "install",
+        "uninstall",
+        "undo",
+        "add",
+        "remove",
+        "enable",
+        "disable",
+        "registry",
+        "cli",
+    ],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
     "Approve": ["approve", "pins"],
     "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "audit", "cache"],

@@ -1,0 +1,99 @@
+"""Runs the program that is scanned: only with words that ask for help, and only so often, so long and so much."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from dynamic_mcp.config.environment import minimal_variables
+from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.upstream.cli.run import run
+
+# Wide, so that nothing is wrapped or cut; no pager, no colour, no questions.
+_SURROUNDINGS = {
+    "COLUMNS": "200",
+    "MANWIDTH": "200",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "AWS_PAGER": "",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "GIT_TERMINAL_PROMPT": "0",
+    "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+}
+MAX_RUNS = 400
+MAX_TOTAL_S = 300.0
+MAX_RUN_S = 15.0
+MAX_RUN_BYTES = 4 << 20
+MAX_TOTAL_BYTES = 64 << 20
+
+
+class Ran(Struct, frozen=True):
+    """What was run, and how it ended: its exit code, or why it was ended."""
+
+    words: tuple[str, ...]
+    end: str
+
+
+class Limits(Struct, frozen=True):
+    """How often, how long and how much."""
+
+    runs: int = MAX_RUNS
+    total_s: float = MAX_TOTAL_S
+    run_s: float = MAX_RUN_S
+    run_bytes: int = MAX_RUN_BYTES
+    total_bytes: int = MAX_TOTAL_BYTES
+
+
+class Runner:
+    """Runs programs in an empty directory, with a minimal environment and nothing to read."""
+
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ran: list[Ran] = []
+        self._directory = directory
+        self._env = {**minimal_variables(environment, (), platform=sys.platform), **_SURROUNDINGS}
+        self._limits = limits
+        self._now = now
+        self._started = now()
+        self._bytes = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing more may be run."""
+        return (
+            len(self.ran) >= self._limits.runs
+            or self._bytes >= self._limits.total_bytes
+            or self._now() - self._started >= self._limits.total_s
+        )
+
+    async def read(self, command: str, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> str:
+        """Run a program and return what it printed: stdout, or stderr if that is empty."""
+        if self.is_exhausted:
+            return ""
+        program = Program(
+            command=command, args=tuple(words), env={**self._env, **(env or {})}, cwd=os.fspath(self._directory)
+        )
+        try:
+            outcome = await run(
+                program, stdin=None, timeout_s=self._limits.run_s, output_limit=self._limits.run_bytes
+            )
+        except (OSError, ValueError) as exc:
+            self.ran.append(Ran((command, *words), str(exc)))
+            return ""
+        self._bytes += outcome.stdout.size + outcome.stderr.size
+        self.ran.append(Ran((command, *words), outcome.stopped or f"exit code {outcome.code}"))
+        stdout = outcome.stdout.text()
+        return stdout if stdout.strip() else outcome.stderr.text()
