@@ -9,20 +9,18 @@ from collections.abc import Hashable
 
 
 class Limiter:
-    """At most `limit` places. A client that waits for many gets no more of them than one that waits for a few."""
+    """At most `limit` places. A client that waits for many gets no more of them than one that waits for a few.
+
+    `resize` changes the limit.
+    """
 
     def __init__(self, limit: int, max_queued: int) -> None:
         self.in_use = 0
-        self._limit = limit
+        self.limit = limit
         self._max_queued = max_queued
         self._idle = asyncio.Event()
         # the client whose turn it is comes first
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
-
-    @property
-    def limit(self) -> int:
-        """How many places there are."""
-        return self._limit
 
     @property
     def queued(self) -> int:
@@ -31,12 +29,12 @@ class Limiter:
 
     def is_full(self, client: Hashable = None) -> bool:
         """Tell whether a client cannot even wait for a place."""
-        return self.in_use >= self._limit and len(self._queues.get(client, ())) >= self._max_queued
+        return self.in_use >= self.limit and len(self._queues.get(client, ())) >= self._max_queued
 
     def resize(self, limit: int) -> None:
         """Change the number of places; whoever has one keeps it."""
-        self._limit = limit
-        while self._queues and self.in_use < self._limit:
+        self.limit = limit
+        while self._queues and self.in_use < self.limit:
             self.in_use += 1
             self.release()
 
@@ -51,7 +49,7 @@ class Limiter:
 
     def take_free(self) -> bool:
         """Take a place without waiting; tell whether one was free."""
-        is_free = self.in_use < self._limit
+        is_free = self.in_use < self.limit
         self.in_use += is_free
         return is_free
 
@@ -72,7 +70,7 @@ class Limiter:
 
     def release(self) -> None:
         """Give a place back, or on to the client whose turn it is."""
-        while self._queues and self.in_use <= self._limit:
+        while self._queues and self.in_use <= self.limit:
             turn = self._next_turn()
             if not turn.done():  # cancelled just now, and not yet out of the queue
                 turn.set_result(None)

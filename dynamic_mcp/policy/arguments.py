@@ -114,10 +114,7 @@ def _is_folded(value: object) -> bool:
     """Tell quickly whether folding the keys changes nothing; False means unknown."""
     if not isinstance(value, dict):
         return False
-    for key, inner in value.items():  # noqa: SIM110 - a loop is faster here
-        if key != key.casefold() or isinstance(inner, _NESTED):
-            return False
-    return True
+    return not any(key != key.casefold() or isinstance(inner, _NESTED) for key, inner in value.items())
 
 
 def _fold_keys(value: object) -> object:

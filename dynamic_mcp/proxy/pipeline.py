@@ -38,7 +38,8 @@ if TYPE_CHECKING:  # loaded with the first access rule
 class UpstreamRequest(Struct, frozen=True, gc=False):
     """What is to be sent to a group's upstream because of a client's request; `label` names it in messages.
 
-    `notes` say what was done to the arguments so that they fit.
+    `notes` say what was done to the arguments so that they fit. `tool` is the server's name of the tool that is
+    called, where there are rules or plug-ins; None for any other request.
     """
 
     request: Request
@@ -49,6 +50,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     label: str = ""
     instance: Instance | None = None
     notes: tuple[str, ...] = ()
+    tool: str | None = None
 
 
 Next = Callable[[UpstreamRequest], Awaitable[Frame]]
@@ -191,7 +193,9 @@ class Pipeline:
         AccessDenied, ApprovalDenied, ApprovalNeeded and ApprovalPending, where nothing was sent.
         """
         if group.call_rules is not None or (self.plugins is not None and self.plugins.are_for(group.name, method)):
-            return self._by_rules(UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes))
+            tool = wire.text(params.get("name")) if params is not None and method == "tools/call" else None
+            message = UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes, tool)
+            return self._by_rules(message)
         if request.observation is not None:
             request.observation.note_target(group, method, params)
         must_ask = None

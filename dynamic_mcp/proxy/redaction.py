@@ -66,7 +66,7 @@ def redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
     redactor, given = _redactor_of(message.group), (message.params or {}).get("arguments")
     if redactor is None or message.method not in _WITH_ARGUMENTS:
         return message
-    redacted = redactor.redact_arguments(_tool_of(message), given)
+    redacted = redactor.redact_arguments(message.tool, given)
     if redacted is given:
         return message
     return structs.replace(message, params={**(message.params or {}), "arguments": redacted})
@@ -78,7 +78,7 @@ def _redact_payload(message: UpstreamRequest, payload: Raw) -> Raw:
         return payload
     if message.method.startswith("tasks/"):  # of any tool
         return redactor.redact_message(payload)
-    return redactor.redact_answer(_tool_of(message), payload)
+    return redactor.redact_answer(message.tool, payload)
 
 
 def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:
@@ -86,7 +86,7 @@ def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:
     redactor, meta = _redactor_of(message.group), (message.params or {}).get("_meta")
     if redactor is None or meta is None or not len(wire.member(meta, "progressToken")):
         return message
-    redact = partial(redactor.redact_answer, _tool_of(message))
+    redact = partial(redactor.redact_answer, message.tool)
     request = structs.replace(message.request, channel=_RedactedProgress(message.request, redact))
     return structs.replace(message, request=request)
 
@@ -123,10 +123,6 @@ class MessageRedaction:
 
 def _redactor_of(group: GroupView) -> Redactor | None:
     return None if group.call_rules is None else group.call_rules.redactor
-
-
-def _tool_of(message: UpstreamRequest) -> str | None:
-    return wire.text((message.params or {}).get("name")) if message.method == "tools/call" else None
 
 
 class _RedactedProgress:

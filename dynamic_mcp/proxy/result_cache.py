@@ -135,8 +135,7 @@ class ResultCache:
                 return following(message)
 
     def _call(self, message: UpstreamRequest, following: Next) -> Awaitable[Frame]:
-        params, rules, group = message.params or {}, message.group.call_rules, message.group.group
-        name = wire.text(params.get("name")) or ""
+        name, rules, group = message.tool or "", message.group.call_rules, message.group.group
         may_keep = rules is not None and rules.cache is not None and rules.cache.for_tool(name) is not None
         if not may_keep and group not in self._pasts:
             return following(message)  # nothing is kept that it could make old

@@ -105,8 +105,8 @@ class RuledCalls:
             decision = guarded if decision is None or not decision.must_ask else _join(decision, guarded)
             if message.request.observation is not None:
                 message.request.observation.note_decision(decision)
-        if _has_limits(message) and (tool := _tool_of(message)) is not None:
-            self.limits.take(message, tool)
+        if _has_limits(message) and message.tool is not None:
+            self.limits.take(message, message.tool)
         if decision is not None and decision.must_ask:
             return await self._ask(message, decision, self._send_approved)
         return await self._send_allowed(message)
@@ -129,7 +129,7 @@ class RuledCalls:
         group, arguments = message.group, (message.params or {}).get("arguments")
         if group.call_rules is None or group.call_rules.guards is None:
             return None
-        judge, tool = group.call_rules.guards.judge, _tool_of(message) or ""
+        judge, tool = group.call_rules.guards.judge, message.tool or ""
         try:
             if arguments is None or len(arguments) <= MAX_BYTES_IN_LOOP:
                 return judge(tool, arguments, shown_name=group.shown_name)
@@ -147,8 +147,8 @@ class RuledCalls:
         return self._send_in_place(message)
 
     def _send_in_place(self, message: UpstreamRequest) -> Awaitable[Frame]:
-        if _has_limits(message) and (tool := _tool_of(message)) is not None:
-            places = self.limits.places_for(message, tool)
+        if _has_limits(message) and message.tool is not None:
+            places = self.limits.places_for(message, message.tool)
             if places is not None:
                 return self._send_in(places, message)
         return self._send_redacted(message)
@@ -172,8 +172,8 @@ def _join(decision: Decision, guarded: Decision) -> Decision:
 
 def _restore(message: UpstreamRequest) -> UpstreamRequest:
     """Return a call as the server gets it. Raises InvalidArguments and NotFound."""
-    params = message.params
-    if params is None or message.group.overridden is None or (shown := _tool_of(message)) is None:
+    shown, params = message.tool, message.params
+    if shown is None or params is None or message.group.overridden is None:
         return message
     tool = message.group.find_shown(shown)
     if tool is None:
@@ -184,7 +184,7 @@ def _restore(message: UpstreamRequest) -> UpstreamRequest:
         params = {**params, "name": Raw(wire.encode(tool.own_name)), "arguments": restored}
     elif tool.own_name != shown:
         params = {**params, "name": Raw(wire.encode(tool.own_name))}
-    return message if params is message.params else structs.replace(message, params=params)
+    return message if params is message.params else structs.replace(message, params=params, tool=tool.own_name)
 
 
 def _has_guards(message: UpstreamRequest) -> bool:
@@ -195,8 +195,3 @@ def _has_guards(message: UpstreamRequest) -> bool:
 def _has_limits(message: UpstreamRequest) -> bool:
     rules = message.group.call_rules
     return rules is not None and rules.limits is not None
-
-
-def _tool_of(message: UpstreamRequest) -> str | None:
-    """Return the server's name of the tool that is called; None for any other request."""
-    return wire.text((message.params or {}).get("name")) if message.method == "tools/call" else None
