@@ -79,10 +79,13 @@ def find_all(form: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
 
 
 def find_in_characters(form: Raw) -> tuple[Finding, ...]:
-    """Return what is hidden in a definition: characters, or a member that comes twice, of which readers take one."""
+    """Return the characters that are hidden in a definition, and whether a member comes twice.
+
+    Readers differ in which of two they take. That is reported; what a server begins to say twice is a change.
+    """
     found: list[Finding] = []
     if has_duplicates(form):
-        found.append(Finding("it has a member twice", "", is_hidden=True))
+        found.append(Finding("it has a member twice", "", is_hidden=False))
     source = bytes(form)
     if not source.isascii() or any(escape in source for escape in _ESCAPES):
         found += islice(_find_hidden_in(form), _MAX_FINDINGS)

@@ -16,7 +16,14 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.policy.pins.definition import Key, PinKind, canonical, definitions, fingerprint_of
+from dynamic_mcp.policy.pins.definition import (
+    Key,
+    PinKind,
+    canonical,
+    definitions,
+    fingerprint_of,
+    has_duplicates,
+)
 from dynamic_mcp.policy.pins.lock_file import Pin, PinnedServer
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -95,7 +102,7 @@ def judge(
         pin = pinned.find(kind, name)
         if pin is None or (pin.hash != fingerprint and pin.find(fingerprint) is None):
             new.append(_New((kind, name), entry, fingerprint, pin))
-    return _judge_new(new, policy, today, foreign) if new else PinJudgement()
+    return _judge_new(new, policy, today, frozenset(foreign).difference(catalog.tools)) if new else PinJudgement()
 
 
 class _New(Struct, frozen=True):
@@ -135,9 +142,12 @@ def _compare(new: _New, pinned: Pin, form: Raw) -> Change:
     from dynamic_mcp.policy.pins.changes import Change, classify
     from dynamic_mcp.policy.pins.words import ChangeClass
 
-    # one that was too large to be kept cannot be compared
-    unknown = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING))
-    classes = classify(new.key[0], pinned.definition, form) if len(pinned.definition) else unknown
+    if has_duplicates(form):  # readers differ in what it says
+        classes = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING, ChangeClass.EFFECTS))
+    elif not len(pinned.definition):  # it was too large to be kept
+        classes = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING))
+    else:
+        classes = classify(new.key[0], pinned.definition, form)
     return Change(*new.key, pinned, form, new.fingerprint, classes)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.groups.catalog import Listing, ListKind
+from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.policy.pins.definition import PinKind
 from dynamic_mcp.policy.pins.judgement import MAX_PINS, MAX_SERVER_BYTES, approve, judge, pin_all
 from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer, encode_lock
@@ -78,10 +78,25 @@ def test_hidden_characters_in_the_name_of_an_argument_are_found() -> None:
     assert KEY in judge(None, catalog_of(tool), "warn", today=TODAY).held
 
 
-def test_a_member_that_comes_twice_is_held() -> None:
-    entry = Raw(b'{"name":"create_issue","description":"reads","description":"deletes"}')
-    catalog = replace(catalog_of(), lists={ListKind.TOOLS: Listing({"create_issue": entry})})
-    assert KEY in judge(None, catalog, "warn", today=TODAY).held
+@pytest.mark.parametrize("policy", ["warn", "hold"])
+def test_a_member_that_comes_twice_is_reported_at_first_sight_and_held_as_a_change(policy: Policy) -> None:
+    once = Raw(b'{"name":"create_issue","description":"reads"}')
+    twice = Raw(b'{"name":"create_issue","description":"deletes","description":"reads"}')
+    first = judge(None, _listing(twice), policy, today=TODAY)
+    assert first.held == {}
+    assert [each.text for each in first.findings[KEY]] == ["it has a member twice"]
+    pinned = pin_all(PinnedServer(), judge(None, _listing(once), policy, today=TODAY).accepted)
+    assert KEY in judge(pinned, _listing(twice), policy, today=TODAY).held
+
+
+def _listing(entry: Raw) -> Catalog:
+    return replace(catalog_of(), lists={ListKind.TOOLS: Listing({"create_issue": entry})})
+
+
+def test_a_tool_may_name_what_its_own_server_has_too() -> None:
+    tool = {**BASE, "description": "Use create_issue for new ones."}
+    judgement = judge(None, catalog_of(tool), "warn", today=TODAY, foreign=["create_issue"])
+    assert judgement.findings == {}
 
 
 def test_what_a_person_has_approved_counts_whatever_is_found_in_it() -> None:
