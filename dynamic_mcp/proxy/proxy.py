@@ -28,7 +28,7 @@ from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
-from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
+from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.hidden import HiddenThings
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
@@ -49,6 +49,7 @@ from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
+from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
 from dynamic_mcp.proxy.use_cases import list_use_cases
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
@@ -105,6 +106,9 @@ class Proxy:
         self._router = Router(use_cases, pipeline, self._logins, self._elicitations)
         self._transparent = Transparent(
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
+        )
+        self._messages = UpstreamMessages(
+            self._views, pipeline, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
         )
         self.observers: Observers | None = None  # who records and measures requests
         self._hidden = HiddenThings(self._views, self.note)
@@ -362,35 +366,17 @@ class Proxy:
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
-        return self._tasks.choose_user(instance, frame, user)
+        return self._messages.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client may see it, with the id that a task has for that."""
-        self._elicitations.note_request(user.client, frame)
-        return self._tasks.with_client_task_id(instance, self._views.redaction.redact(instance.config.name, frame))
+        return self._messages.prepare_question(instance, frame, user)
 
     def receive_notification(
         self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
     ) -> None:
         """Pass a notification of an upstream on to whom it concerns."""
-        owner = self._tasks.owner(instance, frame)
-        recipients = [each for each in recipients if each.client.is_greeted] if owner is None else [owner]
-        frame = self._tasks.with_client_task_id(instance, self._views.redaction.redact(group.name, frame))
-        match frame.method:
-            case "notifications/resources/updated":
-                self._pipeline.note_update(group, frame)
-                self._resource_subscriptions.pass_update_on(group, instance, frame, partial(self._may_read, group))
-            case "notifications/tasks/status" if self._tasks.pass_status_on(
-                instance, frame, [each.client for each in recipients]
-            ):
-                pass
-            case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(instance, frame):
-                pass
-            case "notifications/message":
-                self._subscriptions.log(group, instance, frame, recipients)
-            case _:
-                for user in recipients:
-                    user.notify(frame)
+        self._messages.pass_on(group, instance, frame, recipients, self._may_read)
 
     def _may_read(self, group: Group, client: Client, uri: str) -> bool:
         found = self.view_for(client).get(group.name) if self._views.are_governed else None
