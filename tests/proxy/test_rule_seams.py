@@ -20,7 +20,6 @@ from tests.proxy.pinned import (
     described,
     pinned_group,
     tools_of,
-    until_tools,
     until_written,
 )
 
@@ -81,12 +80,12 @@ async def test_what_is_held_back_is_not_answered_from_what_was_kept(tmp_path: Pa
         await client.request("resources/templates/list")
         await until_written(tmp_path / LOCK, lambda lock: "x://{a}" in lock.servers["up"].templates)
         server.change(reader, described("add", "Mails."))
-        await until_tools(client, "get")
+        await until_shown(client, "get")
         assert await call(client, "get") == "ran get"
         assert "result" in await client.request("resources/read", {"uri": "x://1"})
         pin_otherwise(tmp_path / LOCK, PinKind.TOOL, "get")
         pin_otherwise(tmp_path / LOCK, PinKind.TEMPLATE, "x://{a}")
-        await until_tools(client)
+        await until_shown(client)
         assert "held back" in await call(client, "get")
         read = await client.request("resources/read", {"uri": "x://1"})
         assert "held back" in read["error"]["message"]

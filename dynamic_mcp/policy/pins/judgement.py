@@ -102,7 +102,11 @@ def judge(
         pin = pinned.find(kind, name)
         if pin is None or (pin.hash != fingerprint and pin.find(fingerprint) is None):
             new.append(_New((kind, name), entry, fingerprint, pin))
-    return _judge_new(new, policy, today, frozenset(foreign).difference(catalog.tools)) if new else PinJudgement()
+    if not new:
+        return PinJudgement()
+    # pins that must make room for new ones would free what they are of
+    room = MAX_PINS - sum(len(pinned.pins(kind)) for kind in PinKind) if policy == "hold" else len(new)
+    return _judge_new(new, policy, today, frozenset(foreign).difference(catalog.tools), room)
 
 
 class _New(Struct, frozen=True):
@@ -114,7 +118,8 @@ class _New(Struct, frozen=True):
     pinned: Pin | None
 
 
-def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[str]) -> PinJudgement:
+def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[str], room: int) -> PinJudgement:
+    """Judge entries that are not as they are pinned; there is room for so many pins of first sights."""
     from dynamic_mcp.policy.pins.findings import find_all
 
     held: dict[Key, Reason] = {}
@@ -130,7 +135,11 @@ def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[
         change = None if each.pinned is None else _compare(each, each.pinned, form)
         if change is not None:
             changes.append(change)
-        if reason := _reason(change, found, policy):
+        reason = _reason(change, found, policy)
+        if not reason and change is None:
+            reason = "" if room > 0 else f"{MAX_PINS} definitions of its server are pinned already"
+            room -= 1
+        if reason:
             held[each.key] = Reason(reason, pin, change, found)
         else:
             accepted[each.key] = pin
@@ -142,10 +151,9 @@ def _compare(new: _New, pinned: Pin, form: Raw) -> Change:
     from dynamic_mcp.policy.pins.changes import Change, classify
     from dynamic_mcp.policy.pins.words import ChangeClass
 
-    if has_duplicates(form):  # readers differ in what it says
+    if has_duplicates(form) or not len(pinned.definition):
+        # readers differ in what it says, or it was too large to be kept: it may say anything
         classes = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING, ChangeClass.EFFECTS))
-    elif not len(pinned.definition):  # it was too large to be kept
-        classes = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING))
     else:
         classes = classify(new.key[0], pinned.definition, form)
     return Change(*new.key, pinned, form, new.fingerprint, classes)
@@ -162,6 +170,8 @@ def _reason(change: Change | None, findings: Collection[Finding], policy: Policy
         return ""
     from dynamic_mcp.policy.pins.words import ChangeClass
 
+    if not len(change.before.definition):
+        return "it has changed, and was too large to be kept for a comparison"
     if ChangeClass.EFFECTS in change.classes:
         return "it says another thing now about what it may change"
     if policy == "hold" and not change.classes <= {ChangeClass.COSMETIC, ChangeClass.NARROWING}:

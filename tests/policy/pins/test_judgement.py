@@ -11,7 +11,14 @@ from msgspec import Raw
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.policy.pins.definition import PinKind
-from dynamic_mcp.policy.pins.judgement import MAX_PINS, MAX_SERVER_BYTES, approve, judge, pin_all
+from dynamic_mcp.policy.pins.judgement import (
+    MAX_DEFINITION_BYTES,
+    MAX_PINS,
+    MAX_SERVER_BYTES,
+    approve,
+    judge,
+    pin_all,
+)
 from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer, encode_lock
 from dynamic_mcp.policy.pins.words import ChangeClass
 from tests.policy.pins.schemas import (
@@ -287,3 +294,20 @@ def test_a_server_that_always_says_something_else_does_not_fill_the_disk() -> No
     assert len(pinned.tools) == MAX_PINS
     assert len(encode_lock(Lock({"a": pinned}))) < MAX_SERVER_BYTES + MAX_PINS * 300
     assert judge(pinned, catalog_of(*large), "hold", today=TODAY).additions == ()
+
+
+def test_no_number_of_new_tools_makes_room_for_a_change_of_one_that_is_pinned() -> None:
+    pinned = pins_of(catalog_of(BASE))
+    flood: list[Members] = [{"name": f"tool_{number}"} for number in range(MAX_PINS)]
+    judgement = judge(pinned, catalog_of(BASE, *flood), "hold", today=TODAY)
+    assert len(judgement.held) == 1
+    pinned = pin_all(pinned, judgement.accepted)
+    assert KEY in judge(pinned, catalog_of(HELD["another description"], *flood), "hold", today=TODAY).held
+
+
+@pytest.mark.parametrize("policy", ["warn", "hold"])
+def test_what_was_too_large_to_be_kept_is_held_when_it_changes(policy: Policy) -> None:
+    large: Members = {**BASE, "description": "x" * (MAX_DEFINITION_BYTES + 1)}
+    pinned = pins_of(catalog_of(large))
+    judgement = judge(pinned, catalog_of({**large, "annotations": {"readOnlyHint": False}}), policy, today=TODAY)
+    assert "too large" in judgement.held[KEY].text
