@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # loaded with the first definition that is new
 MAX_PINS = 20_000
 MAX_DEFINITION_BYTES = 256 << 10
 MAX_SERVER_BYTES = 8 << 20
+# In how much of an update words are looked for, while everybody waits; what is hidden is looked for everywhere.
+MAX_SEARCHED_BYTES = 4 << 20
 # Definitions before that may come back: a server may say other things to other people.
 MAX_FORMER = 4
 _MAX_FINGERPRINTS = 50_000
@@ -120,16 +122,18 @@ class _New(Struct, frozen=True):
 
 def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[str], room: int) -> PinJudgement:
     """Judge entries that are not as they are pinned; there is room for so many pins of first sights."""
-    from dynamic_mcp.policy.pins.findings import find_all
+    from dynamic_mcp.policy.pins.findings import find_all, find_in_characters
 
     held: dict[Key, Reason] = {}
     changes: list[Change] = []
     findings: dict[Key, tuple[Finding, ...]] = {}
     accepted: dict[Key, Pin] = {}
+    to_search = MAX_SEARCHED_BYTES
     for each in new:
         form = Raw(canonical(each.entry))
         pin = Pin(each.fingerprint, _to_keep(form), today)
-        found = find_all(form, foreign)
+        found = find_all(form, foreign) if to_search > 0 else find_in_characters(form)
+        to_search -= len(form)
         if found:
             findings[each.key] = found
         change = None if each.pinned is None else _compare(each, each.pinned, form)
