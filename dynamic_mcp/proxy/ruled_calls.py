@@ -33,7 +33,7 @@ ORDER = (
     ("overrides", "Shown names become the server's own; defaults and fixed arguments are put in."),
     ("redact", "What is to be replaced in arguments is replaced."),
     ("access", "The access rules decide."),
-    ("plug-ins", "They may change arguments, which then pass the steps above again, or answer by themselves."),
+    ("plug-ins", "They may change arguments, which are redacted and decided again, or answer by themselves."),
     ("guards", "Arguments are judged."),
     ("limits", "The call is counted."),
     ("approval", "A person is asked, where an access rule or a guard says so. Changed arguments are decided again."),

@@ -1,0 +1,233 @@
+"""The documented order of the rules is the one in which they run, and without rules none of them is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Raw
+
+from dynamic_mcp.config.access import Effect
+from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.middleware import Caller
+from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.policy.caching import CacheRules, KeepRule
+from dynamic_mcp.policy.call_rules import CallRules
+from dynamic_mcp.policy.guards import Guards
+from dynamic_mcp.policy.limits import Limits, Rate, Room
+from dynamic_mcp.policy.redact import Redactor
+from dynamic_mcp.policy.shown_tool import ShownTool
+from dynamic_mcp.proxy.observation import Observation, Observer, Observers
+from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
+from dynamic_mcp.proxy.plugins.call import Recheck
+from dynamic_mcp.proxy.plugins.plugins import Plugins
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.ruled_calls import ORDER, RuledCalls
+from dynamic_mcp.proxy.view import GroupView
+from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
+from tests.policy.overridden import rules_of
+
+NAMES = [name for name, _ in ORDER]
+ANSWER = "redact of the answer"
+ACCESS: Any = group_config("up").presentation.access
+
+
+class Steps(list[str]):
+    """What has run, in its order; what runs again after a person was asked counts once."""
+
+    def note(self, step: str) -> None:
+        if step not in self:
+            self.append(step)
+
+
+class NotedGuards(Guards):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__((), "up")
+        self.steps = steps
+
+    def judge(self, tool: str, arguments: Raw | None, *, shown: str = "") -> Decision | None:
+        self.steps.note("guards")
+        return super().judge(tool, arguments, shown=shown)
+
+
+class NotedLimits(Limits):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__((), "up")
+        self.steps = steps
+
+    def rates_for(self, tool: str) -> tuple[Rate, ...]:
+        self.steps.note("limits")
+        return super().rates_for(tool)
+
+    def rooms_for(self, tool: str) -> tuple[Room, ...]:
+        self.steps.note("concurrent")
+        return super().rooms_for(tool)
+
+
+class NotedCache(CacheRules):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(Rules(), "up", ACCESS)
+        self.steps = steps
+
+    def for_tool(self, name: str) -> KeepRule | None:
+        self.steps.note("cache")
+        return super().for_tool(name)
+
+
+class NotedRedactor(Redactor):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(())
+        self.steps = steps
+
+    def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
+        self.steps.note("redact")
+        return super().redact_arguments(tool, arguments)
+
+    def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
+        self.steps.note(ANSWER)
+        return super().redact_answer(tool, payload)
+
+
+class NotedTool(ShownTool):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__("echo", "echo", wire.EMPTY_OBJECT)
+        self.steps = steps
+
+    def restore(self, given: Raw | None) -> Raw | None:
+        self.steps.note("overrides")
+        return super().restore(given)
+
+
+class NotedPlugins(Plugins):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(lambda client: Caller(), lambda: None)
+        self.steps = steps
+
+    def are_for(self, server: str, method: str) -> bool:
+        return True
+
+    async def send(self, message: UpstreamRequest, recheck: Recheck, following: Next) -> Frame:
+        self.steps.note("plug-ins")
+        return await following(message)
+
+
+class NotedGroup(GroupView):
+    """A group with a rule of each kind."""
+
+    def __init__(self, view: GroupView, steps: Steps) -> None:
+        super().__init__(view.group, view.presentation)
+        self.steps = steps
+        self.call_rules = rules = CallRules(view.presentation.rules, "up", ACCESS)
+        rules.guards, rules.limits = NotedGuards(steps), NotedLimits(steps)
+        rules.cache, rules.redactor = NotedCache(steps), NotedRedactor(steps)
+
+    def find_shown(self, tool: str) -> ShownTool | None:
+        return NotedTool(self.steps)
+
+
+async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> None:
+    steps = Steps()
+
+    def decide(message: UpstreamRequest) -> Decision:
+        steps.note("access")
+        return Decision(Effect.ASK, "a rule")
+
+    async def ask(message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
+        steps.note("approval")
+        return await following(message)
+
+    async def send(message: UpstreamRequest) -> Frame:
+        steps.note("upstream")
+        return wire.result_frame(b"{}")
+
+    proxy = Proxy(config_of(group_config("up", rules=rules_of(other={"hide": True}))), opener=Opener())
+    try:
+        client = Client(proxy)
+        view = proxy.view_for(client.session)
+        request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
+        params: Mapping[str, Raw] = {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
+        calls = RuledCalls(decide, ask, send)
+        calls.plugins = NotedPlugins(steps)
+        await calls.send(UpstreamRequest(request, NotedGroup(view["up"], steps), "tools/call", params, 5))
+    finally:
+        await proxy.close()
+    in_table = [*NAMES]
+    in_table[in_table.index("redact", in_table.index("upstream"))] = ANSWER
+    assert steps == [each for each in in_table if each not in ("audit", "result limit")]
+
+
+class NotedSending(Observer):
+    """Stands where the audit log does."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+        self.steps.note("audit")
+        return message
+
+
+async def test_the_steps_around_the_server_run_in_the_order_of_the_table() -> None:
+    steps = Steps()
+
+    def answer(params: object) -> object:
+        steps.note("upstream")
+        return {"content": [{"type": "text", "text": "secret " * 1000}]}
+
+    rules = Rules(redact=(Redact("r0", pattern="secret", replacement="[x]"),))
+    config = config_of(
+        group_config("up", rules=rules, answers=Answers(limit=1000, validate=True, compact=False)),
+    )
+    proxy = Proxy(config, opener=Opener(up=[FakeUpstream({"tools/call": answer}, tools=("echo",))]))
+    proxy.observers = Observers([NotedSending(steps)])
+    try:
+        client = Client(proxy)
+        await client.initialize()
+        result = await client.call("up", "echo", {})
+        (uri,) = [each["uri"] for each in result["content"] if each["type"] == "resource_link"]
+        kept = (await client.request("resources/read", {"uri": uri}))["result"]["contents"][0]["text"]
+    finally:
+        await proxy.close()
+    assert steps == ["audit", "upstream"]
+    assert "secret" not in text_of(result)
+    assert kept.count("[x]") == 1000  # what is kept was cut after the texts were replaced
+    assert NAMES[-4:] == ["audit", "upstream", "redact", "result limit"]
+
+
+WITHOUT_RULES = """
+import asyncio, sys
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
+
+async def main():
+    upstream = FakeUpstream({"tools/call": {"content": []}}, tools=("echo",))
+    proxy = Proxy(config_of(group_config("up")), opener=Opener(up=[upstream]))
+    client = Client(proxy)
+    await client.initialize()
+    assert await client.call("up", "echo", {}) == {"content": []}
+    await proxy.close()
+
+asyncio.run(main())
+print(*sys.modules)
+"""
+
+
+def test_a_call_without_rules_loads_nothing_of_them() -> None:
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", WITHOUT_RULES], capture_output=True, text=True, check=True, cwd=root)
+    loaded = run.stdout.split()
+    assert "dynamic_mcp.proxy.proxy" in loaded
+    rules = (
+        "dynamic_mcp.policy",
+        "dynamic_mcp.middleware",
+        "dynamic_mcp.proxy.plugins",
+        "dynamic_mcp.proxy.ruled_calls",
+    )
+    assert [each for each in loaded if each == "re2" or each.startswith(rules)] == []
