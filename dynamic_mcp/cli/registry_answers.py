@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.importer.convert.vault import Vault, to_variable
+from dynamic_mcp.registry.inputs import is_reference
 from dynamic_mcp.registry.options import Option, kind_of, questions_about
-from dynamic_mcp.registry.questions import Answers, Place, Question, is_reference, is_unanswered
+from dynamic_mcp.registry.questions import Answers, Place, Question, is_unanswered
 from dynamic_mcp.system.text import one_line
 
 _SECRET_BYTES = 1 << 16
@@ -57,6 +58,8 @@ class TerminalPerson:
         import questionary
 
         default = question.input.valid_default or ""
+        if is_reference(default):  # Enter would make a variable of this machine of it
+            default = ""
         if question.input.choices:
             choices = list(question.input.choices)
             return str(

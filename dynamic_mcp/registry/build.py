@@ -16,9 +16,15 @@ from msgspec import Struct
 
 from dynamic_mcp.config.values import HEADER_NAME, VARIABLE_NAME, FlawError, check_url
 from dynamic_mcp.registry.document import Document, Package, RemoteServer
-from dynamic_mcp.registry.inputs import Input, fill_in
-from dynamic_mcp.registry.questions import Answers, Part, Place, is_reference, parts_of
-from dynamic_mcp.registry.runtimes import Refused, Words, start, warnings_about
+from dynamic_mcp.registry.hazards import (
+    is_heeded,
+    is_private_host,
+    warnings_about_runtime,
+    warnings_about_variables,
+)
+from dynamic_mcp.registry.inputs import Input, fill_in, is_reference
+from dynamic_mcp.registry.questions import Answers, Part, Place, parts_of
+from dynamic_mcp.registry.runtimes import Refused, Words, own_words, programs_of, start, warnings_about
 
 Entry: TypeAlias = dict[str, object]
 
@@ -27,15 +33,8 @@ VISIBLE_VARIABLE = "a variable in `args` can be seen by all users of this machin
 _MARK = "\0"
 _HAS_REFERENCE = re.compile(r"(?<!\$)\$\{")
 _WHOLE_REFERENCE = re.compile(r"(?<!\$)\$\{\w+\}")
+_REFERENCE = re.compile(r"(?<!\$)\$\{[^}]*\}?")
 _ENVIRONMENT_FLAGS = ("-e", "--env")
-# Variables that make a program load other code than its own.
-_DANGEROUS = re.compile(
-    r"LD_(PRELOAD|LIBRARY_PATH|AUDIT)|DYLD_.*|NODE_OPTIONS|PYTHON(PATH|STARTUP|HOME)|PATH|BASH_ENV|ENV|PERL5(LIB|OPT)"
-    r"|RUBYOPT|JAVA_TOOL_OPTIONS|GIT_SSH_COMMAND|(npm_config|NPM_CONFIG|UV|PIP)_.*",
-)
-# Flags that open this machine to a container.
-_OPEN = re.compile(r"--privileged|--(network|net|pid|ipc|userns|uts)(=host)?|--cap-add.*|--device.*|--security-opt.*")
-_MOUNT = re.compile(r"-v|--volume|--mount")
 
 
 class Draft(Struct, frozen=True):
@@ -51,7 +50,9 @@ def build(document: Document, option: Package | RemoteServer, answers: Answers) 
     if isinstance(option, Package):
         entry, warnings = _build_program(option, answers)
     else:
-        entry, warnings = _build_remote(option, answers), ()
+        entry = _build_remote(option, answers)
+        warnings = _warnings_about_url(str(entry["url"]))
+    _check_references(entry, answers)
     unknown = (
         f"`{{{name}}}` in `{part.name}` is not filled in, since the registry says nothing about it"
         for part in parts_of(option)
@@ -76,7 +77,10 @@ def _build_program(package: Package, answers: Answers) -> tuple[Entry, tuple[str
         match part.place:
             case Place.VARIABLE:
                 _check_name(part.name, VARIABLE_NAME, "an environment variable")
-                env |= {part.name: values[0]} if values else {}
+                if package.kind == "oci" and is_heeded(part.name):  # the container gets it, but not docker itself
+                    runtime += ["-e", f"{part.name}={values[0]}"] if values else []
+                else:
+                    env |= {part.name: values[0]} if values else {}
             case Place.RUNTIME:
                 for value in values:
                     runtime += _hide_secret(part, value, env) if package.kind == "oci" else _words(part, value)
@@ -137,16 +141,18 @@ def _words(part: Part, value: str) -> list[str]:
     """Return the words of an argument: a long flag and its value are one, so that no value becomes a flag."""
     if not part.name:
         return [value]
+    name = _write(part.name)
     if not value:
-        return [part.name]
-    is_short = part.name.startswith("-") and not part.name.startswith("--")
-    return [part.name, value] if is_short else [f"{part.name}={value}"]
+        return [name]
+    is_short = name.startswith("-") and not name.startswith("--")
+    return [name, value] if is_short else [f"{name}={value}"]
 
 
 def _hide_secret(part: Part, value: str, env: dict[str, str]) -> list[str]:
     """Let `-e NAME=${SECRET}` be `-e NAME`, with the value in the environment, where nobody else can read it."""
     name, equals, rest = value.partition("=")
-    if part.name not in _ENVIRONMENT_FLAGS or not equals or not _HAS_REFERENCE.search(rest):
+    is_hidden = part.name in _ENVIRONMENT_FLAGS and equals and _HAS_REFERENCE.search(rest)
+    if not is_hidden or is_heeded(name) or not re.fullmatch(VARIABLE_NAME, name):
         return _words(part, value)
     env[name] = rest
     return ["-e", name]
@@ -172,8 +178,15 @@ def _check_remote_url(url: str) -> None:
         host = parts.hostname or ""
     except (FlawError, ValueError):
         raise Refused(f"its URL cannot be used: `{url[:200]}`") from None
+    if not shown.isascii() or "@" in parts.netloc or "\\" in shown:
+        raise Refused(f"its URL does not say plainly what it reaches: `{url[:200]}`")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host)):
         raise Refused(f"its URL is not https: `{url[:200]}`")
+
+
+def _warnings_about_url(url: str) -> tuple[str, ...]:
+    host = urlsplit(url).hostname or ""
+    return (f"`{host}` is this machine, or in a private network",) if is_private_host(host) else ()
 
 
 def is_this_machine(host: str) -> bool:
@@ -184,12 +197,23 @@ def is_this_machine(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _warnings_about_words(package: Package, runtime: list[str], args: list[str], env: Mapping[str, str]) -> list[str]:
-    found = [f"`{name}` changes which code runs" for name in env if _DANGEROUS.fullmatch(name)]
-    if package.kind == "oci":
-        found += [f"`{word}` opens this machine to the container" for word in runtime if _OPEN.fullmatch(word)]
-        if any(_MOUNT.fullmatch(word.partition("=")[0]) for word in runtime):
-            found.append("the container gets directories of this machine")
+def _warnings_about_words(
+    package: Package, runtime: list[str], args: list[str], env: Mapping[str, str]
+) -> Iterator[str]:
+    yield from warnings_about_variables([*env])
+    yield from warnings_about_runtime(package.kind, programs_of(package)[0], own_words(package, runtime))
     if any(_HAS_REFERENCE.search(word) for word in args):
-        found.append(VISIBLE_VARIABLE)
-    return found
+        yield VISIBLE_VARIABLE
+
+
+def _check_references(entry: Entry, answers: Answers) -> None:
+    """Check that an entry refers to no variable but those of the answers. Raises Refused."""
+    given = {text for texts in answers.values() for text in texts if is_reference(text)}
+    words = [word for value in entry.values() for word in _texts_in(value)]
+    if found := {match[0] for word in words for match in _REFERENCE.finditer(word)} - given:
+        raise Refused(f"it refers to variables of this machine: {', '.join(f'`{each}`' for each in sorted(found))}")
+
+
+def _texts_in(value: object) -> list[str]:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return [each for each in items if isinstance(each, str)]

@@ -14,6 +14,7 @@ from dynamic_mcp.registry.reading import FlawedDocument, Reader
 Format = Literal["string", "number", "boolean", "filepath"]
 
 _IN_BRACES = re.compile(r"\{([^{}]+)\}")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
@@ -74,6 +75,11 @@ class Argument(Struct, frozen=True, kw_only=True):
     is_repeated: bool = False
 
 
+def is_reference(text: str) -> bool:
+    """Tell whether an answer is a variable of the config, which is filled in when the server starts."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
 def fill_in(text: str, values: Mapping[str, str]) -> str:
     """Return a text with the values of the `{names}` in it; unknown names stay as they are."""
     return _IN_BRACES.sub(lambda match: values.get(match[1], match[0]), text)
@@ -94,7 +100,8 @@ def read_plain_input(reader: Reader) -> Input:
         value=reader.text("value"),
         default=reader.text("default"),
         placeholder=reader.remark("placeholder"),
-        choices=reader.texts("choices"),
+        # only a person may refer to a variable
+        choices=tuple(text for text in reader.texts("choices") if not is_reference(text)),
     )
 
 

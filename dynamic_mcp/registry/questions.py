@@ -13,13 +13,12 @@ from enum import Enum
 from msgspec import Struct
 
 from dynamic_mcp.registry.document import Package, RemoteServer
-from dynamic_mcp.registry.inputs import Argument, Input
+from dynamic_mcp.registry.inputs import Argument, Input, is_reference
 
 # What was answered, by the key of the question; several values are for what may be repeated.
 Answers = Mapping[str, tuple[str, ...]]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\{([^{}]+)\}")
-_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
 class Place(Enum):
@@ -67,11 +66,6 @@ class Question(Struct, frozen=True, kw_only=True):
         if self.is_required and not text:
             return "must not be empty"
         return self.input.flaw_of(text)
-
-
-def is_reference(text: str) -> bool:
-    """Tell whether an answer is a variable of the config, which is filled in when the server starts."""
-    return _REFERENCE.fullmatch(text) is not None
 
 
 def parts_of(option: Package | RemoteServer) -> tuple[Part, ...]:

@@ -12,8 +12,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dynamic_mcp.registry.document import Package
+from dynamic_mcp.registry.hazards import examine
 
-_NPM = re.compile(r"(@[a-zA-Z0-9~_][a-zA-Z0-9._~-]*/)?[a-zA-Z0-9~_][a-zA-Z0-9._~-]*")
+# npm takes a name that ends like an archive for a file.
+_NPM = re.compile(
+    r"(@[a-zA-Z0-9~_][a-zA-Z0-9._~-]*/)?[a-zA-Z0-9~_][a-zA-Z0-9._~-]*(?<!\.tgz)(?<!\.tar)(?<!\.tar\.gz)",
+    re.IGNORECASE,
+)
 _PYPI = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?")
 _NUGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _IMAGE = re.compile(
@@ -21,7 +26,9 @@ _IMAGE = re.compile(
     r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[a-f0-9]{64})?"
 )
 _VERSION = re.compile(r"v?[0-9][0-9A-Za-z.+!_-]*")
-_RANGE = re.compile(r"[0-9.]*\.[xX](\..*)?")
+# To npm, `1.2` is a range, and what else is no version in full is a tag or a file.
+_SEMANTIC_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+_SOURCE = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~%/+-]*)?")
 _DEFAULT_HOSTS = {
     "npm": {"registry.npmjs.org", "npmjs.com", "www.npmjs.com"},
     "pypi": {"pypi.org", "files.pythonhosted.org"},
@@ -60,7 +67,22 @@ def programs_of(package: Package) -> tuple[str, ...]:
 def start(package: Package, words: Words) -> list[str]:
     """Return the whole command line. Raises Refused."""
     program = programs_of(package)
-    return [*program, *_STARTS[package.kind](package, program[0], words)]
+    runtime = own_words(package, words.runtime)
+    if (operand := examine(package.kind, runtime).operand) is not None:
+        raise Refused(f"`{operand[:100]}` would be started instead of the package")
+    own = Words(runtime, words.package, words.variables)
+    return [*program, *_STARTS[package.kind](package, program[0], own)]
+
+
+def own_words(package: Package, runtime: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of the runtime without the package, which some documents repeat among them."""
+    if package.kind == "oci":
+        names = {image_of(package), package.identifier}
+        runtime = runtime[1:] if runtime[:1] and runtime[0] == "run" else runtime
+    else:
+        versions = {f"{package.identifier}{sign}{package.version}" for sign in ("@", "==")}
+        names = {package.identifier, *versions}
+    return tuple(word for word in runtime if word not in names)
 
 
 def warnings_about(package: Package) -> list[str]:
@@ -100,21 +122,17 @@ def _check(package: Package) -> None:
         raise Refused(f"its identifier begins with `-`: `{identifier[:100]}`")
     if not _FORMS[kind].fullmatch(image_of(package) if kind == "oci" else identifier):
         raise Refused(f"its identifier is not the name of a package: `{identifier[:100]}`")
-    if (
-        kind != "oci"
-        and package.version
-        and (not _VERSION.fullmatch(package.version) or _RANGE.fullmatch(package.version))
-    ):
+    if kind != "oci" and package.version and not _is_exact(kind, package.version):
         raise Refused(f"its version is not an exact one: `{package.version[:100]}`")
 
 
-def _is_exact(version: str) -> bool:
-    return bool(_VERSION.fullmatch(version)) and not _RANGE.fullmatch(version)
+def _is_exact(kind: str, version: str) -> bool:
+    return bool((_SEMANTIC_VERSION if kind == "npm" else _VERSION).fullmatch(version))
 
 
 def _start_npm(package: Package, program: str, words: Words) -> list[str]:
     target = f"{package.identifier}@{package.version}" if package.version else package.identifier
-    runtime = _without(words.runtime, {package.identifier, target})
+    runtime = words.runtime
     yes = ["-y"] if program == "npx" and not {"-y", "--yes"} & set(runtime) else []
     source = _foreign_source(package)
     return [*yes, *([f"--registry={source}"] if source else []), *runtime, target, *words.package]
@@ -122,17 +140,14 @@ def _start_npm(package: Package, program: str, words: Words) -> list[str]:
 
 def _start_pypi(package: Package, program: str, words: Words) -> list[str]:
     target = f"{package.identifier}=={package.version}" if package.version else package.identifier
-    runtime = _without(words.runtime, {package.identifier, target, f"{package.identifier}@{package.version}"})
     source = _foreign_source(package)
     option = "--index-url" if program == "pipx" else "--default-index"
-    return [*([f"{option}={source}"] if source else []), *runtime, target, *words.package]
+    return [*([f"{option}={source}"] if source else []), *words.runtime, target, *words.package]
 
 
 def _start_oci(package: Package, program: str, words: Words) -> list[str]:
     image = image_of(package)
-    runtime = _without(words.runtime, {image, package.identifier})
-    if runtime[:1] == ["run"]:
-        runtime = runtime[1:]
+    runtime = words.runtime
     basics = [flag for flag in ("-i", "--rm") if flag not in runtime]
     if {"--interactive", "-it"} & set(runtime):
         basics = [flag for flag in basics if flag != "-i"]
@@ -142,16 +157,11 @@ def _start_oci(package: Package, program: str, words: Words) -> list[str]:
 
 def _start_nuget(package: Package, program: str, words: Words) -> list[str]:
     target = f"{package.identifier}@{package.version}" if package.version else package.identifier
-    runtime = [word for word in _without(words.runtime, {package.identifier, target}) if word != "--"]
+    runtime = [word for word in words.runtime if word != "--"]
     yes = ["--yes"] if not {"-y", "--yes"} & set(runtime) else []
     source = _foreign_source(package)
     arguments = ["--", *words.package] if words.package else []
     return [target, *yes, *(["--source", source] if source else []), *runtime, *arguments]
-
-
-def _without(words: Sequence[str], names: set[str]) -> list[str]:
-    """Leave out the package, which some documents repeat among the arguments of the runtime."""
-    return [word for word in words if word not in names]
 
 
 def _foreign_source(package: Package) -> str:
@@ -161,6 +171,8 @@ def _foreign_source(package: Package) -> str:
         return ""
     if not package.base_url.startswith("https://"):
         raise Refused(f"the URL of its package registry is not https: `{package.base_url[:100]}`")
+    if not _SOURCE.fullmatch(package.base_url):
+        raise Refused(f"the URL of its package registry is not a plain one: `{package.base_url[:100]}`")
     return package.base_url
 
 

@@ -315,6 +315,18 @@ def test_on_a_terminal_what_is_missing_is_asked_for_and_secrets_are_not_shown(
     assert (cli.folder / "dynamic-mcp.env").read_text() == f"API_KEY='{SECRET}'\n"
 
 
+def test_a_default_that_looks_like_a_variable_is_not_taken_by_enter(cli: CliRunner, fake: FakeRegistry) -> None:
+    city = named("--city", isRequired=True, default="${CANARY}")
+    fake.publish(server(packages=[package(packageArguments=[city])]))
+    with terminal(cli.folder, "add", WEATHER) as person:
+        person.shows("city - argument:")
+        person.types(b"oslo" + ENTER)
+        person.shows("runs: npx -y @example/weather@1.0.0 --city=oslo")
+        person.types(b"y")
+        assert person.ends() == 0
+    assert entry(cli, "weather")["args"][-1] == "--city=oslo"
+
+
 def test_who_does_not_agree_gets_nothing_written(cli: CliRunner, fake: FakeRegistry) -> None:
     before = cli.config.read_text()
     with terminal(cli.folder, "add", TIME) as person:
