@@ -87,7 +87,9 @@ def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Sur
     inherited = environment.minimal_variables(surroundings.environment, names, platform=surroundings.platform)
     own = dict(pack.environment)
     if pack.ceiling is not None and roots:
-        own[pack.ceiling] = os.pathsep.join(dict.fromkeys(str(Path(root).parent) for root in roots))
+        # programs compare it with where they are once links are followed
+        real = (os.path.realpath(root) for root in roots)
+        own[pack.ceiling] = os.pathsep.join(dict.fromkeys(str(Path(root).parent) for root in (*roots, *real)))
     return environment.merge([inherited, _ENVIRONMENT, own], platform=surroundings.platform)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -207,6 +208,29 @@ async def test_no_program_that_makes_trailers_is_run(repository: Repository) -> 
 # --- remotes -----------------------------------------------------------------------------------------------------
 
 
+async def test_a_bare_repository_in_a_working_tree_is_not_used(repository: Repository) -> None:
+    """Whoever writes files of a repository writes such a one, with a config of its own."""
+    inner = repository.path / "docs"
+    for folder in ("objects", "refs", "tree"):
+        (inner / folder).mkdir(parents=True)
+    (inner / "HEAD").write_text("ref: refs/heads/main\n")
+    (inner / "config").write_text(
+        f"[core]\n repositoryformatversion = 0\n bare = false\n worktree = tree\n"
+        f'[filter "evil"]\n clean = {repository.evil}\n'
+    )
+    (inner / "tree" / ".gitattributes").write_text("* filter=evil\n")
+    (inner / "tree" / "file.txt").write_text("text\n")
+    with contextlib.suppress(subprocess.CalledProcessError):
+        git(inner, "add", "--all")
+    assert repository.takes_mark()
+
+    async with tools(repository) as client:
+        result = await client.call("it", "git_add", {"all": True, "cwd": "docs"})
+        assert not repository.takes_mark()
+        assert result["isError"]
+        assert "bare repository" in text_of(result)
+
+
 async def test_no_transport_that_is_a_command_is_used(repository: Repository) -> None:
     repository.configure(protocol__ext__allow="always", remote__evil__url=f"ext::{repository.evil}")
     assert run_by_git(repository, "fetch", "evil")
@@ -343,6 +367,15 @@ async def test_git_does_not_look_for_a_repository_above_the_roots(repository: Re
         result = await client.call("it", "git_log", {})
 
     assert "not a git repository" in text_of(result)
+
+
+async def test_a_root_that_is_a_link_is_the_end_of_the_search_too(repository: Repository, tmp_path: Path) -> None:
+    (repository.path / "sub").mkdir()
+    (tmp_path / "link").symlink_to(repository.path / "sub")
+    async with tools(repository, cwd={"roots": ["link"]}) as client:
+        result = await client.call("it", "git_log", {})
+        assert result["isError"]
+        assert "not a git repository" in text_of(result)
 
 
 async def test_a_push_replaces_and_deletes_nothing(repository: Repository) -> None:

@@ -57,6 +57,7 @@ def test_no_more_is_kept_than_the_limit_whatever_comes(chunks: list[bytes], limi
         (b"\x1b(Bx\x1b=", "x"),
         (b"a\tb\r\nc", "a\tb\r\nc"),
         (b"\x00\x07\x7f", "\ufffd" * 3),
+        ("\x9b31mred\x85".encode(), "\ufffd31mred\ufffd"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         ("ü 日本".encode(), "ü 日本"),
     ],
