@@ -15,9 +15,10 @@ from dynamic_mcp.cli.registry_add import agree, build_or_refuse, kept_variables,
 from dynamic_mcp.cli.registry_answers import Given, Person, complete, find_person, store_secrets
 from dynamic_mcp.cli.registry_plan import ConfigPlan, Entry, start_plan, write_plan
 from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.secrets import MASKED
 from dynamic_mcp.errors import DynamicMcpError, NotFound
-from dynamic_mcp.importer.convert.secrets import masked
-from dynamic_mcp.registry.build import VISIBLE_VARIABLE
+from dynamic_mcp.importer.convert.secrets import rewritten, secrets, text_at
+from dynamic_mcp.registry.build import VISIBLE_VARIABLE, texts_of
 from dynamic_mcp.registry.document import Document
 from dynamic_mcp.registry.identity import align
 from dynamic_mcp.registry.merge import NOTHING, Clash, merge
@@ -33,7 +34,7 @@ _STAND_IN = "${X_REGISTRY_STAND_IN}"
 
 @dataclass(frozen=True)
 class Update:
-    """What becomes of one server."""
+    """What becomes of one server; `public` are the texts that the registry has made, which hide nothing."""
 
     server: str
     old: Origin
@@ -41,6 +42,7 @@ class Update:
     before: Entry
     after: Entry
     clashes: tuple[Clash, ...]
+    public: frozenset[str]
 
 
 def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
@@ -117,7 +119,8 @@ class _Planner:
         new = origin_of(hit.registry, document, option, kept)
         new = new if old.digest else replace(new, digest="")
         self._plan.entries[server] = {**result.value, KEY: new.to_json()}
-        return Update(server, old, new, mine, result.value, result.clashes)
+        made = {*texts_of(draft.entry), *(texts_of(base) if isinstance(base, Mapping) else ())}
+        return Update(server, old, new, mine, result.value, result.clashes, frozenset(made))
 
     def _find_earlier(self, old: Origin) -> Document | None:
         """Return the document that a server was made from, unless it is gone or has been changed since."""
@@ -173,7 +176,8 @@ def _base(old: Origin, earlier: Document | None, answers: Answers) -> object:
 def _show(this: Invocation, made: Update) -> None:
     this.out.say(f"{made.server}: {made.old.name} {one_line(made.old.version)} -> {one_line(made.new.version)}")
     before, after = (
-        json.dumps(masked(side), indent=2, ensure_ascii=False).splitlines() for side in (made.before, made.after)
+        json.dumps(_mask(side, made.public), indent=2, ensure_ascii=False).splitlines()
+        for side in (made.before, made.after)
     )
     for line in list(unified_diff(before, after, n=1, lineterm=""))[2:]:
         if not line.startswith("@@"):
@@ -181,6 +185,12 @@ def _show(this: Invocation, made: Update) -> None:
     for clash in made.clashes:
         new = "nothing" if clash.theirs is None else f"`{_shorten(clash.theirs)}`"
         this.out.say(f"  kept as you have it: `{format_path(clash.at)}`; the new version has {new}")
+
+
+def _mask(entry: Entry, public: frozenset[str]) -> dict[str, object]:
+    """Hide what may be a secret of the person, but nothing that the registry says: all of that must be seen."""
+    own = [each for each in secrets(entry) if text_at(entry, each.path) not in public]
+    return rewritten(entry, [(each, MASKED) for each in own])
 
 
 def _shorten(value: object) -> str:

@@ -68,6 +68,13 @@ def command_line(entry: Mapping[str, object]) -> list[str]:
     return [str(entry["command"]), *(args if isinstance(args, list) else [])] if "command" in entry else []
 
 
+def texts_of(entry: Mapping[str, object]) -> Iterator[str]:
+    """Yield the texts of an entry: in its lists and objects, too."""
+    for value in entry.values():
+        items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
+        yield from (each for each in items if isinstance(each, str))
+
+
 def _build_program(package: Package, answers: Answers) -> tuple[Entry, tuple[str, ...]]:
     runtime: list[str] = []
     arguments: list[str] = []
@@ -209,11 +216,5 @@ def _warnings_about_words(
 def _check_references(entry: Entry, answers: Answers) -> None:
     """Check that an entry refers to no variable but those of the answers. Raises Refused."""
     given = {text for texts in answers.values() for text in texts if is_reference(text)}
-    words = [word for value in entry.values() for word in _texts_in(value)]
-    if found := {match[0] for word in words for match in _REFERENCE.finditer(word)} - given:
+    if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - given:
         raise Refused(f"it refers to variables of this machine: {', '.join(f'`{each}`' for each in sorted(found))}")
-
-
-def _texts_in(value: object) -> list[str]:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-    return [each for each in items if isinstance(each, str)]

@@ -6,6 +6,7 @@ https://github.com/modelcontextprotocol/registry/blob/main/docs/reference/api/ge
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -19,7 +20,6 @@ from dynamic_mcp.errors import NotSent, RegistryError
 from dynamic_mcp.registry.cache import AnswerCache, CachedAnswer
 from dynamic_mcp.registry.document import Document, read_answer
 from dynamic_mcp.registry.reading import FlawedDocument
-from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.http_errors import network_error
 
@@ -28,6 +28,8 @@ MOST_PAGES = 5
 PAGE_SIZE = 100
 TIMEOUT_S = 15.0
 LATEST = "latest"
+# RFC 9110, section 8.8.3, without obs-text: what is kept is sent back, which takes ASCII.
+_ETAG = re.compile(r'(W/)?"[!#-~]{0,500}"')
 _OK, _NOT_MODIFIED, _NOT_FOUND = 200, 304, (404, 410)
 _DENIED = (401, 403)
 
@@ -142,7 +144,7 @@ class RegistryClient:
             "user-agent": f"dynamic-mcp/{__version__}",
             **self._registry.headers,
         }
-        if cached is not None and cached.etag:
+        if cached is not None and _ETAG.fullmatch(cached.etag):
             headers["if-none-match"] = cached.etag
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -174,7 +176,8 @@ class RegistryClient:
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise RegistryError(self.name, f"it answered with more than {MAX_BYTES >> 20} MiB")
-            return response.status_code, one_line(response.headers.get("etag", ""), 500), bytes(body)
+            etag = response.headers.get("etag", "")
+            return response.status_code, etag if _ETAG.fullmatch(etag) else "", bytes(body)
         finally:
             await response.aclose()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterator
 from typing import Any
@@ -217,6 +218,33 @@ def test_an_update_follows_the_registry_and_keeps_what_a_person_changed(cli: Cli
     assert '"5m"' in cli.config.read_text()
     assert '"version": "2.0.0"' in cli.config.read_text()
     assert cli.run("registry", "update", "--yes").err == "nothing to update\n"
+
+
+def test_an_update_shows_all_that_the_registry_changes_and_no_secret_of_a_person(
+    cli: CliRunner, fake: FakeRegistry
+) -> None:
+    for version in ("1", "2"):
+        fake.publish(
+            server(
+                version=f"{version}.0.0",
+                packages=[
+                    package(
+                        version=f"{version}.0.0",
+                        packageArguments=[named("--token", value=f"as-the-registry-says-{version}")],
+                        environmentVariables=[{"name": "AUTH_TOKEN", "value": f"https://{version}.example.com"}],
+                    )
+                ],
+            )
+        )
+    assert cli.run("add", f"{WEATHER}@1.0.0", "--yes").code == 0
+    mine = '"env": {"MY_TOKEN": "' + SECRET + '", "AUTH_TOKEN"'
+    changed = re.sub(r'"env":\s*{\s*"AUTH_TOKEN"', mine, cli.config.read_text())
+    assert SECRET in changed
+    cli.config.write_text(changed)
+    done = cli.run("registry", "update", "--yes")
+    assert '+    "--token=as-the-registry-says-2"' in done.err
+    assert '"AUTH_TOKEN": "https://2.example.com"' in done.err
+    assert SECRET not in done.err + done.out
 
 
 def test_an_update_says_what_it_left_alone(cli: CliRunner, fake: FakeRegistry) -> None:

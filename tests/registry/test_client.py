@@ -221,3 +221,15 @@ async def test_an_unknown_version_is_told_with_those_that_there_are(fake: FakeRe
         await Lookup([fake.registry], cache).find(NAME, "1.2.0")
     assert "`1.1.0`, `1.0.0`" in caught.value.hint
     assert json.dumps(caught.value.name) == '"1.2.0"'
+
+
+@pytest.mark.parametrize("etag", ['"\xe9"', '"' + "x" * 5000 + '"', "no quotes", '"a" b'])
+async def test_an_etag_that_cannot_be_sent_back_is_not_kept(
+    fake: FakeRegistry, cache: AnswerCache, etag: str
+) -> None:
+    fake.override = lambda path: reply({"server": server(version="1.1.0")}, etag=etag)
+    for _ in range(2):
+        async with RegistryClient(fake.registry, cache) as client:
+            assert await client.get(NAME)
+
+    assert "if-none-match" not in fake.headers[-1]
