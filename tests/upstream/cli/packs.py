@@ -72,3 +72,10 @@ async def error_of(client: Client, tool: str, arguments: Json | None = None) -> 
     result = await client.call("it", tool, arguments or {})
     assert result.get("isError"), text_of(result)
     return text_of(result)
+
+
+async def refusal_of(client: Client, tool: str, arguments: Json) -> str:
+    """The text of a call for which nothing was started."""
+    text = await error_of(client, tool, arguments)
+    assert "was not called, because its arguments do not fit" in text or "the program was not run" in text
+    return text

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from dynamic_mcp.packs import library
-from dynamic_mcp.packs.model import tool_name
+from dynamic_mcp.packs.model import Flag, Positional, tool_name
 from tests.fakes import Json, text_of
 from tests.upstream.cli.packs import Place, error_of, output_of
 from tests.upstream.cli.programs import git
@@ -132,13 +132,11 @@ async def test_repositories_are_searched(place: Place, api: Api) -> None:
 
 def calls() -> list[tuple[str, Json]]:
     """Every tool, with what it needs."""
-    needs: Json = {
-        **{"repo": "o/r", "title": "t", "body": "b", "head": "b", "number": 1, "run": 1, "workflow": "ci.yml"},
-        **{"endpoint": "user", "words": ["x"]},
-    }
+    needs: Json = {"repo": "o/r", "title": "t", "body": "b", "head": "b", "number": 1, "run": 1}
+    needs |= {"workflow": "ci.yml", "endpoint": "user", "words": ["x"]}
     made: list[tuple[str, Json]] = []
     for each in library.read_shipped("gh").commands:
-        every = [*each.flags, *each.positionals]
+        every: list[Flag | Positional] = [*each.flags, *each.positionals]
         wanted = {one.argument: needs[one.argument] for one in every if one.required or one.argument == "words"}
         made.append((tool_name("gh", each.name), wanted))
     return made
