@@ -16,7 +16,7 @@ from tests.upstream.cli.programs import require
 
 # Flags that the help of a command does not name.
 _UNNAMED = {"terraform": {"-json"}}
-PROGRAMS = ("docker", "gh", "kubectl", "terraform")
+PROGRAMS = ("docker", "gh", "helm", "kubectl", "terraform")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
