@@ -67,6 +67,20 @@ async def serve(
         await proxy.close()
 
 
+async def call_slow(client: Client, tool: str, arguments: Json) -> dict[str, Json]:
+    """Return the result of a call of a tool of `it`, whose program needs long to start."""
+    given = {"group": "it", "name": tool, "args": arguments}
+    params = {"name": "call_dynamic_tool", "arguments": given}
+    id = f"slow {len(client.lines)}"
+    client.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    for _ in range(8):
+        with contextlib.suppress(TimeoutError):
+            found = await client.line(lambda message: message.get("id") == id)
+            result: dict[str, Json] = json.loads(found)["result"]
+            return result
+    raise TimeoutError(f"`{tool}` did not answer")
+
+
 def require(program: str) -> str:
     """Return the path of a real program, or skip the test."""
     found = shutil.which(program)

@@ -16,63 +16,9 @@ from dynamic_mcp.packs.model import Command
 from dynamic_mcp.upstream.cli.argv import build
 from tests.fakes import Client, Json, text_of
 from tests.upstream.cli.programs import require, serve
+from tests.upstream.cli.site import Site
 
 SECRET = "the secret"
-
-
-class Site:
-    """A web server that notes the requests, with their bodies; `/to?URL` redirects, and `/endless` does not end."""
-
-    def __init__(self) -> None:
-        self.requests: list[str] = []
-        self._server: asyncio.Server
-
-    async def __aenter__(self) -> Site:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-
-    @property
-    def address(self) -> str:
-        host, port = self._server.sockets[0].getsockname()
-        return f"{host}:{port}"
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}"
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            async with asyncio.timeout(20):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                body = await reader.readexactly(_length(head))
-                self.requests.append(head + body.decode())
-                await self._write(head.split()[1], writer, has_body=not head.startswith("HEAD"))
-        writer.close()
-
-    async def _write(self, path: str, writer: asyncio.StreamWriter, *, has_body: bool) -> None:
-        status, more, body = "200 OK", "Content-Type: text/plain", f"this is {path}\n"
-        if path.startswith("/to?"):
-            status, more = "302 Found", f"Location: {path[4:]}"
-        if path == "/missing":
-            status = "404 Not Found"
-        if path == "/large":
-            body = "x" * 10_000_001
-        if path == "/endless":
-            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-            while True:
-                writer.write(b"x" * 1_000_000)
-                await writer.drain()
-        writer.write(f"HTTP/1.1 {status}\r\n{more}\r\nContent-Length: {len(body)}\r\n\r\n".encode())
-        writer.write(body.encode() if has_body else b"")
-        await writer.drain()
-
-
-def _length(head: str) -> int:
-    lines = (line.partition(": ") for line in head.lower().splitlines())
-    return next((int(value) for name, _, value in lines if name == "content-length"), 0)
 
 
 @contextlib.asynccontextmanager

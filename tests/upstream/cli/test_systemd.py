@@ -71,7 +71,7 @@ def test_the_program_knows_every_command_flag_and_value(program: str, command: C
     path = require(program)
     known = run(program, "--help")
     assert all(f"  {word} " in known or f"  {word}\n" in known for word in command.path)
-    needed: dict[str, object] = {each.argument: ["a.service"] for each in command.positionals if each.required}
+    needed: Json = {each.argument: ["a.service"] for each in command.positionals if each.required}
     needed |= {each.argument: _values(each)[0] for each in command.flags if each.required}
     for flag in command.flags:
         for value in _values(flag):
