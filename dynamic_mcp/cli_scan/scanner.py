@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,6 +22,8 @@ from dynamic_mcp.cli_scan.runner import Runner
 SOURCES = ("spec", "python", "complete", "help", "man")
 MAX_COMMANDS = 1000
 _SKIPPED = frozenset(("help", "completion", "completions", "__complete"))
+# So many commands that print the help of the one above them show that all do, and no other is run.
+_SHARED_ENOUGH = 2
 Path_ = tuple[str, ...]
 
 
@@ -58,6 +60,7 @@ class Scanner:
         self._has_short_help = False
         # of a command that prints the help of the one above it: nothing below it has a help of its own
         self._shares_help: set[Path_] = set()
+        self._shared_below: Counter[Path_] = Counter()
         self._helps: dict[Path_, str] = {}
 
     async def scan(self) -> Scan:
@@ -123,8 +126,9 @@ class Scanner:
             self._remarks.append("its Python code does not say what it parses; `--help` was read instead")
 
     async def _read_help(self, path: Path_, usage: str) -> CommandFact | None:
-        if path[:-1] in self._shares_help:
-            return None
+        if path and self._shared_below[path[:-1]] >= _SHARED_ENOUGH:
+            known = self._helps[path[:-1]]
+            return _with_usage(read_text(known, path[:-1], source="--help"), path, usage)
         for words in self._help_words(path):
             text = await self._runner.read(str(self._target.file), words)
             fact = read_text(text, path, source=" ".join(words))
@@ -132,6 +136,7 @@ class Scanner:
                 continue
             if path and text == self._helps.get(path[:-1]):
                 self._shares_help.add(path)
+                self._shared_below[path[:-1]] += 1
                 return _with_usage(fact, path, usage)
             self._helps[path] = text
             if not path:
@@ -160,7 +165,7 @@ class Scanner:
         return complete.read_cobra(path, flags, commands)
 
     async def _read_man(self, path: Path_) -> CommandFact | None:
-        if self._man is None:
+        if self._man is None or (path and self._shared_below[path[:-1]] >= _SHARED_ENOUGH):
             return None
         page = "-".join((self._target.name, *path))
         text = await self._runner.read(self._man, ("-P", "cat", "--", page))

@@ -7,6 +7,9 @@ import re
 _TOP = re.compile(r"^\s*[╭┌+][─-]+ (?P<title>[^─]+?) [─-]+[╮┐+]\s*$")
 _BOTTOM = re.compile(r"^\s*[╰└]─+[╯┘]\s*$")
 _SIDES = re.compile(r"^\s*│(?P<inside>.*)│\s*$")
+_COLUMNS = re.compile(
+    r"^\s*(?P<star>\*?)\s+(?P<names>-\S+(?:\s+-\S+)*)(?:\s+(?P<takes>[A-Z<\[]\S*(?: RANGE)?))?(?=\s{2,}|$)"
+)
 _BULLET = re.compile(r"^(\s*)[○•●∙](?=\s)")
 
 
@@ -23,9 +26,11 @@ def _open(line: str) -> str:
     if _BOTTOM.match(line):
         return ""
     if found := _SIDES.match(line):
-        return (
-            "  " + found["inside"].rstrip().replace(" * ", "   ", 1)
-            if found["inside"].startswith(" *")
-            else " " + found["inside"].rstrip()
-        )
+        return "  " + _COLUMNS.sub(_join_columns, found["inside"].rstrip())
     return _BULLET.sub(r"\1 ", line)
+
+
+def _join_columns(match: re.Match[str]) -> str:
+    """Put the names of a flag and what it takes side by side; a star in front says that it must be given."""
+    star = "[required] " if match["star"] else ""
+    return f"{' '.join(match['names'].split())}{' ' + match['takes'] if match['takes'] else ''}   {star}"

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 _NAME = re.compile(
-    r"(?P<dashes>--?)(?P<no>\[no-?\])?(?P<name>[A-Za-z0-9?#@][A-Za-z0-9._-]*|[!:%^])(?P<group>\[[a-z-]+\])?"
+    r"(?P<dashes>--?)(?P<no>\[no-?\])?(?P<name>[A-Za-z0-9?#@](?:[A-Za-z0-9_-]|\.(?!\.))*|[!:%^])(?P<group>\[[a-z-]+\])?"
 )
 _SEPARATOR = re.compile(r"\s*(?:,|\||/|\bor\b)\s*(?=-)|\s+(?=--?[A-Za-z0-9\[])")
 _GROUP = re.compile(
