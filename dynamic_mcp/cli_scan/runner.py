@@ -64,7 +64,8 @@ class Runner:
     ) -> None:
         self.ran: list[Ran] = []
         self._directory = directory
-        self._env = {**minimal_variables(environment, (), platform=sys.platform), **_SURROUNDINGS}
+        ceiling = {"GIT_CEILING_DIRECTORIES": os.fspath(directory.parent)}
+        self._env = {**minimal_variables(environment, (), platform=sys.platform), **_SURROUNDINGS, **ceiling}
         self._limits = limits
         self._now = now
         self._started = now()

@@ -147,8 +147,8 @@ class Scanner:
 
     def _help_words(self, path: Path_) -> Iterable[tuple[str, ...]]:
         """Yield words that ask for help. `-h` may mean something else: only where the program says so."""
-        if self._is_git and path:
-            yield (*path, "-h")
+        if self._is_git:
+            yield (*path, "-h") if path else ("help", "-a")
         yield (*path, "--help")
         if path and self._has_short_help:
             yield (*path, "-h")
@@ -179,7 +179,7 @@ def _with_usage(fact: CommandFact, path: Path_, usage: str) -> CommandFact:
     return msgspec.structs.replace(
         fact,
         path=path,
-        words=None if words is None else tuple(words),
+        words=fact.words or None if words is None else tuple(words),
         subcommands=(),
         description="",
         source=f"{fact.source} (which is about all commands)",

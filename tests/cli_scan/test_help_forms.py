@@ -352,7 +352,7 @@ def test_the_commands_are_read(text: str) -> None:
     assert all(each.description for each in read_text(text).subcommands)
 
 
-@pytest.mark.parametrize("text", [GNU, CLICK, CLAP, DOCOPT, GO, KUBECTL, MAN])
+@pytest.mark.parametrize("text", [GNU, CLICK, CLAP, GO, KUBECTL, MAN])
 def test_nothing_else_is_taken_for_a_command(text: str) -> None:
     assert read_text(text).subcommands == ()
 
@@ -365,3 +365,29 @@ def test_a_description_goes_on_over_several_lines() -> None:
 @pytest.mark.parametrize("text", [ARGPARSE, CLICK, COBRA, CLAP, GNU])
 def test_the_description_of_the_program_is_what_comes_first(text: str) -> None:
     assert read_text(text).description.startswith("Brews")
+
+
+@pytest.mark.parametrize(
+    ("line", "names", "kind"),
+    [
+        ("  -U<n>, --unified=<n>     context", ("-U", "--unified"), "integer"),
+        ("  --stat[=<width>[,<name-width>[,<count>]]]   a table", ("--stat",), "string"),
+        ("  -<number>, -n <number>, --max-count=<number>   how many", ("-n", "--max-count"), "integer"),
+        ("  -., --hidden             hidden ones too", ("-.", "--hidden"), "boolean"),
+        ("  -F FILTER[:options]      add one", ("-F",), "string"),
+        ("  --[no-]sign              sign it", ("--sign",), "boolean"),
+        ("  -M, --machine CONTAINER  where", ("-M", "--machine"), "string"),
+        ("     --cacert <file> The certificate", ("--cacert",), "path"),
+        ("  --limit=N|all            at most", ("--limit",), "string"),
+        ("  -v...                    more", ("-v",), "boolean"),
+    ],
+)
+def test_flags_are_read_however_they_are_spelled(line: str, names: tuple[str, ...], kind: str) -> None:
+    flag = read_text(f"Usage: brew [OPTIONS]\n\n{line}\n").flags[0]
+    assert (flag.names, flag.value and flag.value.type) == (names, kind)
+
+
+def test_commands_that_only_the_usage_names_are_found() -> None:
+    assert [each.name for each in read_text(DOCOPT).subcommands] == ["make"]
+    text = "usage: git brew [-v]\n   or: git brew make [--now] <name>\n   or: git brew list\n"
+    assert [each.name for each in read_text(text, ("brew",)).subcommands] == ["make", "list"]

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 _USAGE = re.compile(r"^\s{0,8}(?:usage|synopsis)\s*:?(?:\s+|$)(?P<rest>.*)$", re.IGNORECASE)
 _OR = re.compile(r"^\s*or:\s+")
-_FLAG = re.compile(r"--?[A-Za-z0-9?#@\[!][^\s]*")
+_FLAG = re.compile(r"--?[A-Za-z0-9?#@\[!.][^\s]*|-<[^<>]+>, -")
 _GAP = re.compile(r"\s{2,}|\t")
 _HEADING = re.compile(
     r"^[A-Za-z(\[][^.]{0,70}:$|^[A-Z][A-Z0-9 ,/&()'-]{2,60}$|^[A-Z][\w'-]*(?: [A-Za-z/()'-]+){0,6}$"

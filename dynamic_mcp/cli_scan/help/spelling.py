@@ -7,14 +7,19 @@ import re
 from msgspec import Struct
 
 _NAME = re.compile(
-    r"(?P<dashes>--?)(?P<no>\[no-?\])?(?P<name>[A-Za-z0-9?#@](?:[A-Za-z0-9_-]|\.(?!\.))*|[!:%^])(?P<group>\[[a-z-]+\])?"
+    r"(?P<dashes>--?)(?P<no>\[no-?\])?(?P<name>[A-Za-z0-9?#@](?:[A-Za-z0-9_-]|\.(?!\.))*|[!:%^.])(?P<group>\[[a-z-]+\])?"
 )
 _SEPARATOR = re.compile(r"\s*(?:,|\||/|\bor\b)\s*(?=-)|\s+(?=--?[A-Za-z0-9\[])")
 _GROUP = re.compile(
     r"<[^<>]*(?:<[^<>]*>[^<>]*)*>|\{[^{}]*\}|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|'[^']*'|\"[^\"]*\""
 )
 _BARE = re.compile(r"[^\s,\[\]]+(?:\|[^\s,]+)*")
-_PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_:./=|-]*(?:\.\.\.)?,?")
+# `-<number>, ` in front of the names: no name
+_NUMBER = re.compile(r"^-<[^<>]+>,\s*")
+# Brackets in brackets, twice.
+_OPTIONAL = re.compile(r"\[=?((?!=)(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)\]")
+_JOINED = re.compile(r"<[^<>]+>")
+_GLUED = re.compile(r"(?:\[[^\s,|][^\s]*)?")
 
 
 class Spelling(Struct, frozen=True, kw_only=True):
@@ -34,6 +39,7 @@ class Spelling(Struct, frozen=True, kw_only=True):
 
 def read_spelling(text: str) -> Spelling | None:
     """Return the flag at the beginning of a text; None if there is none. `sign` is what joins name and value."""
+    text = _NUMBER.sub("", text)
     names: list[str] = []
     off: list[str] = []
     found = _Found()
@@ -76,9 +82,12 @@ class _Found:
 
     def read(self, text: str, position: int) -> int:
         """Read a value after a name; return where it ends."""
-        if match := re.compile(r"\[=?([^\]=][^\]]*)\]").match(text, position):  # `--color[=WHEN]`
+        if match := _OPTIONAL.match(text, position):  # `--color[=WHEN]`, `-C[<n>]`
             self._take(match[1].strip("<>"), "=")
             self.is_optional = True
+            return match.end()
+        if match := _JOINED.match(text, position):  # `-U<n>`
+            self._take(match[0], "")
             return match.end()
         if text[position : position + 1] in ("=", ":") and text[position + 1 : position + 2].strip():
             match = _GROUP.match(text, position + 1) or re.compile(r"[^\s]+").match(text, position + 1)
@@ -97,12 +106,13 @@ class _Found:
         if match is None or match[0] in ("/", "|", "or"):
             return position
         end = match.end()
-        word = match[0].rstrip(",")
+        word = match[0].rstrip(",:")
         end -= len(match[0]) - len(word)
         if text.startswith("...", end):
             word, end = word + "...", end + 3
         if optional := re.compile(r"\[=[^\]]*\]").match(text, end):  # `string[="always"]`
             end = optional.end()
+        end = _GLUED.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
         if text.startswith(" RANGE", end):
             word, end = word + " RANGE", end + 6
         self._take(word, " ")

@@ -11,7 +11,7 @@ from dynamic_mcp.cli_scan.help.dialects import read_flag_value, style_of
 from dynamic_mcp.cli_scan.help.forms import WITH_EQUALS, WITH_SEPARATOR, Form, find_form
 from dynamic_mcp.cli_scan.help.layout import Entry, Layout, join, read_layout
 from dynamic_mcp.cli_scan.help.spelling import Spelling, read_spelling
-from dynamic_mcp.cli_scan.help.usage import read_usage
+from dynamic_mcp.cli_scan.help.usage import commands_of_usage, read_usage
 from dynamic_mcp.cli_scan.help.values import listed_values, read_value
 
 _COMMANDS = re.compile(r"\b(?:sub)?commands?\b", re.IGNORECASE)
@@ -28,7 +28,7 @@ def read_text(text: str, path: Sequence[str] = (), *, source: str = "--help") ->
     """Return what a text says of the command with these words after the program's name."""
     text = without_boxes(text)
     form, layout = find_form(text), read_layout(text)
-    subcommands = tuple(_read_subcommands(layout))
+    subcommands = tuple(_read_subcommands(form, layout, path))
     words, has_separator = read_usage(layout.usage, path, is_group=bool(subcommands))
     return CommandFact(
         source=source,
@@ -113,7 +113,9 @@ def _name(head: str) -> str:
     return _NAME.sub("_", head.lower().removesuffix("...")).strip("_")
 
 
-def _read_subcommands(layout: Layout) -> Iterator[Subcommand]:
+def _read_subcommands(form: Form, layout: Layout, path: Sequence[str]) -> Iterator[Subcommand]:
+    if form == "docopt" or (layout.usage and layout.usage[0].startswith("git ")):
+        yield from map(Subcommand, commands_of_usage(layout.usage, path))
     seen: set[str] = set()
     for entry in layout.words:
         found = list(_commands_of(entry, layout))

@@ -16,6 +16,7 @@ _OPTIONS = re.compile(r"^(?:[\w-]+[- ])*(?:options?|flags?|switches)(?:\.\.\.)?$
 _COMMANDS = re.compile(r"^(?:sub)?-?commands?$", re.IGNORECASE)
 _REST = re.compile(r"^(?:args?|arguments?)$", re.IGNORECASE)
 _NAME = re.compile(r"[^a-z0-9]+")
+_LITERAL = re.compile(r"[a-z][a-z0-9-]+")
 _MAX_WORDS = 12
 
 
@@ -27,11 +28,18 @@ def read_usage(lines: Sequence[str], path: Sequence[str], *, is_group: bool) -> 
     if not lines:
         return None, False
     tokens = [_TOKEN.findall(line) for line in lines]
+    tokens = [line for line in tokens if path and path[-1] in line] or tokens  # the others are about other commands
     has_separator = any(each in ("--", "[--]") for line in tokens for each in line)
     read = [list(_read_words(_after_path(line, path), is_group=is_group)) for line in tokens]
     if len(read) > 1 and any(_shape(each) != _shape(read[0]) for each in read):
         return (_common(read), has_separator)
     return read[0][:_MAX_WORDS], has_separator
+
+
+def commands_of_usage(lines: Sequence[str], path: Sequence[str]) -> list[str]:
+    """Return the commands that several lines of a usage name: `prog ship new NAME`, `prog ship move`."""
+    following = (_after_path(_TOKEN.findall(line), path) for line in lines)
+    return list(dict.fromkeys(rest[0] for rest in following if rest and _LITERAL.fullmatch(rest[0])))
 
 
 def property_name(name: str) -> str:

@@ -7,7 +7,8 @@ import re
 from dynamic_mcp.cli_scan.facts import Value
 from dynamic_mcp.policy.verbs import words
 
-_INTEGERS = words("int int8 int16 int32 int64 uint uint8 uint16 uint32 uint64 integer n num number count")
+_INTEGERS = words("int int8 int16 int32 int64 uint uint8 uint16 uint32 uint64 integer n num number count depth")
+_INTEGER_ENDING = re.compile(r"[-_](?:number|num|count)$")
 _NUMBERS = words("float float32 float64 double decimal")
 _PATHS = words("file path dir directory folder filename filepath pathname pathspec")
 _BOOLEANS = words("bool boolean")
@@ -62,7 +63,7 @@ def _by_word(word: str, description: str) -> Value:
     if word in ("integer range", "float range"):
         least, most = _range(description)
         return Value(type="integer" if word.startswith("i") else "number", minimum=least, maximum=most)
-    if word in _INTEGERS:
+    if word in _INTEGERS or _INTEGER_ENDING.search(word):
         return Value(type="integer")
     if word in _NUMBERS:
         return Value(type="number")
@@ -100,16 +101,10 @@ def _choices(text: str) -> tuple[str, ...]:
     if text.startswith("<"):
         return ()
     parts = tuple(dict.fromkeys(part.strip().strip("\"'") for part in re.split(r"[,|]", inner)))
-    return (
-        parts
-        if all(map(_LITERAL.fullmatch, parts)) and any(map(str.islower, "".join(parts)))
-        else _upper(parts, text)
-    )
-
-
-def _upper(parts: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """Return values without small letters, only where braces or brackets say that they are literal."""
-    return parts if text[:1] in ("{", "[") and all(map(_LITERAL.fullmatch, parts)) else ()
+    if not all(map(_LITERAL.fullmatch, parts)):
+        return ()
+    # without brackets, capital letters stand for something: `N|all`
+    return () if bracket is None and any(part.isupper() for part in parts) else parts
 
 
 def _range(description: str) -> tuple[float | None, float | None]:
