@@ -67,8 +67,9 @@ class ArgumentPath:
     def select(self, arguments: Arguments) -> list[object]:
         """Return the values. Raises ConditionError if they are also written in another case, or cannot be found."""
         try:
-            values = self._selector.select(arguments.value)
-            if self._is_folded and arguments.folded is arguments.value:
+            value = arguments.value
+            values = self._selector.select(value)
+            if self._is_folded and arguments.folded is value:
                 return values
             folded = self._folded_selector.select(arguments.folded)
         except BadPath as exc:
