@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cached_property
 
 import msgspec
 from msgspec import Raw
@@ -17,6 +16,7 @@ _MAX_SELECT_S = 0.5
 # No tool needs more, and the evaluation of expressions is recursive.
 _MAX_DEPTH = 200
 _NESTED = (dict, list)
+_NESTED_TYPES = frozenset(_NESTED)
 
 
 class ConditionError(Exception):
@@ -30,6 +30,7 @@ class Arguments:
         self._raw = raw
         self._value: dict[str, object] | ConditionError | None = None
         self._is_parsed = False
+        self._folded: object = None
 
     @property
     def value(self) -> dict[str, object] | None:
@@ -41,13 +42,16 @@ class Arguments:
             raise self._value
         return self._value
 
-    @cached_property
+    @property
     def folded(self) -> object:
         """The arguments as a server reads them to which the case of a key makes no difference.
 
         They are the same object if they are read by everybody alike.
         """
-        return self.value if _is_folded(self.value) else _fold_keys(self.value)
+        if self._folded is None:
+            value = self.value
+            self._folded = value if _is_folded(value) else _fold_keys(value)
+        return self._folded
 
 
 class ArgumentPath:
@@ -115,7 +119,8 @@ def _is_folded(value: object) -> bool:
     """Tell quickly whether folding the keys changes nothing; False means unknown."""
     if not isinstance(value, dict):
         return False
-    return not any(key != key.casefold() or isinstance(inner, _NESTED) for key, inner in value.items())
+    names = "".join(value)
+    return names == names.casefold() and _NESTED_TYPES.isdisjoint(map(type, value.values()))
 
 
 def _fold_keys(value: object) -> object:

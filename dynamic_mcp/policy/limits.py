@@ -135,9 +135,10 @@ class Buckets:
         """Take from every bucket of a call at this time of a clock, or from none if one of them refuses."""
         refusal: Refusal | None = None
         taken: dict[Hashable, float] = {}
+        find_full_at = self._full_at.get
         for rate in rates:
             bucket = rate.bucket_of(person, tool) if rate.per_person or rate.per_tool else rate.key
-            full_at = self._full_at.get(bucket, now)
+            full_at = find_full_at(bucket, now)
             if full_at < now:
                 full_at = now
             wait_s = full_at - now - rate.slack_s
