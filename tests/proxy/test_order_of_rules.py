@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,9 @@ class NotedGuards(Guards):
         super().__init__((), "up")
         self.steps = steps
 
-    def judge(self, tool: str, arguments: Raw | None, *, shown: str = "") -> Decision | None:
+    def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
         self.steps.note("guards")
-        return super().judge(tool, arguments, shown=shown)
+        return super().judge(tool, arguments, shown_name=shown_name)
 
 
 class NotedLimits(Limits):
@@ -155,7 +155,7 @@ async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> No
         params: Mapping[str, Raw] = {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
         calls = RuledCalls(decide, ask, send)
         calls.plugins = NotedPlugins(steps)
-        await calls.send(UpstreamRequest(request, NotedGroup(view["up"], steps), "tools/call", params, 5))
+        await calls.send(UpstreamRequest(request, NotedGroup(view["up"], steps), "tools/call", params, 5, tool="echo"))
     finally:
         await proxy.close()
     in_table = [*NAMES]
