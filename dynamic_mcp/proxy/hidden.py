@@ -25,8 +25,6 @@ _KINDS = {
     "resources/templates/list": ListKind.TEMPLATES,
     "prompts/list": ListKind.PROMPTS,
 }
-
-
 # Groups whose overridden tools are counted once.
 _MAX_GROUPS = 1000
 _USES = frozenset(("tools/call", "resources/read", "prompts/get"))

@@ -48,11 +48,11 @@ class Observation(Struct):
 
     `started` is a reading of `time.perf_counter`, `at` is seconds since 1970. `asked` is the tool as the client
     wrote it. `group` is the view of the group that the request goes to, and `name` the server's own name, or the URI.
-    `decision` is `allow`, `ask` or `deny`, and `rule` the rule behind it. `is_cached`: a kept result
-    was the answer. `trace` is the id of the trace that the
-    request is part of, if it is traced. `denial` says by which rule the client is told that there is no such thing,
-    and `hidden` how much a search does not show. `sent` is the request to an upstream that observers are just told
-    of, or were last: its method, answer and error. `outcome` is what came of the client's request.
+    `decision` is `allow`, `ask` or `deny`, and `rule` the rule behind it. `is_cached` says that a kept result was the
+    answer. `trace` is the id of the trace that the request is part of, if it is traced. `denial` says by which rule
+    the client is told that there is no such thing, and `hidden` how much a search does not show. `sent` is the
+    request to an upstream that observers are just told of, or were last: its method, answer and error. `outcome` is
+    what came of the client's request.
     """
 
     observers: Observers

@@ -43,9 +43,7 @@ _REMOVED = "it was decided elsewhere"
 class HumanApproval:
     """Asks persons for one proxy. `note` takes events; without `open_box` there is no queue.
 
-    `notify` tells a person what waits in it.
-
-    `outcomes` counts what became of questions.
+    `notify` tells a person what waits in the queue. `outcomes` counts what became of questions.
     """
 
     def __init__(
