@@ -133,7 +133,8 @@ class RuledCalls:
         try:
             if arguments is None or len(arguments) <= MAX_BYTES_IN_LOOP:
                 return judge(tool, arguments, shown_name=group.shown_name)
-            return await self._workers.run(partial(judge, tool, arguments, shown_name=group.shown_name))
+            shown = group.shown_name(tool)  # here, because views belong to the event loop
+            return await self._workers.run(partial(judge, tool, arguments, shown_name=lambda _: shown))
         except RefusedByGuard as exc:
             if message.request.observation is not None:
                 message.request.observation.note_refusal(exc.rule)
