@@ -51,7 +51,10 @@ def read_cobra(path: Sequence[str], flags: str, commands: str = "") -> CommandFa
 def read_git(path: Sequence[str], text: str) -> CommandFact:
     """Return what `git COMMAND --git-completion-helper-all` printed: flags, with `=` if they take a value."""
     names = [word for word in text.split() if word.startswith("--") and len(word) > 2][:_MAX_ENTRIES]
-    flags = (FlagFact(names=(name.rstrip("="),), value=Value() if name.endswith("=") else None) for name in names)
+    flags = (
+        FlagFact(names=(name.rstrip("="),), value=Value(type=None if name.endswith("=") else "boolean"))
+        for name in names
+    )
     return CommandFact(source=GIT, path=tuple(path), flags=tuple(flags))
 
 

@@ -84,6 +84,9 @@ def _build_flags(
     for each in flags:
         if _NEVER.intersection(each.flag.names):
             continue
+        if each.flag.value is None:
+            remarks.append(f"`{command}`: `{each.flag.names[0]}` is left out: nothing says whether it takes a value")
+            continue
         members = _flag_members(each, names)
         if members is None:
             continue

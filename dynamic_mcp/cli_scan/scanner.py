@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -24,6 +25,7 @@ MAX_COMMANDS = 1000
 _SKIPPED = frozenset(("help", "completion", "completions", "__complete"))
 # So many commands that print the help of the one above them show that all do, and no other is run.
 _SHARED_ENOUGH = 2
+_LISTS_GLOBAL = re.compile(r'Use "[\w-]+ options" for a list of global')
 Path_ = tuple[str, ...]
 
 
@@ -62,6 +64,7 @@ class Scanner:
         self._shares_help: set[Path_] = set()
         self._shared_below: Counter[Path_] = Counter()
         self._helps: dict[Path_, str] = {}
+        self._global: CommandFact | None = None
 
     async def scan(self) -> Scan:
         """Find out about the program and the commands below it that are wanted."""
@@ -106,7 +109,10 @@ class Scanner:
             if "man" in self._target.sources and (page := await self._read_man(path)) is not None:
                 facts.append(page)
             if "complete" in self._target.sources and (listed := await self._complete(path, facts)) is not None:
-                facts.insert(sum(fact.is_whole for fact in facts), listed)
+                # git's helper shows no value where it may be left out, so manuals know more
+                facts.insert(len(facts) if self._is_git else sum(fact.is_whole for fact in facts), listed)
+            if facts and (shared := await self._read_global()) is not None:
+                facts.append(msgspec.structs.replace(shared, path=path))
         return merge(facts) if facts else None
 
     # --- sources -----------------------------------------------------------------------------------------------
@@ -152,6 +158,13 @@ class Scanner:
         yield (*path, "--help")
         if path and self._has_short_help:
             yield (*path, "-h")
+
+    async def _read_global(self) -> CommandFact | None:
+        """Return the flags that all commands have, if the program lists them by a command `options`."""
+        if self._global is None and self._is_cobra and _LISTS_GLOBAL.search("\n".join(self._helps.values())):
+            text = await self._runner.read(str(self._target.file), ("options",))
+            self._global = CommandFact(source="options", flags=read_text(text).flags)
+        return self._global
 
     async def _complete(self, path: Path_, facts: Sequence[CommandFact]) -> CommandFact | None:
         command = str(self._target.file)

@@ -156,8 +156,9 @@ class PinBook:
 
 def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[Lock, _Stamp]:
     """Write to the file, and return what it has then."""
-    lock = update_lock(path, lambda before: _merge(before, accepted))
-    return lock, _stamp(path)
+    update_lock(path, lambda before: _merge(before, accepted))
+    stamp = _stamp(path)
+    return read_lock(path), stamp  # read after its stamp, so that what others write meanwhile is not missed
 
 
 def _accept_all(lock: Lock) -> Iterator[Acceptance]:

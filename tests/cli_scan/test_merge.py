@@ -49,12 +49,21 @@ def test_what_is_not_known_to_read_has_an_unknown_effect() -> None:
 
 def test_flags_whose_names_differ_in_case_only_become_different_arguments() -> None:
     names = [("-c",), ("-C",), ("--cups",), ("--Cups",), ("--cwd",)]
-    fact = CommandFact(source="help", flags=tuple(FlagFact(names=each) for each in names))
+    fact = CommandFact(
+        source="help", flags=tuple(FlagFact(names=each, value=Value(type="boolean")) for each in names)
+    )
     built = build_pack("brew", [merge([fact])], description="", source="a scan")
     assert built is not None
     arguments = [flag.argument for flag in built.pack.commands[0].flags]
     assert len(set(arguments)) == 5
     assert "cwd" not in arguments
+
+
+def test_a_flag_of_which_nothing_says_whether_it_takes_a_value_is_left_out() -> None:
+    built = build_pack("brew", [merge([LISTED, HELP])], description="", source="a scan")
+    assert built is not None
+    assert [flag.name for flag in built.pack.commands[0].flags] == ["--cups", "--bean"]
+    assert any("`--cold`" in remark for remark in built.remarks)
 
 
 def test_what_a_pack_cannot_hold_is_left_out_with_a_remark() -> None:

@@ -112,6 +112,18 @@ async def test_only_flags_and_commands_are_completed_never_arguments(tmp_path: P
     assert cups.source == "cobra's __complete; type: make --help"
 
 
+async def test_flags_of_all_commands_are_read_where_the_program_says_that_it_lists_them(tmp_path: Path) -> None:
+    texts = {
+        "--help": 'Brews.\n\nUse "brew options" for a list of global command-line options.\n\nUsage:\n  brew [options]\n',
+        "options": "The following options can be passed to any command:\n\n    -n, --name='':\n\tWhose it is.\n",
+        "__complete --": "--help\thelp for brew\n--name\tWhose it is\n:4\n",
+    }
+    brew = FakeProgram(tmp_path, texts, comment=COBRA)
+    found = await scan(brew.file, tmp_path, sources=("complete", "help"))
+    name = next(each.flag for each in found.commands[0].flags if "--name" in each.flag.names)
+    assert (name.names, name.value and name.value.type) == (("--name", "-n"), "string")
+
+
 async def test_short_help_is_tried_only_where_the_program_says_that_it_is_help(tmp_path: Path) -> None:
     brew = FakeProgram(tmp_path, {"--help": ROOT})
     await scan(brew.file, tmp_path, globs=("make",))

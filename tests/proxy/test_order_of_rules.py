@@ -155,7 +155,9 @@ async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> No
         params: Mapping[str, Raw] = {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
         calls = RuledCalls(decide, ask, send)
         calls.plugins = NotedPlugins(steps)
-        await calls.send(UpstreamRequest(request, NotedGroup(view["up"], steps), "tools/call", params, 5, tool="echo"))
+        await calls.send(
+            UpstreamRequest(request, NotedGroup(view["up"], steps), "tools/call", params, 5, tool="echo")
+        )
     finally:
         await proxy.close()
     in_table = [*NAMES]

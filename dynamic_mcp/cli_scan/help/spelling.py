@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"^-<[^<>]+>,\s*")
 # Brackets in brackets, twice.
 _OPTIONAL = re.compile(r"\[=?((?!=)(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)\]")
 _JOINED = re.compile(r"<[^<>]+>")
-_GLUED = re.compile(r"(?:\[[^\s,|][^\s]*)?")
+_GLUED = re.compile(r"(?:[^\s,|:][^\s,]*)?")
 
 
 class Spelling(Struct, frozen=True, kw_only=True):
