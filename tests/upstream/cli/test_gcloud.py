@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.packs import library
-from dynamic_mcp.packs.model import tool_name
+from dynamic_mcp.packs.model import Flag, Positional, tool_name
 from tests.fakes import Client, Json, text_of
 from tests.upstream.cli.programs import call_slow, require, serve
 from tests.upstream.cli.site import Site
@@ -95,11 +95,8 @@ async def test_no_file_is_read_for_flags(tmp_path: Path) -> None:
 async def test_no_call_chooses_whose_credentials_are_used_or_shows_them(tmp_path: Path, flag: str) -> None:
     async with Site(answer) as site, tools(tmp_path, site) as client:
         for command in COMMANDS:
-            needed: Json = {
-                each.argument: ["a"] if each.repeatable else "a"
-                for each in [*command.positionals, *command.flags]
-                if each.required
-            }
+            every: list[Flag | Positional] = [*command.positionals, *command.flags]
+            needed: Json = {each.argument: ["a"] if each.repeatable else "a" for each in every if each.required}
             refused = await call_slow(client, tool_name("gcloud", command.name), {**needed, flag: "x"})
             assert "no argument" in text_of(refused)
 
