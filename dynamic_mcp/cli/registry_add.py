@@ -58,7 +58,7 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
     refuse_deleted(hit.document)
     option = _choose(this, hit.document, options, person)
     given = parse_answers(options.values, option)
-    complete(given, option, person, kept_variables(plan))
+    taken = complete(given, option, person, kept_variables(plan))
     answers = store_secrets(given, option, server, plan.vault)
     draft = build_or_refuse(hit.document, option, answers)
     shown = {"description": options.description} if options.description else {}
@@ -68,7 +68,7 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
         KEY: origin_of(hit.registry, hit.document, option, answers).to_json(),
     }
     this.out.say(f"{hit.document.name} {one_line(hit.document.version)} of registry `{hit.registry}`")
-    show_warnings(this, hit.document, draft.warnings)
+    show_warnings(this, hit.document, (*taken, *draft.warnings))
     if options.is_print:
         this.out.print_json({"mcpServers": dict(plan.entries)})
         return 0

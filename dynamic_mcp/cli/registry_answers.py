@@ -112,20 +112,26 @@ def parse_answers(words: Iterable[str], option: Option) -> Given:
     return given
 
 
-def complete(given: Given, option: Option, person: Person | None, kept: Mapping[str, str]) -> None:
-    """Ask for what is missing; a secret that is `kept` somewhere is taken from there. Raises InvalidArguments."""
+def complete(given: Given, option: Option, person: Person | None, kept: Mapping[str, str]) -> list[str]:
+    """Ask for what is missing; a secret that is `kept` somewhere is taken from there, which the result says.
+
+    Raises InvalidArguments.
+    """
     missing: list[Question] = []
+    taken: list[str] = []
     for question in questions_about(option):
         if not question.is_required or question.key in given.answers or question.key in given.secrets:
             continue
         if question.is_secret and question.variable in kept:
             given.answers[question.key] = (f"${{{question.variable}}}",)
+            taken.append(f"`{question.variable}` has a value already, which this server gets")
         elif person is not None:
             _ask_person(given, question, person)
         elif is_unanswered(question, given.answers):
             missing.append(question)
     if missing:
         raise InvalidArguments(_format_missing(missing), hint=_format_hint(missing))
+    return taken
 
 
 def store_secrets(given: Given, option: Option, server: str, vault: Vault) -> Answers:

@@ -144,7 +144,8 @@ class _Planner:
             elif question.key in known and is_unanswered(question, {}):
                 # linked, not added by us: the config has the value somewhere, and the merge leaves it there
                 given.answers[question.key] = (_STAND_IN,)
-        complete(given, option, self._person, kept_variables(self._plan))
+        for taken in complete(given, option, self._person, kept_variables(self._plan)):
+            self._say(f"warning: {taken}")
         return store_secrets(given, option, server, self._plan.vault)
 
     def _say(self, text: str) -> None:

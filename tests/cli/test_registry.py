@@ -122,7 +122,9 @@ def test_a_secret_that_another_server_has_by_the_same_name_stays(cli: CliRunner,
 
 
 def test_a_secret_of_the_environment_is_referred_to(cli: CliRunner, fake: FakeRegistry) -> None:
-    assert cli.run("add", GITHUB, "--package", "--yes", GITHUB_PERSONAL_ACCESS_TOKEN=SECRET).code == 0
+    done = cli.run("add", GITHUB, "--package", "--yes", GITHUB_PERSONAL_ACCESS_TOKEN=SECRET)
+    assert done.code == 0
+    assert "`GITHUB_PERSONAL_ACCESS_TOKEN` has a value already, which this server gets" in done.err
     assert not (cli.folder / "dynamic-mcp.env").exists()
     assert SECRET not in cli.config.read_text()
 
