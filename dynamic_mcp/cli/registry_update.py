@@ -30,6 +30,8 @@ from dynamic_mcp.system.text import one_line, pluralize
 
 # Stands for a value that the config has somewhere, in both versions of an entry.
 _STAND_IN = "${X_REGISTRY_STAND_IN}"
+# The members of an entry that name its version.
+_WHAT_RUNS = ("command", "args", "url")
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class _Planner:
         if option is None:
             label = one_line(old.option, 100)
             self._say(f"warning: {document.name} {document.version} cannot be run as {label} any more")
-            self._say(f"hint: `{format_command('add', old.name, '--as', server, '--replace')}` takes another way")
+            self._say_replace(server, old, "takes another way")
             return None
         earlier = self._find_earlier(old)
         answers = self._answer(server, old, option, earlier)
@@ -114,6 +116,10 @@ class _Planner:
         mine = {key: value for key, value in before.items() if key != KEY}
         base = _base(old, earlier, answers)
         result = merge(base, mine if old.digest else align(mine, base, option), draft.entry)
+        if base is NOTHING and any(clash.at[0] in _WHAT_RUNS for clash in result.clashes):
+            self._say(f"warning: `{server}` stays as it is, since nothing tells what of it you have changed")
+            self._say_replace(server, old, "takes the new version as the registry has it")
+            return None
         assert isinstance(result.value, dict)
         kept = {key: values for key, values in answers.items() if values != (_STAND_IN,)}
         new = origin_of(hit.registry, document, option, kept)
@@ -147,6 +153,9 @@ class _Planner:
         for taken in complete(given, option, self._person, kept_variables(self._plan)):
             self._say(f"warning: {taken}")
         return store_secrets(given, option, server, self._plan.vault)
+
+    def _say_replace(self, server: str, old: Origin, why: str) -> None:
+        self._say(f"hint: `{format_command('add', old.name, '--as', server, '--replace')}` {why}")
 
     def _say(self, text: str) -> None:
         self._this.out.say(text)

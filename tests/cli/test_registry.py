@@ -282,6 +282,10 @@ def test_a_version_that_was_changed_behind_our_back_takes_nothing_of_a_person(
     done = cli.run("registry", "update", "--yes")
     assert "has changed what it says" in done.err
     assert "--safe=on" in entry(cli, "weather")["args"]
+    assert "stays as it is" in done.err
+    assert "--replace" in done.err
+    (row,) = cli.run("registry", "outdated").json
+    assert (row["current"], row["state"]) == ("1.0.0", "outdated")
 
 
 def test_servers_that_are_in_a_registry_are_recognised_and_then_updated(cli: CliRunner, fake: FakeRegistry) -> None:
