@@ -88,9 +88,9 @@ def main() -> None:
         "\n| program | form | commands | flags | recall | precision | takes a value | type |"
         "\n|---|---|---|---|---|---|---|---|"
     )
-    for file in _python_programs():
-        if not asked.only or file.name in asked.only:
-            print(asyncio.run(_by_code(file)), end="", flush=True)
+    for script in _python_programs():
+        if not asked.only or script.name in asked.only:
+            print(asyncio.run(_by_code(script)), end="", flush=True)
 
 
 # --- packs that are made by hand ---------------------------------------------------------------------------------
@@ -184,4 +184,4 @@ def _share(part: int, whole: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
