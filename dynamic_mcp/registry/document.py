@@ -42,7 +42,7 @@ class Package(Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """What it is called where one chooses, which stays from version to version."""
-        return f"{self.kind}:{self.identifier}" if self.kind != "oci" else f"oci:{_without_tag(self.identifier)}"
+        return f"{self.kind}:{self.identifier}" if self.kind != "oci" else f"oci:{image_name(self.identifier)}"
 
 
 class RemoteServer(Struct, frozen=True, kw_only=True):
@@ -167,6 +167,7 @@ def _read_remote(remote: Reader) -> RemoteServer:
     )
 
 
-def _without_tag(image: str) -> str:
+def image_name(image: str) -> str:
+    """Return the reference of an image without its tag and its digest."""
     head, slash, last = image.partition("@")[0].rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.registry.document import Document, Package
+from dynamic_mcp.registry.document import Document, Package, image_name
 from dynamic_mcp.registry.options import Option
 from dynamic_mcp.registry.runtimes import image_of
 
@@ -59,7 +59,7 @@ def find_image(entry: Mapping[str, object]) -> Iterator[Target]:
         return
     for word in args:
         if isinstance(word, str) and re.match(r"[a-z0-9][^=]*/", word):
-            name = _image_name(word)
+            name = image_name(word)
             tag = word.partition("@")[0].removeprefix(name).removeprefix(":")
             yield Target("oci", name, tag)
 
@@ -85,13 +85,8 @@ def _is_same(target: Target, option: Option) -> bool:
     if option.kind != target.kind:
         return False
     if option.kind == "oci":
-        return _image_name(image_of(option)) == target.name
+        return image_name(image_of(option)) == target.name
     return _fold(option.kind, option.identifier) == _fold(target.kind, target.name)
-
-
-def _image_name(image: str) -> str:
-    head, slash, last = image.partition("@")[0].rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def _fold(kind: str, name: str) -> str:
