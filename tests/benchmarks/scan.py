@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import os
 import shutil
-import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
