@@ -114,8 +114,7 @@ async def test_only_flags_and_commands_are_completed_never_arguments(tmp_path: P
 
 async def test_flags_of_all_commands_are_read_where_the_program_says_that_it_lists_them(tmp_path: Path) -> None:
     texts = {
-        "--help": 'Brews.\n\nUse "brew options" for a list of global command-line options.\n\n'
-        "Usage:\n  brew [options]\n",
+        "--help": 'Options:\n    --cold=false:\n\tCold.\n\nUse "brew options" for a list of global options.\n',
         "options": "The following options can be passed to any command:\n\n    -n, --name='':\n\tWhose it is.\n",
         "__complete --": "--help\thelp for brew\n--name\tWhose it is\n:4\n",
     }

@@ -109,7 +109,7 @@ class _Form(Struct, frozen=True):
 
 def path_for(config: Path, folder: Path) -> Path:
     """Return the lock file of a config in the `folder` for all those whose config names none."""
-    return folder / f"{sha256(os.path.abspath(config).encode()).hexdigest()[:40]}.json"  # noqa: PTH100 - a link stays
+    return folder / f"{sha256(os.fsencode(os.path.abspath(config))).hexdigest()[:40]}.json"  # noqa: PTH100 - a link stays
 
 
 def read_lock(path: Path) -> Lock:

@@ -150,7 +150,8 @@ async def test_no_tool_takes_a_login_from_a_file_of_a_call(place: Place, cluster
     ],
 )
 def test_kubectl_has_flags_that_no_tool_has(place: Place, flag: str) -> None:
-    assert "unknown" not in place.run("version", "--client", flag)
+    if "unknown flag" in place.run("version", "--client", flag):
+        pytest.skip(f"this kubectl is older than `{flag.partition('=')[0]}`")
 
     for each in library.read_shipped("kubectl").commands:
         names = {name for one in each.flags for name in (one.name, *one.aliases)}
