@@ -180,12 +180,6 @@ class DefinitionHeld(DynamicMcpError):
             f"{what} of group `{group}` is held back: {reason}; nothing was sent",
             hint=f"ask the user to run `dynamic-mcp pins diff {group}`, and to approve it there",
         )
-        self._group = group
-        self._reason = reason
-
-    def named(self, what: str) -> DefinitionHeld:
-        """Return the same error of something that the client knows by another name."""
-        return DefinitionHeld(what, self._group, self._reason)
 
 
 class PluginError(DynamicMcpError):

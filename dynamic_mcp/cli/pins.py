@@ -105,12 +105,7 @@ def say_unknown(this: Invocation, found: Survey) -> None:
 def comparison_to_json(server: Comparison, chosen: list[Difference]) -> dict[str, object]:
     """Return what differs of a server."""
     return {
-        "server": server.name,
-        "policy": server.pinning.policy,
-        "known": server.catalog is not None,
-        "moved": server.is_moved,
-        "pinned_version": server.pinned.version if server.pinned is not None else "",
-        "version": server.version,
+        **_server_to_json(server),
         "differences": [difference_to_json(each) for each in chosen],
         "gone": [key_to_json(key) for key in server.gone],
         "error": None if server.error is None else str(server.error),
@@ -159,9 +154,7 @@ def _state(server: Comparison) -> str:
     return (f"{MOVED}; " if server.is_moved else "") + describe_counts(server)
 
 
-def _status_to_json(server: Comparison) -> dict[str, object]:
-    new = [each for each in server.differences if each.change is None]
-    changed = [each for each in server.differences if each.change is not None]
+def _server_to_json(server: Comparison) -> dict[str, object]:
     return {
         "server": server.name,
         "policy": server.pinning.policy,
@@ -169,6 +162,14 @@ def _status_to_json(server: Comparison) -> dict[str, object]:
         "moved": server.is_moved,
         "pinned_version": server.pinned.version if server.pinned is not None else "",
         "version": server.version,
+    }
+
+
+def _status_to_json(server: Comparison) -> dict[str, object]:
+    new = [each for each in server.differences if each.change is None]
+    changed = [each for each in server.differences if each.change is not None]
+    return {
+        **_server_to_json(server),
         "pinned": count_pins(server.pinned),
         "held": [{**key_to_json(each.key), "reason": each.held} for each in server.held],
         "changed": [key_to_json(each.key) for each in changed],

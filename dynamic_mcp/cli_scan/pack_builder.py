@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Value, WordFact
+from dynamic_mcp.cli_scan.facts import FlagFact, Value, WordFact
 from dynamic_mcp.cli_scan.merge import MergedCommand, SourcedFlag
 from dynamic_mcp.packs.model import FLAG, RESERVED, Command, Flag, Pack, Positional
 
@@ -186,8 +186,3 @@ def _convert(members: Mapping[str, Any], kind: type[T], remarks: list[str], comm
     except msgspec.ValidationError as exc:
         remarks.append(f"`{command}`: `{members.get('name')}` is left out: {exc}")
         return None
-
-
-def is_leaf(fact: CommandFact) -> bool:
-    """Tell whether a command does something itself, rather than only having commands below it."""
-    return not fact.subcommands

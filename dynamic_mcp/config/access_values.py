@@ -35,15 +35,21 @@ def check_values(values: Sequence[object]) -> Sequence[object]:
     return values
 
 
+def check_path(path: str) -> str:
+    """Check a JSONPath that leads to an argument."""
+    if not path.startswith("$"):
+        raise FlawError(f"`{printable(path)}` is not a JSONPath", hint=f"write `$.{printable(path)}`")
+    try:
+        is_definite(path)
+    except BadPath as exc:
+        raise FlawError(f"`{printable(path)}` is not a JSONPath that can be used: {exc}") from exc
+    return path
+
+
 def check_paths(conditions: Mapping[str, object]) -> Mapping[str, object]:
     """Check the JSONPaths that lead to arguments."""
     for path in conditions:
-        if not path.startswith("$"):
-            raise FlawError(f"`{printable(path)}` is not a JSONPath", hint=f"write `$.{printable(path)}`")
-        try:
-            is_definite(path)
-        except BadPath as exc:
-            raise FlawError(f"`{printable(path)}` is not a JSONPath that can be used: {exc}") from exc
+        check_path(path)
     return conditions
 
 

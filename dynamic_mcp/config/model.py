@@ -250,8 +250,8 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
     rules_values.check_rate: Annotated[
         str, AfterValidator(rules_values.check_rate), Field(json_schema_extra={"pattern": rules_values.RATE})
     ],
-    rules_values.check_path: Annotated[
-        str, AfterValidator(rules_values.check_path), Field(json_schema_extra={"pattern": "^[$]"})
+    access_values.check_path: Annotated[
+        str, AfterValidator(access_values.check_path), Field(json_schema_extra={"pattern": "^[$]"})
     ],
     rules_values.check_plugin_name: Annotated[
         str,

@@ -13,7 +13,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Size = Annotated[str | int | None, rules_values.parse_cache_size]
 Rate = Annotated[str, rules_values.check_rate]
 Pattern = Annotated[str, access_values.check_pattern]
-Path = Annotated[str, rules_values.check_path]
+Path = Annotated[str, access_values.check_path]
 Json = Annotated[Any, rules_values.take_json]  # Any: the config gives any JSON here
 
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dynamic_mcp.config.values import FlawError, parse_size, printable
-from dynamic_mcp.mcp.selection import BadPath, is_definite
 
-RATE = r"^\s*[0-9]+(\.[0-9]+)?\s*/\s*(s|min|m|h|d)\s*$"
+RATE = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|min|m|h|d)\s*$"
 PLUGIN_NAME = r"^[A-Za-z_][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_.]*)?$"
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _RATE_HINT = "write `5/s`, `60/min`, `1000/h` or `10000/d`"
@@ -67,7 +66,7 @@ class _Redact(Protocol):
 
 def parse_rate(text: str) -> float:
     """Parse a rate into calls a second."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|min|m|h|d)\s*", text)
+    match = re.fullmatch(RATE, text)
     if match is None:
         raise FlawError(f"is not a rate: `{printable(text)}`", hint=_RATE_HINT)
     rate = float(match[1]) / _SECONDS[match[2]]
@@ -85,17 +84,6 @@ def check_rate(text: str) -> str:
 def parse_cache_size(value: object) -> int | None:
     """Parse a size into bytes."""
     return None if value is None else parse_size(value)
-
-
-def check_path(path: str) -> str:
-    """Check a JSONPath to an argument."""
-    if not path.startswith("$"):
-        raise FlawError(f"`{printable(path)}` is not a JSONPath", hint=f"write `$.{printable(path)}`")
-    try:
-        is_definite(path)
-    except BadPath as exc:
-        raise FlawError(f"`{printable(path)}` is not a JSONPath that can be used: {exc}") from exc
-    return path
 
 
 def take_json(value: object) -> object:

@@ -24,8 +24,11 @@ class Gate(Protocol):
         """Return what an upstream says of itself, without instructions that are held back."""
         ...
 
-    def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""
+    def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
+        """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back.
+
+        `shown` is the name that its client knows that by, if it is not the server's.
+        """
         ...
 
 

@@ -143,23 +143,22 @@ class DefinitionGate:
         judgement = self._compare(Catalog(instructions=text, title=title), pinned)
         return _without_instructions(said) if judgement.held else said
 
-    def check(self, method: str, params: Mapping[str, Raw] | None) -> None:
+    def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""
         known = self.group.known
         if known is not self._whole and known is not None:
             self.admit(known)
         if self.held and params:
             for key in _targets(method, params, self.held):
-                self.refuse(key)
+                self._refuse(key, shown)
 
     # --- the rest --------------------------------------------------------------------------------------
 
-    def refuse(self, key: Key) -> None:
-        """Raise DefinitionHeld if something is held back."""
+    def _refuse(self, key: Key, shown: str) -> None:
         reason = self.held.get(key)
         if reason is not None:
             kind, name = key
-            raise DefinitionHeld(f"the {kind.noun} `{one_line(name)}`", self.group.name, reason.text)
+            raise DefinitionHeld(f"the {kind.noun} `{one_line(shown or name)}`", self.group.name, reason.text)
 
     def renew(self) -> bool:
         """Judge the same catalog by other pins; return whether something else is admitted."""

@@ -39,7 +39,6 @@ from dynamic_mcp.tools.arguments import is_valid
 
 # The link to the upstream has said this already.
 _INITIALIZED = "notifications/initialized"
-_MOST_FLAWS = 5
 _KINDS = {ListKind.TOOLS: Kind.TOOL, ListKind.PROMPTS: Kind.PROMPT}
 _FEATURE_BY_REFERENCE = {"ref/prompt": "prompts", "ref/resource": "resources"}
 
@@ -256,7 +255,7 @@ async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
         catalog = await group.reread(request.client)
         if is_valid(catalog.input_schema(tool), args):
             return
-    flaws = "; ".join(map(str, catalog.input_schema(tool).find_flaws(args)[:_MOST_FLAWS]))
+    flaws = catalog.input_schema(tool).describe_flaws(args)
     raise InvalidArguments(f"the arguments do not fit `{tool}`: {flaws or 'they are not an object'}")
 
 

@@ -11,7 +11,7 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.config.access import Kind, Profile
 from dynamic_mcp.config.resolved import Config, Pinning, Presentation, Timeouts
-from dynamic_mcp.errors import DefinitionHeld, Disabled, NotFound
+from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -138,12 +138,11 @@ class GroupView:
         `name` is the one that clients would know it by.
         """
         gate = self.group.admission.gate
-        for own in self._own_names(kind, name) if gate is not None else ():
+        if gate is None:
+            return
+        for own in self._own_names(kind, name):
             if self.rules is None or self.judge(kind, own).is_visible:
-                try:
-                    self.refuse_held_request(_METHODS[kind], {"name": Raw(wire.encode(own))})
-                except DefinitionHeld as exc:
-                    raise exc if own == name else exc.named(f"the tool `{one_line(name)}`") from None
+                gate.check(_METHODS[kind], {"name": Raw(wire.encode(own))}, shown=name)
 
     def refuse_held_request(self, method: str, params: Mapping[str, Raw] | None) -> None:
         """Raise DefinitionHeld for a request about something that is held back; `params` have the server's names."""

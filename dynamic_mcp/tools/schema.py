@@ -29,6 +29,7 @@ MAX_EXPANDED_PARTS = 100_000
 # For longer arguments, only the first flaw is reported: listing all can take minutes.
 _MAX_LISTED_BYTES = 64 << 10
 _MAX_FLAWS = 50
+_MAX_DESCRIBED = 5
 _MAX_NAMES = 10
 _MAX_MESSAGE = 200
 _BACKTRACKS = 10_000
@@ -112,6 +113,10 @@ class InputSchema:
             return [] if (error := _first_error(self._validator, value)) is None else [_to_flaw(error)]
         except (*_DECODE_ERRORS, ValueError):
             return []
+
+    def describe_flaws(self, args: Raw) -> str:
+        """Return the first errors in the arguments, in one line; empty if there are none, or none can be found."""
+        return "; ".join(map(str, self.find_flaws(args)[:_MAX_DESCRIBED]))
 
 
 def _normalize_integers(value: object) -> object:

@@ -70,11 +70,6 @@ def _by_word(word: str, description: str) -> Value:
     return Value(type="path" if word in _PATHS or _PATH_ENDING.search(word) else "string")
 
 
-def is_path_word(word: str) -> bool:
-    """Tell whether a placeholder stands for a file or a directory."""
-    return read_value(word).type == "path"
-
-
 def listed_values(description: str) -> tuple[str, ...]:
     """Return the values that a description lists as the only ones."""
     if found := _BULLETS.search(description):

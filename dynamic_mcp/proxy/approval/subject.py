@@ -30,7 +30,6 @@ _LONGEST_NAME = 200
 _KINDS = {"tools/call": ListKind.TOOLS, "prompts/get": ListKind.PROMPTS}
 # `_meta` is about the message, with a new progress token each time. The other names are bound for themselves.
 _NOT_ARGUMENTS = frozenset(("_meta", "name", "uri", *RETRY_MEMBERS))
-_MOST_FLAWS = 5
 
 
 class Subject(Struct, frozen=True):
@@ -92,7 +91,7 @@ class Subject(Struct, frozen=True):
         else:
             schema = catalog.input_schema(self.key.name)
         if not arguments.is_valid(schema, edited):
-            flaws = "; ".join(map(str, schema.find_flaws(edited)[:_MOST_FLAWS]))
+            flaws = schema.describe_flaws(edited)
             raise InvalidArguments(f"the arguments do not fit {self.label}: {flaws or 'they are not an object'}")
 
 

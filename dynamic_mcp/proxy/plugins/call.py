@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 # The requests that pass plug-ins, and what they are to them.
 KINDS: dict[str, CallKind] = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
 
-_MOST_FLAWS = 5
-
 Recheck = Callable[[UpstreamRequest], Awaitable[UpstreamRequest]]
 
 
@@ -233,9 +231,8 @@ def _check_by_schema(message: UpstreamRequest, request: CallRequest, arguments: 
         return
     schema = catalog.input_schema(request.name)
     if not schema.accepts(arguments):
-        flaws = "; ".join(map(str, schema.find_flaws(arguments)[:_MOST_FLAWS]))
         what = f"a plug-in has replaced the arguments of `{request.name}`, and they do not fit"
-        raise InvalidArguments(f"{what}: {flaws}; nothing was sent")
+        raise InvalidArguments(f"{what}: {schema.describe_flaws(arguments)}; nothing was sent")
 
 
 def _check(data: bytes) -> Raw:
