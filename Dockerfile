@@ -1,5 +1,6 @@
 # Serves a mounted config over stdin and stdout, as an ordinary user:
-#   docker run -i --rm -v "$PWD/dynamic-mcp.json:/config/dynamic-mcp.json:ro" dynamic-mcp
+#   docker run -i --rm -v "$PWD/config:/config:ro" dynamic-mcp
+# The folder has dynamic-mcp.json; mount it, not the file, which editors replace when they save it.
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
@@ -13,4 +14,6 @@ COPY --from=build /opt/dynamic-mcp /opt/dynamic-mcp
 ENV PATH=/opt/dynamic-mcp/bin:$PATH DYNAMIC_MCP_CONFIG=/config/dynamic-mcp.json
 USER mcp
 WORKDIR /home/mcp
+# A new named volume takes the owner of the directory that it is mounted on.
+RUN mkdir -p -m 700 .local/state/dynamic-mcp .cache/dynamic-mcp
 ENTRYPOINT ["dynamic-mcp"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.http_values import check_hosts, check_origins
 from dynamic_mcp.config.read import ConfigSet, find, read_all
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.http.asgi import AsgiApp, Receive, Scope, Send
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead
 from dynamic_mcp.host.http_control import HttpOverrides
@@ -22,6 +23,7 @@ from dynamic_mcp.host.http_mounted import MountedService
 from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
+from dynamic_mcp.upstream.process.strays import leaving_orphans
 
 __all__ = ["Application", "app"]
 
@@ -114,6 +116,10 @@ class Application:
         for warning in (*config.distrust, *config.warnings):
             log.warning("%s: %s", config.file, warning)
         serving = Serving(configs, None, kind="http", http=self._overrides, load_http=lambda: self._create_service)
+        with leaving_orphans():
+            await self._serve(serving, config)
+
+    async def _serve(self, serving: Serving, config: Config) -> None:
         async with serving.run():
             try:
                 await serving.http.open(config)

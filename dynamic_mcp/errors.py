@@ -116,8 +116,9 @@ class ApprovalNeeded(DynamicMcpError):
     rpc_code = INVALID_PARAMS
 
     def __init__(self, what: str, *, hint: str = "") -> None:
-        self.reason = "it cannot be asked for here"
-        super().__init__(f"a person must approve {what}, which cannot be asked for here; nothing was sent", hint=hint)
+        self.what = what
+        self.reason = "the client cannot ask"
+        super().__init__(f"{what} needs approval, and this client cannot ask a person; nothing was sent", hint=hint)
 
 
 class ApprovalDenied(DynamicMcpError):
@@ -134,17 +135,21 @@ class ApprovalDenied(DynamicMcpError):
 class ApprovalPending(DynamicMcpError):
     """A person has not decided yet; the same call, made again, waits for the decision or uses it.
 
-    `id` names the question, and `expires` says until when it waits, in seconds since 1970.
+    `id` names the question, and `expires` says until when it waits, in seconds since 1970. Only a local user can run
+    the command that decides.
     """
 
     exit_code = 3
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, what: str, id: str, expires: float) -> None:
+    def __init__(self, what: str, id: str, expires: float, *, is_local: bool = True) -> None:
         self.id, self.expires = id, expires
+        ask = f"ask the user to run `dynamic-mcp approve allow {id}`"
+        if not is_local:
+            ask = f"only those who run this dynamic-mcp server can approve it: have the user ask them for `{id}`"
         super().__init__(
             f"{what} waits for approval `{id}`; nothing was sent yet",
-            hint=f"ask the user to run `dynamic-mcp approve allow {id}`, then call again with the same arguments",
+            hint=f"{ask}, then call again with the same arguments",
         )
 
 
@@ -170,15 +175,15 @@ class RateLimited(DynamicMcpError):
 
 
 class DefinitionHeld(DynamicMcpError):
-    """What a server says of a tool or a prompt has changed, or looks dangerous, and nobody has approved it."""
+    """What a server says of a tool or a prompt has changed, looks dangerous or is not known, and is not approved."""
 
     exit_code = 3
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, what: str, group: str, reason: str) -> None:
+    def __init__(self, what: str, group: str, reason: str, *, hint: str = "") -> None:
         super().__init__(
             f"{what} of group `{group}` is held back: {reason}; nothing was sent",
-            hint=f"ask the user to run `dynamic-mcp pins diff {group}`, and to approve it there",
+            hint=hint or f"ask the user to run `dynamic-mcp pins diff {group}`, and to approve it there",
         )
 
 
@@ -241,6 +246,15 @@ class DaemonError(DynamicMcpError):
     """The daemon cannot be started or stopped."""
 
 
+class Upgraded(DynamicMcpError, ImportError):
+    """The files of this program were replaced while it runs, so `module` cannot be loaded any more."""
+
+    def __init__(self, module: str) -> None:
+        hint = "restart the AI tool, or the service, that runs it"
+        super().__init__("dynamic-mcp was upgraded: restart it", hint=hint)
+        self.name = module
+
+
 class RegistryError(DynamicMcpError):
     """A registry cannot be reached, refuses us, or answers with nonsense."""
 
@@ -276,8 +290,14 @@ class InvalidArguments(DynamicMcpError):
     rpc_code = INVALID_PARAMS
 
 
+# How a server gets a token that a person has made for it.
+TOKEN_HINT = "give it one with `--header 'Authorization: Bearer ${TOKEN}'`, in a config with `headers`"  # noqa: S105
+
+
 class LoginNeeded(DynamicMcpError):
     """A group needs a login. `command` starts one, or the `hint` says what does.
+
+    With `may_want_token`, the server does not say where to log in, so a token may be what it wants.
 
     `is_done` tells cheaply whether somebody has logged in since. With a `scope`, there is a login, but it lacks this
     scope. `why` is the outcome of the last attempt to log in.
@@ -294,8 +314,11 @@ class LoginNeeded(DynamicMcpError):
         why: str = "",
         is_done: Callable[[], bool] | None = None,
         hint: str = "",
+        may_want_token: bool = False,
     ) -> None:
         what = f"needs a login with the scope `{scope}`" if scope else "needs a login"
+        if may_want_token:
+            what, hint = "needs a token", hint or f"{TOKEN_HINT}, or run `{command}`, which asks for one or logs in"
         self.reason = f"{what}; {why}" if why else what
         super().__init__(f"group `{group}` {self.reason}", hint=hint or f"run `{command}`")
         self.group = group
@@ -365,11 +388,12 @@ class ProtocolViolation(UpstreamError):
 
 
 class Refused(UpstreamError):
-    """The server answered one of our own requests with a JSON-RPC error, whose code is `code`."""
+    """The server answered one of our own requests with a JSON-RPC `error`, as it came; its code is `code`."""
 
-    def __init__(self, group: str, message: str, *, code: int | None = None) -> None:
+    def __init__(self, group: str, message: str, *, code: int | None = None, error: bytes = b"") -> None:
         super().__init__(group, message)
         self.code = code
+        self.error = error
 
     @property
     def is_unknown(self) -> bool:
@@ -388,9 +412,27 @@ def _in_words(seconds: float) -> str:
     return f"{ceil(whole / 60)} min" if whole <= 7200 else f"{ceil(whole / 3600)} h"
 
 
+# Two names are compared in a time that grows with the product of their lengths, and a server may have many.
+_LONGEST_COMPARED = 256
+_MAX_COMPARED = 2_000_000
+
+
 def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:
-    """Return up to `most` of the names that are similar to `name` in any case, best first; `cutoff` is 0 to 1."""
-    by_folded = {each.casefold(): each for each in reversed([*names])}
+    """Return up to `most` of the names that are similar to `name` in any case, best first; `cutoff` is 0 to 1.
+
+    What is compared is bounded: the first of very many names, and no very long ones.
+    """
+    if len(name) > _LONGEST_COMPARED:
+        return []
+    compared: list[str] = []
+    left = _MAX_COMPARED
+    for each in names:
+        if len(each) <= _LONGEST_COMPARED:
+            left -= len(name) * len(each) + 1
+            if left < 0:
+                break
+            compared.append(each)
+    by_folded = {each.casefold(): each for each in reversed(compared)}
     if not by_folded:
         return []
     from difflib import get_close_matches  # only when somebody got a name wrong

@@ -50,7 +50,7 @@ def _connect(this: Invocation, config: Config) -> None:
 
     async def connect() -> None:
         with this.out.progress("connecting to", [group.name for group in config.groups]) as progress:
-            async with open_own_client(replace(config, access=None, profiles={}), this.out) as client:
+            async with open_own_client(this, replace(config, access=None, profiles={})) as client:
                 await for_each_group(client, progress, read)
 
     run(connect())

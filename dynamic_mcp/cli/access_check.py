@@ -10,13 +10,15 @@ from msgspec import Raw
 from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.access_subject import Question
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
-from dynamic_mcp.config.access import Effect, Kind, Rule
+from dynamic_mcp.config.access import DEFAULT, Effect, Kind, Rule
 from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.groups.audience import Authentication
-from dynamic_mcp.policy.access import DEFAULT, AccessRules, Decision, GroupRules, Policy
+from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
 from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.policy.rule import Target
 from dynamic_mcp.proxy.profiles import choose, narrow
 
+_DEFAULT_RULE = "default, as no rule is about it"
 _EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
 _STYLES = {Effect.ALLOW: "green", Effect.DENY: "red", Effect.ASK: "yellow"}
 
@@ -63,11 +65,22 @@ class _Case:
         own = self.rules.for_group(self.group)
         reasons = self._reasons(own)
         rules = [rule for role in sorted(self.rules.roles) for rule in self.policy.rules[role]]
-        return [
+        considered = [
             ConsideredRule(rule.source.id, rule.source.effect.value, describe_rule(rule.source), not why, why)
             for rule in rules
             for why in (reasons.get(id(rule), "its servers do not match"),)
         ]
+        if own.approve is not None:
+            considered.append(self._consider_approve(own.approve))
+        return considered
+
+    def _consider_approve(self, approve: Approve) -> ConsideredRule:
+        """Return `approve` of the server, which is no rule of a role: it asks about what those allow."""
+        mismatch = "" if approve.is_about(Target(self.group, self.kind, self.name)) else "its tools do not match"
+        if not mismatch and self.decide()[0].effect is Effect.DENY:
+            mismatch = "nothing allows it, so there is nothing to approve"
+        about = f"tools {', '.join(approve.globs)} of {self.group}, if allowed"
+        return ConsideredRule(approve.id, Effect.ASK.value, about, not mismatch, mismatch)
 
     def _reasons(self, own: GroupRules) -> dict[int, str]:
         return {id(rule): why for rule, why in own.explain(self.kind, self.name, self.access, self.arguments)}
@@ -176,6 +189,7 @@ def _decide(this: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]
     facts: dict[str, object] = {
         "effect": decision.effect.value,
         "rule": decision.rule,
+        "allowed_by": decision.allowed_by,
         "reason": _reason(case, decision),
         "is_listed": is_listed,
         "group": case.group,
@@ -199,8 +213,12 @@ def _reason(case: _Case, decision: Decision) -> str:
     if decision.rule == DEFAULT:
         roles = case.rules.roles if case.rules is not None else ()
         return "no rule matches" if roles else "the subject has no role, so no rule applies"
-    return next((each.about for each in case.considered() if each.id == decision.rule), "")
+    about = next((each.about for each in case.considered() if each.id == decision.rule), "")
+    if decision.allowed_by in ("", decision.rule):
+        return about
+    return f"{about}; allowed by {_DEFAULT_RULE if decision.allowed_by == DEFAULT else decision.allowed_by}"
 
 
 def _show_decision(this: Invocation, decision: Decision, reason: str) -> None:
-    this.out.print_line(f"{decision.effect.value}  {decision.rule}  ({reason})", _STYLES[decision.effect])
+    why = f"  ({reason})" if reason else ""
+    this.out.print_line(f"{decision.effect.value}  {decision.rule}{why}", _STYLES[decision.effect])

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from dynamic_mcp.cli.access_catalogs import read_catalogs
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.config.access import Effect, Kind
+from dynamic_mcp.config.access import DEFAULT, Effect, Kind
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.policy.access import DEFAULT, Policy
+from dynamic_mcp.policy.access import Policy
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.system.text import defuse_formula
 
@@ -66,7 +66,11 @@ def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> st
     if judgement.settled is None:
         return DEPENDS if judgement.is_visible else Effect.DENY.value
     own = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
-    return DEPENDS if own and judgement.settled.rule == DEFAULT else judgement.settled.effect.value
+    return (
+        DEPENDS
+        if own and DEFAULT in (judgement.settled.rule, judgement.settled.allowed_by)
+        else judgement.settled.effect.value
+    )
 
 
 def _format_csv(rows: list[MatrixRow], roles: list[str]) -> str:

@@ -14,14 +14,18 @@ from msgspec.structs import replace
 from dynamic_mcp.cli import strict_json
 from dynamic_mcp.config.access import LOCAL_NAME, Kind
 from dynamic_mcp.config.auth import Bearer, Jwt, Provider
+from dynamic_mcp.config.issuers import FORWARDED, TOKEN, issuers_of
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.face.auth.bearer import ISSUER
 from dynamic_mcp.face.auth.jwt import read_authentication
 from dynamic_mcp.face.auth.signed_token import read_name
 from dynamic_mcp.face.auth.token_store import StoredToken, token_store
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
+
+# The kinds of credentials by the issuers of their principals; those of all others are signed tokens.
+_PROVIDERS = {TOKEN: "bearer", FORWARDED: "forwarded"}
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,10 @@ class Question:
             if self.roles:
                 raise InvalidArguments("the local user has no credential with roles", hint="leave out `--role`")
             return LOCAL_USER
-        roles = dict.fromkeys([*self.roles, *_roles_of_tokens(config, self.subject)])
-        return Authentication(Principal(ISSUER, self.subject), "bearer", tuple(roles))
+        principal = _find_principal(config, self.subject)
+        of_tokens = _roles_of_tokens(config, principal.subject) if principal.issuer == TOKEN else ()
+        roles = dict.fromkeys([*self.roles, *of_tokens])
+        return Authentication(principal, _PROVIDERS.get(principal.issuer, "jwt"), tuple(roles))
 
     def _authenticate_token(self, config: Config, claims: Mapping[str, object]) -> Authentication:
         """Return whose token has these claims, as the provider of its issuer reads it."""
@@ -78,6 +84,17 @@ class Question:
             raise InvalidArguments(f"the claims have no `{jwt.subject_claim}`", hint="say who asks by `--as SUBJECT`")
         found = read_authentication(jwt, claims)
         return replace(found, roles=tuple(dict.fromkeys([*self.roles, *found.roles])))
+
+
+def _find_principal(config: Config, name: str) -> Principal:
+    """Return whom `SUBJECT` or `ISSUER:SUBJECT` means. Raises InvalidArguments if that can be several people."""
+    issuers = issuers_of(config.http)
+    found = issuers.find(name)
+    if found:
+        return found[0]
+    if issuers.are_several:
+        raise InvalidArguments(f"`{name}` can be several people", hint=f"write {issuers.spellings(name)}")
+    return Principal(issuers.groups[0][0] if issuers.groups else TOKEN, name)
 
 
 def stored_tokens(config: Config) -> tuple[StoredToken, ...]:
@@ -96,7 +113,7 @@ def _find_provider(config: Config, claims: Mapping[str, object]) -> Jwt:
     issuers = [each for each in _providers(config) if isinstance(each, Jwt)]
     issuer = claims.get("iss")
     found = next((each for each in issuers if issuer in (None, each.issuer)), None)
-    return found or Jwt(issuer=issuer if isinstance(issuer, str) else ISSUER)
+    return found or Jwt(issuer=issuer if isinstance(issuer, str) else TOKEN)
 
 
 def _roles_of_tokens(config: Config, subject: str) -> Iterable[str]:
@@ -114,8 +131,7 @@ def _read_claims(file: str) -> dict[str, object]:
     try:
         text = read_bytes(Path(file), may_be_piped=True).decode()
     except (OSError, ValueError) as exc:
-        why = getattr(exc, "strerror", None) or str(exc)
-        raise InvalidArguments(f"`--claims`: the file `{file}` cannot be read: {why.lower()}") from exc
+        raise InvalidArguments(f"`--claims`: the file `{file}` cannot be read: {os_reason(exc)}") from exc
     return _read_object(text, "--claims")
 
 

@@ -64,7 +64,7 @@ def _without_rule(document: Mapping[str, object], pending: PendingApproval) -> _
         for number, rule in enumerate(rules if isinstance(rules, list) else ()):
             if isinstance(rule, dict) and rule.get("id", f"roles.{role}[{number}]") == pending.rule:
                 notes = [
-                    "`when` needs the extra `dynamic-mcp-proxy[cel]`; naming the other tools in `tools` does without",
+                    "`when` needs the package `cel-expr-python`; naming the other tools in `tools` does without",
                     "another rule must allow the tool, unless `settings.access.default` does",
                 ]
                 return f"settings.access.roles.{role}[{number}]", _with_exception(rule, pending), notes

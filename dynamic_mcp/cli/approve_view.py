@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import secrets
+from dynamic_mcp.config.access import DEFAULT
 from dynamic_mcp.config.principal import LOCAL
 from dynamic_mcp.host.pending_json import arguments_of
 from dynamic_mcp.observe.approvals import PendingApproval
@@ -24,6 +26,7 @@ _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _STYLES = {"+": "green", "-": "red"}
+_NO_RULE = "default, as no rule is about it"
 
 
 def show_table(out: Output, waiting: Sequence[PendingApproval], now: float) -> None:
@@ -49,7 +52,7 @@ def show_details(
 ) -> bool:
     """Print all of one call; of long arguments less, if it is to be short. Return whether it was all."""
     out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
-    for name, value in _facts(pending, now):
+    for name, value in facts_of(pending, now):
         if value:
             out.print_line(f"{name}: {_printable(value)}", indent=2)
     out.print_line("arguments:", indent=2)
@@ -110,10 +113,13 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
 
 
-def _facts(pending: PendingApproval, now: float) -> Iterator[tuple[str, str]]:
+def facts_of(pending: PendingApproval, now: float) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a call, by name; empty for what is not."""
     yield "who", who(pending)
     if pending.issuer and pending.issuer != LOCAL.issuer:
-        yield "named so by", pending.issuer
+        yield "identified by", pending.issuer
+    yield "roles", ", ".join(pending.roles) or ("none" if pending.allowed_by else "")
+    yield "allowed by", _NO_RULE if pending.allowed_by == DEFAULT else pending.allowed_by
     yield "the tool says" if pending.kind == "tool" else "it says", one_line(pending.description, 400)
     yield "counts as", pending.access
     yield "asked because of", pending.rule
@@ -122,8 +128,16 @@ def _facts(pending: PendingApproval, now: float) -> Iterator[tuple[str, str]]:
     if pending.offered != ("once",):
         yield "can be allowed", ", ".join(pending.offered)
     yield "config", pending.config
-    left = format_seconds(pending.expires - now)
-    yield "waits", f"for {format_seconds(now - pending.since)}, and for {left} more"
+    yield "waiting", _describe_times(pending, now)
+
+
+def _describe_times(pending: PendingApproval, now: float) -> str:
+    if now < pending.held_until:
+        client = f"the client gives up in {format_seconds(pending.held_until - now)}"
+    else:
+        client = "the client was told to call again"
+    until = time.strftime("%H:%M", time.localtime(pending.expires))
+    return f"for {format_seconds(now - pending.since)}; {client}; you can decide until {until}"
 
 
 def _shorten(lines: list[str]) -> list[str]:

@@ -63,7 +63,7 @@ def _question(pending: PendingApproval, *, shows_all: bool) -> str:
     offered = [words[scope] for scope in ("once", "hour", "session") if scope in pending.offered]
     if not shows_all:
         offered.insert(0, "a SHOW ALL ARGUMENTS")
-    return f"{pending.id}? [{', '.join([*offered, 'n deny', 'e edit', 'd show secrets', 'space leave it'])}]"
+    return f"{pending.id}? [{', '.join([*offered, 'n deny', 'e edit', 'd show secrets', 'space decide later'])}]"
 
 
 def _decide(this: Invocation, pending: PendingApproval, key: str) -> bool:

@@ -83,7 +83,7 @@ def _cells(line: AuditLine) -> list[str]:
     if line.outcome == "denied" and line.rule:
         result = f"denied by {line.rule}"
     elif line.approved_by:
-        result = f"{result}, asked {line.approved_by}"
+        result = f"{result}, approved by {line.approved_by}"
     who = f"{line.subject} ({line.client})" if line.subject and line.client else line.subject or line.client
     what = " ".join(filter(None, (line.group, line.name)))
     took = format_ms(line.ms) if line.ms else ""

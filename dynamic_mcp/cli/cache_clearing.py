@@ -10,11 +10,11 @@ from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, clearing_folder, ma
 
 
 def clear_cache(this: Invocation, server: str | None) -> None:
-    """Have all proxies drop what they keep of a server, or everything."""
+    """Clear the cached results of a server in all running proxies, or all of them."""
     folder = clearing_folder()
     try:
         mark_cleared(folder, server)
     except OSError as exc:
         raise DynamicMcpError(f"{folder} cannot be written: {exc}") from exc
     time.sleep(SEEN_AFTER_S)
-    this.out.say(f"all that proxies kept{f' of `{server}`' if server else ''} is dropped")
+    this.out.say(f"cleared the cached results{f' of `{server}`' if server else ''}")

@@ -97,7 +97,11 @@ async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupLis
         catalog = await group.catalog(ListKind)  # the whole catalog, so that it can be cached
     except DynamicMcpError as exc:
         return GroupListing(group.name, group.description, None, exc)
-    return GroupListing(group.name, group.description, catalog, missing=group.complaint(allowed))
+    missing = group.complaint(allowed)
+    listings = [catalog.lists[kind] for kind in allowed if kind in catalog.lists]
+    if listings and all(each.has_failed and not each.entries for each in listings):
+        return GroupListing(group.name, group.description, None, UpstreamError(group.name, missing))
+    return GroupListing(group.name, group.description, catalog, missing=missing)
 
 
 async def _search(this: Invocation, config: Config, arguments: Mapping[str, object]) -> Raw:

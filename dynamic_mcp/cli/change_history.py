@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 
 import click
 
@@ -18,8 +20,8 @@ from dynamic_mcp.importer.journal import Journal, JournalEntry
 def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Undo changes, the latest one only after confirmation; return the exit code."""
     journal = open_journal()
-    deeds = [journal.find(id) for id in ids or (None,)]
-    if not (ids or yes or dry_run) and not _confirm(this, deeds[0], journal.preview(deeds[0])):
+    deeds = [deed for id in ids or (None,) for deed in journal.find(id)]
+    if not (ids or yes or dry_run) and not _confirm(this, journal, deeds):
         return report(this, ["nothing is undone"])
     if dry_run:
         return report(
@@ -27,7 +29,7 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
         )
     with hold_change_lock():
         # another command may have undone them since they were looked up
-        return report(this, [line for deed in deeds for line in _undo(this, journal, journal.find(deed.id))])
+        return report(this, [line for deed in deeds for line in _undo(this, journal, *journal.find(deed.id))])
 
 
 def _undo(this: Invocation, journal: Journal, deed: JournalEntry) -> list[str]:
@@ -42,16 +44,18 @@ def _title(verb: str, deed: JournalEntry) -> str:
     return f"{verb}: {deed.title} ({deed.id}, {deed.when})"
 
 
-def _confirm(this: Invocation, deed: JournalEntry, words: Iterable[str]) -> bool:
+def _confirm(this: Invocation, journal: Journal, deeds: Sequence[JournalEntry]) -> bool:
     """Show what would be undone, and ask. Raises UsageError if nobody can answer."""
-    for word in (f"the latest change is {deed.id}: {deed.title} ({deed.when})", *words):
+    deed = deeds[0]
+    id = deed.run or deed.id
+    titles = ", ".join(each.title for each in reversed(deeds))
+    words = (word for each in deeds for word in journal.preview(each))
+    for word in (f"the latest change is {id}: {titles} ({deed.when})", *words):
         this.out.say(word)
     if not find_respondent(
         this, may_ask=not this.out.is_json_requested and sys.stdin is not None and sys.stdin.isatty()
     ).is_terminal:
-        raise click.UsageError(
-            f"nothing was undone: `dynamic-mcp undo {deed.id}`, or `--yes`, undoes it without asking"
-        )
+        raise click.UsageError(f"nothing was undone: `dynamic-mcp undo {id}`, or `--yes`, undoes it without asking")
     import questionary
 
     return questionary.confirm("Undo it?", default=False).ask() is True
@@ -63,17 +67,39 @@ def show_changes(this: Invocation) -> int:
     if this.out.is_json:
         this.out.print_json([_to_json(deed) for deed in deeds])
         return 0
-    rows = [
-        [deed.id, deed.when, deed.title, "undone" if deed.is_undone else "", ", ".join(map(str, deed.files))]
-        for deed in deeds
-    ]
+    rows = [row for deed in deeds for row in _rows(deed, deeds)]
     this.out.print_table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
     return 0
+
+
+def _rows(deed: JournalEntry, deeds: Sequence[JournalEntry]) -> Iterator[list[str]]:
+    """Yield the row of a change; before the first of those that one command has made, that of all of them."""
+    together = [each for each in deeds if deed.run and each.run == deed.run]
+    if together and together[0] is deed:
+        is_undone = all(each.is_undone for each in together)
+        yield [deed.run, _format_time(deed.when), f"all of these {len(together)}", "undone" if is_undone else "", ""]
+    id = f"  {deed.id}" if together else deed.id
+    files = "\n".join(map(_shorten, deed.files))
+    yield [id, _format_time(deed.when), deed.title, "undone" if deed.is_undone else "", files]
+
+
+def _format_time(when: str) -> str:
+    """Return a time of the journal as a person at this place reads it."""
+    try:
+        return datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:  # of a journal that was edited
+        return when
+
+
+def _shorten(file: Path) -> str:
+    home = Path.home()
+    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)
 
 
 def _to_json(deed: JournalEntry) -> dict[str, object]:
     return {
         "id": deed.id,
+        **({"run": deed.run} if deed.run else {}),
         "when": deed.when,
         "what": deed.title,
         "undone": deed.is_undone,

@@ -14,7 +14,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.registry_answers import find_person
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli_scan.complete import is_cobra
-from dynamic_mcp.cli_scan.pack_builder import Built, build_pack
+from dynamic_mcp.cli_scan.pack_builder import ROOT, Built, build_pack
 from dynamic_mcp.cli_scan.proposals import propose_effect
 from dynamic_mcp.cli_scan.python_program import find_entry
 from dynamic_mcp.cli_scan.runner import MAX_RUNS, MAX_TOTAL_S, Runner
@@ -169,6 +169,7 @@ def _report(pack: Pack, remarks: Sequence[str], runner: Runner) -> object:
     return {
         "pack": msgspec.to_builtins(pack),
         "review": {
+            "dangers": _dangers(pack),
             "effects": {each.name: propose_effect(each.name) for each in pack.commands if each.effect == "unknown"},
             "remarks": list(remarks),
         },
@@ -185,6 +186,8 @@ def _tell(this: Invocation, pack: Pack, remarks: Sequence[str], output: Path | N
         names = [name for name in unknown if propose_effect(name) == effect]
         if names:
             this.out.say(f"  perhaps `{effect}`, by name only: {', '.join(names)}")
+    for danger, names in _dangers(pack).items():
+        this.out.say(f"  left out, since it {danger}, until you remove its `danger`: {', '.join(names)}")
     if unknown:
         this.out.say(f"  {pluralize(len(unknown), 'effect')} unknown, which counts as write: set `effect`")
     for remark in remarks[:_MAX_REMARKS]:
@@ -192,4 +195,15 @@ def _tell(this: Invocation, pack: Pack, remarks: Sequence[str], output: Path | N
     if len(remarks) > _MAX_REMARKS:
         this.out.say(f"  and {pluralize(len(remarks) - _MAX_REMARKS, 'more remark')} (--json has them all)")
     if output is not None:
-        this.out.say(f'wrote `{output}`; use it with `"use": "{output}"` once it is reviewed')
+        this.out.say(f'wrote `{output}`; review it, set `"reviewed": true`, and use it with `"use": "{output}"`')
+
+
+def _dangers(pack: Pack) -> dict[str, list[str]]:
+    """Return the flags that are held back, by what they may do."""
+    found: dict[str, list[str]] = {}
+    for command in pack.commands:
+        for flag in command.flags:
+            if flag.danger is not None:
+                name = flag.name if command.name == ROOT else f"{command.name} {flag.name}"
+                found.setdefault(flag.danger, []).append(name)
+    return found

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.inbox import Inbox
 from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.config.values import FlawError, parse_seconds
 from dynamic_mcp.errors import InvalidArguments
@@ -29,13 +28,6 @@ if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
 
 T = TypeVar("T")
-
-# How a command introduces itself to its proxy.
-HELLO = {
-    "protocolVersion": NEWEST.name,
-    "capabilities": {},
-    "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
-}
 
 
 class Client(Protocol):
@@ -50,26 +42,40 @@ class Client(Protocol):
         """Return the group of this name. Raises NotFound."""
         ...
 
+    async def initialize(self) -> Raw:
+        """Return the result of `initialize`, which says what the proxy is."""
+        ...
+
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
         ...
 
 
+def introduce(command: str, inbox: Inbox) -> dict[str, object]:
+    """Return the params of `initialize`: the words of a command are its name, so that the audit log has them."""
+    info = {"name": command, "title": "dynamic-mcp on the command line", "version": __version__}
+    return {"protocolVersion": NEWEST.name, "capabilities": inbox.capabilities, "clientInfo": info}
+
+
 @contextlib.asynccontextmanager
-async def open_client(this: Invocation, config: Config) -> AsyncIterator[Client]:
-    """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given."""
+async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[Client]:
+    """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given.
+
+    A command that `may_ask` shows forms, if there is a person at the terminal.
+    """
+    may_ask = may_ask and this.out.may_ask
     daemon = None
     if not (this.is_alone or sys.platform == "win32"):
         from dynamic_mcp.cli import daemon_client
 
-        daemon = await daemon_client.find_daemon(config, this.out, this.profile)
+        daemon = await daemon_client.find_daemon(this, config, may_ask=may_ask)
     if daemon is not None:
         async with contextlib.aclosing(daemon):
             yield daemon
         return
     from dynamic_mcp.cli.own_client import open_own_client
 
-    async with open_own_client(config, this.out, profile=this.profile) as client:
+    async with open_own_client(this, config, may_ask=may_ask) as client:
         yield client
 
 
@@ -102,27 +108,3 @@ def encode_params(params: Mapping[str, object]) -> bytes:
     """Return the params of a request on one line: a person may have written JSON over several ones."""
     # line ends are white space between the tokens of JSON; within them there is none
     return wire.encode(params).replace(b"\n", b" ").replace(b"\r", b" ")
-
-
-def show_notification(out: Output, message: Mapping[str, Any]) -> None:  # Any: whatever JSON an upstream sends
-    """Show the progress and the log messages of upstreams on stderr."""
-    params = message.get("params") or {}
-    match message.get("method"):
-        case "notifications/progress":
-            out.update_progress(_format_progress(params))
-        case "notifications/message":
-            out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
-
-
-def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
-    done, total = params.get("progress"), params.get("total")
-    far = f"{done}/{total}" if total is not None else f"{done}"
-    share = ""
-    if isinstance(done, int | float) and isinstance(total, int | float) and total > 0:
-        share = f" ({min(1.0, max(0.0, done / total)):.0%})"
-    return f"progress {far}{share}{': ' if params.get('message') else ''}{params.get('message', '')}"
-
-
-def _format_data(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
-    data = params.get("data", "")
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -18,6 +18,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import os_reason
 
 EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -102,7 +103,7 @@ def _write(file: Path, before: str | None, after: str) -> None:
     try:
         paths.make_private_dir(file.parent)
     except OSError as exc:
-        raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
+        raise ConfigError(str(file), "", f"cannot be written: {os_reason(exc)}") from exc
     expected = None if before is None else before.encode()
     files.write_bytes(file, after.encode(), expected=expected, is_private=before is None)
 

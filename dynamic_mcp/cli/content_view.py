@@ -30,10 +30,13 @@ def reject_malformed(group: str) -> Iterator[None]:
         ) from exc
 
 
-def show_result(out: Output, result: Raw, save: str | None) -> None:
-    """Print the result of a tool: structured content, then each content block that does not repeat it."""
+def show_result(out: Output, result: Raw, save: str | None, *, is_text: bool = False) -> None:
+    """Print the result of a tool: structured content, then each content block that does not repeat it.
+
+    With `is_text`, the structured content has what the blocks say, in other words, and is not printed.
+    """
     found = wire.members(result)
-    structured = found.get("structuredContent")
+    structured = None if is_text else found.get("structuredContent")
     if structured is not None and len(structured):
         out.print_json(bytes(structured))
     for block in wire.elements(found.get("content", EMPTY_ARRAY)):

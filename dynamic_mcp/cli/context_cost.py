@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import HELLO, Client, for_each_group, open_client
+from dynamic_mcp.cli.client import Client, for_each_group, open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.runner import run
@@ -141,7 +141,7 @@ class _Meter:
     async def measure_start(self) -> Cost:
         """Measure what every conversation starts with."""
         tools = await self._client.ask("tools/list", {})
-        hello = await self._client.ask("initialize", HELLO)
+        hello = await self._client.initialize()
         return self._count([_tools_for_model(tools), wire.text(wire.member(hello, "instructions")) or ""])
 
     async def measure_group(self, group: ClientGroup, error: str) -> GroupStats:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.client import encode_params, introduce
+from dynamic_mcp.cli.inbox import Inbox
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DaemonError, Interrupted, NotFound
 from dynamic_mcp.face import window
 from dynamic_mcp.face.daemon_connection import DaemonConnection
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.command_messages import (
     CATALOG,
     PING,
@@ -34,6 +32,7 @@ from dynamic_mcp.session.command_messages import (
 )
 
 if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config, GroupConfig
     from dynamic_mcp.system.private_socket import Socket
 
@@ -45,8 +44,8 @@ _LOAD_WITHIN_S = 3.0
 _POLL_S = 0.05
 
 
-async def find_daemon(config: Config, out: Output, profile: str | None = None) -> DaemonClient | None:
-    """Return a session with the daemon of a config, in a profile; None if none runs, or if it has just ended.
+async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False) -> DaemonClient | None:
+    """Return a session of a command with the daemon of a config; None if none runs, or if it has just ended.
 
     Raises DaemonError if it does not answer, or has not loaded the config.
     """
@@ -54,7 +53,7 @@ async def find_daemon(config: Config, out: Output, profile: str | None = None) -
     connection = window.find_daemon(file)
     if connection is None:
         return None
-    client = DaemonClient(config, out, profile)
+    client = DaemonClient(this, config, may_ask=may_ask)
     try:
         async with asyncio.timeout(_GREET_WITHIN_S):
             await client.open(connection)
@@ -74,11 +73,11 @@ async def find_daemon(config: Config, out: Output, profile: str | None = None) -
 class DaemonClient:
     """A session with the daemon. Timeouts and limits on results are those of the command's own config."""
 
-    def __init__(self, config: Config, out: Output, profile: str | None = None) -> None:
+    def __init__(self, this: Invocation, config: Config, *, may_ask: bool = False) -> None:
+        self._this = this
         self._config = config
-        self._profile = profile
-        self._out = out
-        self._connection = DaemonConnection(self._receive)
+        self._inbox = Inbox(this.out, lambda line: self._connection.send(line), may_ask=may_ask)
+        self._connection = DaemonConnection(self._inbox.receive)
         self._groups: dict[str, DaemonGroup] = {}
 
     @property
@@ -100,11 +99,12 @@ class DaemonClient:
 
     async def open(self, connection: Socket) -> None:
         """Say hello over a connection to the daemon. Raises Interrupted if it has just ended, and DaemonError."""
-        await self._connection.open(connection, identify(self._config.file), self._profile)
-        await self.ask("initialize", HELLO)
+        await self._connection.open(connection, identify(self._config.file), self._this.profile)
+        await self.initialize()
 
     async def aclose(self) -> None:
         """End the session, and what it has in flight."""
+        await self._inbox.close()
         await self._connection.close()
 
     async def choose_view(self) -> None:
@@ -129,6 +129,10 @@ class DaemonClient:
         """Return who else the daemon serves."""
         return await self._exchange(SESSIONS, {}, SessionList)
 
+    async def initialize(self) -> Raw:
+        """Return the result of `initialize`."""
+        return await self.ask("initialize", introduce(self._this.command, self._inbox))
+
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
         answer = await self._connection.request(method, encode_params(params))
@@ -142,9 +146,6 @@ class DaemonClient:
 
     async def _exchange(self, method: str, params: Mapping[str, object], kind: type[_Message]) -> _Message:
         return msgspec.json.decode(await self.ask(method, params), type=kind)
-
-    def _receive(self, frame: Frame) -> None:
-        show_notification(self._out, {"method": frame.method, "params": json.loads(bytes(frame.params) or b"null")})
 
 
 class DaemonGroup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import time
@@ -32,16 +33,18 @@ def start_daemon(this: Invocation) -> int:
     running = _find(config)
     if running is not None:
         running.close()
+        this.out.say(f"the daemon of `{config}` was already running")
     else:
         _start(config)
-    this.out.say(f"the daemon of `{config}` runs")
+        this.out.say(f"started the daemon of `{config}`")
     return 0
 
 
 def stop_daemon(this: Invocation) -> int:
     """Stop the daemon if it runs, and wait for its end. Raises ConfigError and DaemonError."""
     config = identify(this.config_path())
-    this.out.say(f"the daemon of `{config}` {'has stopped' if stop_running(config) else 'does not run'}")
+    is_stopped = stop_running(config)
+    this.out.say(f"stopped the daemon of `{config}`" if is_stopped else f"the daemon of `{config}` was not running")
     return 0
 
 
@@ -50,7 +53,7 @@ def restart_daemon(this: Invocation) -> int:
     config = _require_daemon(this)
     stop_running(config)
     _start(config)
-    this.out.say(f"the daemon of `{config}` has started anew")
+    this.out.say(f"restarted the daemon of `{config}`")
     return 0
 
 
@@ -100,7 +103,20 @@ def require_daemons() -> None:
 
 
 def _wait_for_exit(process: int) -> None:
-    """Wait until a process is gone, which has closed its connections already."""
+    """Wait until a process, which has closed its connections already, has exited."""
+    try:
+        pidfd = os.pidfd_open(process)
+    except (AttributeError, OSError):  # another system or an old kernel, or the process is gone
+        _poll_for_exit(process)
+        return
+    # the process id stays until the parent asks for the exit code, which init of a container does late or never
+    try:
+        select.select([pidfd], [], [], _EXIT_WITHIN_S)
+    finally:
+        os.close(pidfd)
+
+
+def _poll_for_exit(process: int) -> None:
     deadline = time.monotonic() + _EXIT_WITHIN_S
     with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter if another user's has its id by now
         while time.monotonic() < deadline:

@@ -177,7 +177,7 @@ async def _examine_daemon(
             progress.complete(group.name)
 
     try:
-        daemon = await find_daemon(config, this.out)
+        daemon = await find_daemon(this, config)
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "daemon", exc.message, exc.hint, exc.exit_code)], []
     if daemon is None:
@@ -201,7 +201,7 @@ async def _examine_alone(
     if not config.groups:
         return []
     pins = PinChecker(config, paths.state_dir() / "pins")
-    async with open_own_client(config, this.out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
+    async with open_own_client(this, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
         return await for_each_group(
             client, progress, lambda group: doctor.examine(group, partial(pins.check, group.name))
         )

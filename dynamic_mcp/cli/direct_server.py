@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +18,6 @@ from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.system.shell import format_command
 
-_HEADER_HINT = "write `--header 'Authorization: Bearer ${TOKEN}'`, in single quotes"
 _ONLY_SERVER = "server"
 
 
@@ -53,21 +52,6 @@ class DirectServer(Struct, frozen=True):
 def looks_like_a_url(name: str) -> bool:
     """Tell whether a word is a URL rather than the name of a group."""
     return "://" in name
-
-
-def parse_headers(lines: Iterable[str]) -> dict[str, str]:
-    """Parse `Name: value` headers. Raises InvalidArguments, whose message has no value: it may be a secret."""
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        name, colon, value = line.partition(":")
-        try:
-            values.check_headers({name.strip(): ""})
-        except values.FlawError as exc:
-            raise InvalidArguments(f"--header number {number}: {exc}", hint=_HEADER_HINT) from exc
-        if not colon or not value.strip():
-            raise InvalidArguments(f"--header `{name.strip()}` has no value", hint=_HEADER_HINT)
-        found[name.strip()] = value.strip()
-    return found
 
 
 def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 
 def is_file_value(text: str) -> bool:
@@ -25,6 +26,5 @@ def read_file_value(text: str, word: str) -> str:
     except UnicodeDecodeError as exc:
         raise InvalidArguments(f"`{word}`: the file is not UTF-8 text") from exc
     except (OSError, RuntimeError, ValueError) as exc:  # no such home directory, or an impossible file name
-        why = getattr(exc, "strerror", None) or str(exc)
         hint = rf"write a text that begins with `@` as `\{text}`"
-        raise InvalidArguments(f"`{word}`: the file cannot be read: {why.lower()}", hint=hint) from exc
+        raise InvalidArguments(f"`{word}`: the file cannot be read: {os_reason(exc)}", hint=hint) from exc

@@ -27,7 +27,7 @@ from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
 from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
 from dynamic_mcp.importer.planner import ImportRequest, plan_import
-from dynamic_mcp.importer.reader import read_tool
+from dynamic_mcp.importer.reader import read_user_settings
 from dynamic_mcp.importer.replacement import plan_replacement
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
@@ -124,8 +124,8 @@ class Setup:
             what = "create" if self.plan.before is None else "change"
             yield f"{what} {self.file}: {pluralize(len(new), 'server')} ({', '.join(new)})"
         if self.plan.is_changed and self.plan.other_edits:
-            how = "once for all AI tools and windows" if self.daemon else "separately for each AI tool and window"
-            yield f"run the servers {how} (`settings.daemon` in {self.file})"
+            how = "share running servers between" if self.daemon else "run the servers separately for"
+            yield f"{how} AI tools and windows (`settings.daemon` in {self.file})"
         if self.left_out:
             yield f"leave out {', '.join(self.left_out)}; the tools keep their own entries"
         if self.plan.variables:
@@ -156,7 +156,7 @@ class Setup:
 def find_tools(machine: Machine) -> list[ToolSettings]:
     """Return the tools whose user settings exist on this machine and can be written."""
     return [
-        ToolSettings(tool, tuple(read_tool(tool, (Scope.USER,), machine)))
+        ToolSettings(tool, tuple(read_user_settings(tool, machine)))
         for tool in TOOLS
         if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (Scope.USER,)))
         and _can_be_written(tool, machine)
@@ -168,10 +168,10 @@ def plan_setup(file: Path, tools: Sequence[ToolSettings]) -> Setup:
     return _plan(file, tuple(tools), MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)))
 
 
-def apply_setup(setup: Setup, out: Output) -> list[str]:
-    """Write the config and the tools' files; return the ids of the changes, oldest first."""
-    machine = local_machine(None)
-    deeds = [write_plan(setup.plan, setup.memories)]
+def apply_setup(setup: Setup, out: Output) -> str:
+    """Write the config and the tools' files; return the id by which all that can be undone, if anything changed."""
+    machine, journal = local_machine(None), open_journal("init")
+    deeds = [write_plan(setup.plan, setup.memories, journal)]
     needed = find_required_variables(setup.file, os.environ)
     program, caveat = find_own_program()
     for tool in setup.tools:
@@ -188,9 +188,9 @@ def apply_setup(setup: Setup, out: Output) -> list[str]:
         )
         if result.is_needed:
             about = f"{tool.adapter.name}/{Scope.USER.value}"
-            deeds.append(open_journal().apply(f"install {tool.adapter.name}", about, timestamp(), result.changes))
+            deeds.append(journal.apply(f"install {tool.adapter.name}", about, timestamp(), result.changes))
         warn_about_limits(out, tool.adapter, result, needed, caveat)
-    return [deed.id for deed in deeds if deed is not None]
+    return next((deed.run for deed in deeds if deed is not None), "")
 
 
 def _plan(file: Path, tools: tuple[ToolSettings, ...], memories: MemoryStore) -> Setup:

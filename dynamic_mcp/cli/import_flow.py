@@ -29,7 +29,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.formats.work_tree import is_exposed
-from dynamic_mcp.importer.journal import JournalEntry
+from dynamic_mcp.importer.journal import Journal, JournalEntry
 from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
 from dynamic_mcp.importer.planner import ImportRequest, plan_import
 from dynamic_mcp.system import paths
@@ -216,7 +216,7 @@ def _describer(
 def _ask_servers(this: Invocation, options: ImportOptions, first: Plan) -> Callable[[ForeignServer], Entry]:
     from dynamic_mcp.cli.server_descriptions import fetch_descriptions
 
-    texts: Mapping[str, str] = fetch_descriptions(this.out, first, may_start_projects=options.trust)
+    texts: Mapping[str, str] = fetch_descriptions(this, first, may_start_projects=options.trust)
     return lambda found: description.with_description(found.name, found.entry, texts.get(found.name, ""))
 
 
@@ -251,8 +251,11 @@ def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: Me
     return IN_PART if planned.errors or any(item.is_flawed for item in planned.items) else OK
 
 
-def write_plan(planned: Plan, memories: MemoryStore) -> JournalEntry | None:
-    """Write what a plan says; return the change to undo, or None if only the memory of the import changes."""
+def write_plan(planned: Plan, memories: MemoryStore, journal: Journal | None = None) -> JournalEntry | None:
+    """Write what a plan says; return the change to undo, or None if only the memory of the import changes.
+
+    Without a `journal`, the change stands alone.
+    """
     changes: list[Change] = []
     if planned.env_file is not None:
         before = files.read_bytes(planned.env_file)
@@ -275,7 +278,7 @@ def write_plan(planned: Plan, memories: MemoryStore) -> JournalEntry | None:
     )
     if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in planned.readings if reading.servers))
-        return open_journal().apply(" ".join(("import", *tools)), "", timestamp(), changes)
+        return (journal or open_journal()).apply(" ".join(("import", *tools)), "", timestamp(), changes)
     paths.write_private(memory, changes[0].after)
     return None
 

@@ -31,6 +31,7 @@ from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.memory import MemoryStore
 from dynamic_mcp.importer.convert.secrets import Hiding
+from dynamic_mcp.importer.formats.remote_headers import variables_in
 from dynamic_mcp.importer.formats.shapes import NAME
 from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
 from dynamic_mcp.importer.journal import JournalEntry
@@ -40,10 +41,14 @@ from dynamic_mcp.system import paths
 
 
 class Start(Struct, frozen=True):
-    """What our entry starts: this program with a config or, with a `url`, a connection; in a profile, if any."""
+    """What our entry starts: this program with a config or, with a `url`, a connection; in a profile, if any.
+
+    `headers` are sent to the URL; `${VARIABLE}` in them is filled in by the tool.
+    """
 
     url: str | None = None
     profile: str | None = None
+    headers: Mapping[str, str] = {}
 
     @property
     def whole_url(self) -> str | None:
@@ -55,7 +60,8 @@ class Start(Struct, frozen=True):
     def words(self, program: Iterable[str], config: Path | None) -> list[str]:
         """Return the command line of the entry."""
         if self.whole_url is not None:
-            return [*program, "connect", self.whole_url]
+            headers = (word for name, value in self.headers.items() for word in ("--header", f"{name}: {value}"))
+            return [*program, "connect", self.whole_url, *headers]
         return [*program, str(config), *([] if self.profile is None else ["--profile", self.profile])]
 
 
@@ -90,7 +96,10 @@ def _install(
         require(read_config(config, os.environ), start.profile)
     where = _scope(adapter, scope, machine)
     replacement = _find_replaced(adapter, scope, machine, config) if replace and config is not None else None
-    needed = _read_needs(this, config) if url is None and config is not None else RequiredVariables((), {})
+    if url is None and config is not None:
+        needed = _read_needs(this, config)
+    else:
+        needed = RequiredVariables(variables_in(start.headers), {})
     program, caveat = find_own_program()
     result = plan_installation(
         adapter,
@@ -98,14 +107,15 @@ def _install(
         machine,
         start=start.words(program, config),
         url=url,
+        headers=start.headers,
         variables=needed.names,
         replacements=replacement.servers if replacement else None,
     )
     if dry_run:
-        _show_diff(this, result)
+        _show_diff(this, result, start.headers)
     elif result.is_needed:
         deed = open_journal().apply(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
-        _report(this, adapter, result, deed, url)
+        _report(this, adapter, result, deed, start)
         changed = {"disabled": list(result.disabled_servers), "removed": list(result.removed_servers)}
         _record(this, "install", adapter, where, {name: each for name, each in changed.items() if each})
     if not result.is_needed:
@@ -227,8 +237,9 @@ def _about(adapter: Adapter, scope: Scope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(this: Invocation, result: Installation) -> None:
+def _show_diff(this: Invocation, result: Installation, headers: Mapping[str, str]) -> None:
     hiding = Hiding()
+    hiding.add_tree({"headers": dict(headers)})
     for each in result.diffs:
         hiding.add_tree(each.servers)
     for each in result.diffs if not this.out.is_json_requested else ():
@@ -237,11 +248,15 @@ def _show_diff(this: Invocation, result: Installation) -> None:
             this.out.print_text(hiding.hidden(line))
 
 
-def _report(this: Invocation, adapter: Adapter, result: Installation, deed: JournalEntry, url: str | None) -> None:
+def _report(this: Invocation, adapter: Adapter, result: Installation, deed: JournalEntry, start: Start) -> None:
+    url = start.whole_url
     what = f"connects to `{url}`" if result.is_remote else "starts dynamic-mcp"
     this.out.say(f"{adapter.title} now {what}: `{result.file}`")
     if url is not None and not result.is_remote:
-        this.out.say(f"{adapter.title} is not known to take URLs: it starts `dynamic-mcp connect {url}`")
+        urls = "headers like these with a URL" if start.headers else "URLs"
+        this.out.say(f"{adapter.title} is not known to take {urls}: it starts `dynamic-mcp connect {url}`")
+        if any("$" not in value for value in start.headers.values()):
+            this.out.say("warning: the list of processes shows these headers; write a secret as '${VARIABLE}'")
     for text, names in (
         ("disabled there", result.disabled_servers),
         ("removed there", result.removed_servers),

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What every command gets: the values of `--config` and `--alone`, and the chosen profile."""
+    """What every command gets: the values of `--config` and `--alone`, the chosen profile, and its own words."""
 
     config_option: str | None
     out: Output
     verbose: int = 0
     is_alone: bool = False
     profile: str | None = None
+    command: str = "dynamic-mcp"
 
     def config_path(self, *, may_be_new: bool = False) -> Path:
         """Return the config file, found as serving finds it. Raises ConfigError."""
@@ -94,12 +95,14 @@ def narrow_config(config: Config, profile: str | None) -> Config:
     return replace(config, groups=groups, presentations=presentations)
 
 
-def start_invocation(config_option: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
+def start_invocation(
+    config_option: str | None, *, quiet: bool, verbose: int, as_json: bool, command: str = "dynamic-mcp"
+) -> Invocation:
     """Start a command: its log goes to stderr, errors only without --verbose."""
     levels = ("error", "info", "debug")
     log_output.log_to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
-    return Invocation(config_option, out, verbose)
+    return Invocation(config_option, out, verbose, command=command)
 
 
 def unknown_group(name: str, config: Config) -> NotFound:

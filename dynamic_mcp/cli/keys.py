@@ -1,4 +1,4 @@
-"""Reads single keys from a terminal."""
+"""Reads single keys and whole lines from a terminal."""
 
 from __future__ import annotations
 
@@ -33,6 +33,20 @@ if sys.platform == "win32":
         """Read keys at once and without showing them, from now on."""
         yield _read
 
+    def read_line(within_s: float) -> str | None:
+        """Return a line that is typed; None if nothing is typed in this time. Raises EOFError at the end of input."""
+        ends_at = time.monotonic() + within_s
+        while not msvcrt.kbhit():
+            if time.monotonic() > ends_at:
+                return None
+            time.sleep(_POLL_S)
+        return input()
+
+    def discard_typed() -> None:
+        """Throw away what was typed before."""
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+
 else:
     import termios
     import tty
@@ -56,6 +70,20 @@ else:
             yield _read
         finally:
             termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+
+    def read_line(within_s: float) -> str | None:
+        """Return a line that is typed; None if none comes in this time. Raises EOFError at the end of input."""
+        ready, _, _ = select.select([sys.stdin], [], [], within_s)
+        if not ready:
+            return None
+        typed = os.read(sys.stdin.fileno(), 65536)
+        if not typed:
+            raise EOFError
+        return typed.decode("utf-8", "replace").rstrip("\n")
+
+    def discard_typed() -> None:
+        """Throw away what was typed before."""
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def discard(read: ReadKey, for_s: float) -> None:

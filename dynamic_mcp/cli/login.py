@@ -23,7 +23,7 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
-from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
+from dynamic_mcp.errors import TOKEN_HINT, DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.credentials import Login, Token
@@ -31,6 +31,7 @@ from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import os_reason
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
@@ -189,7 +190,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
 
 async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: bool) -> Login | None:
     """Log in with a browser, or with a pasted token if there is no client id. Return None if no login is needed."""
-    from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+    from dynamic_mcp.oauth.login import LoginAborted, NoClient, NoLogin, begin_login
     from dynamic_mcp.oauth.probe import probe
 
     outcome = await probe(group.remote)
@@ -203,14 +204,14 @@ async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: boo
             await _show_link(group.out, attempt.url, open_browser=open_browser)
             _read_pasted_address(group.out, attempt.paste)
             login = await attempt.finish()
-    except NoClient as exc:
+    except (NoClient, NoLogin) as exc:
         if outcome.is_open():
             _report_no_login(group)
             return None
         group.out.say(f"{group.name}: {exc}")
         return await _ask_token(group)
     except LoginAborted as exc:
-        raise LoginFailed(group.name, str(exc)) from exc
+        raise LoginFailed(group.name, str(exc), hint=f"if the server takes a token instead, {TOKEN_HINT}") from exc
     for warning in attempt.warnings:
         group.out.say(f"warning: {group.name}: {warning}")
     return login
@@ -267,7 +268,7 @@ async def _ask_token(group: _RemoteGroup) -> Login:
     group.out.say(f"{group.name}: create a token ({token_hint(group.remote.url)})")
     text = await asyncio.to_thread(_read_token)
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        hint = f"pipe it in: `… | {format_command('auth', 'login', '--token', group.name)}`"
+        hint = f"pipe it in: `… | {format_command('auth', 'login', '--token', group.name)}`; or {TOKEN_HINT}"
         raise LoginFailed(group.name, "no token was given", hint=hint)
     outcome = await probe(group.remote, text)
     if outcome.status in (401, 403):
@@ -303,7 +304,7 @@ async def _log_out(group: _RemoteGroup) -> bool:
     try:
         await group.bearer.forget()
     except OSError as exc:
-        raise LoginFailed(group.name, f"the token cannot be deleted: {exc.strerror or exc}") from exc
+        raise LoginFailed(group.name, f"the token cannot be deleted: {os_reason(exc)}") from exc
     group.out.say(f"{label}: logged out")
     return True
 

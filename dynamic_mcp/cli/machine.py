@@ -22,9 +22,9 @@ def local_machine(project: str | None) -> Machine:
     return Machine(Path.home(), Path(folder), os.environ, platform)
 
 
-def open_journal() -> Journal:
-    """Return the journal of this user."""
-    return Journal(paths.state_dir() / "journal")
+def open_journal(command: str = "") -> Journal:
+    """Return the journal of this user; what it records for a `command` belongs together."""
+    return Journal(paths.state_dir() / "journal", command)
 
 
 def timestamp() -> str:

@@ -75,12 +75,12 @@ def _is_config_alone(args: list[str]) -> bool:
 
 def _report_os_error(exc: OSError) -> int:
     """Report what the system refused, mostly access to a file, or space on a full disk."""
-    what, why = os.fsdecode(exc.filename or ""), (exc.strerror or str(exc)).lower()
+    from dynamic_mcp.system.text import os_reason
+
+    what, why = os.fsdecode(exc.filename or ""), os_reason(exc)
     if exc.errno in _FULL or not what:
         _close_stdout()
-        return _report(
-            f"cannot be written: {exc.strerror}" if exc.errno in _FULL else f"the system refused: {why}", 1
-        )
+        return _report(f"cannot be written: {why}" if exc.errno in _FULL else f"the system refused: {why}", 1)
     return _report(f"{what}: {why}", 1)
 
 

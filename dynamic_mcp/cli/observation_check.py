@@ -1,4 +1,4 @@
-"""The findings of `check` and `doctor` about the audit log, telemetry and metrics, where the config has any."""
+"""The findings of `check` and `doctor` about the audit log, telemetry and addresses, where the config has any."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def check_observation(config: Config) -> list[Finding]:
         from dynamic_mcp.doctor.audit import check_audit
 
         findings += check_audit(config.audit, paths.state_dir())
-    if config.metrics is not None:
-        from dynamic_mcp.doctor.telemetry import check_metrics
+    if config.metrics is not None or config.http is not None:
+        from dynamic_mcp.doctor.listening import check_addresses
 
-        findings += check_metrics(config.metrics, is_served=_is_served(config))
+        findings += check_addresses(config, is_served=_is_served(config))
     return findings
 
 

@@ -72,6 +72,13 @@ scope_option = click.option(
     metavar="SCOPE",
     help="A scope to request. Default: those that the server asks for.",
 )
+header_option = click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="A header for every request; `NAME=VALUE` does as well.",
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON even on a terminal.")
@@ -139,7 +146,14 @@ def output_options(function: Callable[Concatenate[Invocation, P], int | None]) -
     ) -> int | None:
         from dynamic_mcp.cli.invocation import start_invocation
 
-        return function(start_invocation(config_file, quiet=quiet, verbose=verbose, as_json=as_json), *args, **kwargs)
+        this = start_invocation(
+            config_file,
+            quiet=quiet,
+            verbose=verbose,
+            as_json=as_json,
+            command=click.get_current_context().command_path,
+        )
+        return function(this, *args, **kwargs)
 
     return command
 

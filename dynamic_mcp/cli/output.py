@@ -10,7 +10,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from dynamic_mcp.cli.progress import Progress
@@ -192,6 +192,41 @@ class Output:
             finally:
                 self._status = None
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether a person can be asked: at a terminal, unless --quiet is given or this runs in the background."""
+        if self._is_quiet or sys.stdin is None or not (sys.stdin.isatty() and self._stderr.isatty()):
+            return False
+        return sys.platform == "win32" or _own_terminal(sys.stdin) is not None
+
+    def quote(self, text: str) -> None:
+        """Print what others have written on stderr, wrapped, behind a bar that shows where it ends."""
+        from rich.text import Text
+
+        console, bar = self.console(self._stderr), self.sign("│ ", "| ")
+        for line in Text(escape(text)).wrap(console, max(1, console.width - len(bar))):
+            line.rstrip()
+            print(f"{bar}{line.plain}", file=self._stderr, flush=True)
+
+    def prompt(self, text: str) -> None:
+        """Print a question on stderr; the answer is typed on the same line."""
+        print(escape(text), file=self._stderr, end="", flush=True)
+
+    @contextlib.contextmanager
+    def interlude(self) -> Iterator[None]:
+        """Stop the spinner and show what is typed, while a person answers a question."""
+        status = self._status
+        if status is not None:
+            status.stop()
+        self._status = None
+        try:
+            with _with_echo(sys.stdin):
+                yield
+        finally:
+            self._status = status
+            if status is not None:
+                status.start()
+
     def update_progress(self, text: str) -> None:
         """Show how far the work is: beside the spinner if there is one, else as a line."""
         if self._status is not None and self._progress is not None:
@@ -214,6 +249,19 @@ class Output:
 @contextlib.contextmanager
 def _without_echo(stdin: TextIO) -> Iterator[None]:
     """Keep the terminal from echoing keys: a typed line break would break the spinner. Input is still read."""
+    with _local_modes(stdin, lambda modes, echo: modes & ~echo):
+        yield
+
+
+@contextlib.contextmanager
+def _with_echo(stdin: TextIO) -> Iterator[None]:
+    with _local_modes(stdin, lambda modes, echo: modes | echo):
+        yield
+
+
+@contextlib.contextmanager
+def _local_modes(stdin: TextIO, change: Callable[[int, int], int]) -> Iterator[None]:
+    """Change the local modes of a terminal, given them and the bit for the echo; then set them as they were."""
     descriptor = _own_terminal(stdin)
     if descriptor is None:
         yield
@@ -221,9 +269,9 @@ def _without_echo(stdin: TextIO) -> Iterator[None]:
     import termios
 
     before = termios.tcgetattr(descriptor)
-    silent = [*before]
-    silent[3] &= ~termios.ECHO
-    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    changed = [*before]
+    changed[3] = change(changed[3], termios.ECHO)
+    termios.tcsetattr(descriptor, termios.TCSANOW, changed)
     try:
         yield
     finally:

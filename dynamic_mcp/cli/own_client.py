@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
+from msgspec.structs import replace
 
-from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.client import encode_params, introduce
+from dynamic_mcp.cli.inbox import Inbox
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.errors import ApprovalNeeded, InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
@@ -22,6 +22,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
+from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
@@ -30,6 +31,7 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 from dynamic_mcp.upstream.process.child import terminate_all
 
 if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config
 
 # How long servers may take to exit once the command has its answer.
@@ -39,10 +41,12 @@ END_WITHIN_S = 2.0
 class OwnClient:
     """A session in memory with a proxy in this process."""
 
-    def __init__(self, proxy: Proxy, out: Output, profile: str | None = None) -> None:
+    def __init__(self, this: Invocation, config: Config, proxy: Proxy, *, may_ask: bool = False) -> None:
+        self._this = this
+        self._config = config
         self._proxy = proxy
-        self._out = out
-        self._session = Session(self._receive, proxy, profile=profile)
+        self._inbox = Inbox(this.out, lambda line: self._session.receive(line), may_ask=may_ask)
+        self._session = Session(lambda line: self._inbox.receive(wire.parse(line)), proxy, profile=this.profile)
 
     @property
     def groups(self) -> list[ViewedGroup]:
@@ -53,9 +57,9 @@ class OwnClient:
         """Return the group of this name. Raises NotFound."""
         return ViewedGroup(self._proxy.view_for(self._session)[name], self._session)
 
-    async def initialize(self) -> None:
+    async def initialize(self) -> Raw:
         """Send `initialize`, upon which the proxy connects groups whose catalog is not cached."""
-        await self.ask("initialize", HELLO)
+        return await self.ask("initialize", introduce(self._this.command, self._inbox))
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
@@ -63,26 +67,31 @@ class OwnClient:
             answer = await self._session.answer(Frame(method=method, params=Raw(encode_params(params))))
         except wire.Malformed as exc:
             raise InvalidArguments(str(exc)) from exc
+        except ApprovalNeeded as exc:
+            raise ApprovalNeeded(exc.what, hint=_describe_approval(self._config)) from exc
         if len(answer.error):
             raise upstream_error(answer.error, group)
         return answer.result
 
-    def _receive(self, line: bytes) -> None:
-        show_notification(self._out, json.loads(line))
+    async def close(self) -> None:
+        """End the session."""
+        await self._inbox.close()
+        self._session.close()
 
 
 @contextlib.asynccontextmanager
 async def open_own_client(
+    this: Invocation,
     config: Config,
-    out: Output,
     *,
-    profile: str | None = None,
+    may_ask: bool = False,
     wrap_opener: Callable[[OpenLink], OpenLink] | None = None,
     uses_cache: bool = True,
 ) -> AsyncIterator[OwnClient]:
     """Run a proxy for one command; every process that it started is gone afterwards.
 
-    Raises ConfigError if a plug-in cannot be opened.
+    What it asks of servers is recorded in the audit log of the config, as that of every client is. A command that
+    `may_ask` has forms answered at the terminal. Raises ConfigError if a plug-in cannot be opened.
 
     `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
     read from disk or written to it.
@@ -92,24 +101,50 @@ async def open_own_client(
     opener = partial(open_link, logins=logins)
     semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(
-        config,
+        replace(config, approval=replace(config.approval, remember=())),  # it would be forgotten with the command
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
         pins=paths.state_dir() / "pins" if uses_cache else None,
     )
-    client = OwnClient(proxy, out, profile)
+    client = OwnClient(this, config, proxy, may_ask=may_ask)
     try:
-        await proxy.plugins.prepare(config)
-        proxy.plugins.apply(config)
-        await client.initialize()
-        yield client
-        if catalog_store is not None:
-            await asyncio.to_thread(_save_catalogs, client, catalog_store)
+        async with _audited(proxy, config):
+            try:
+                await proxy.plugins.prepare(config)
+                proxy.plugins.apply(config)
+                await client.initialize()
+                yield client
+                if catalog_store is not None:
+                    await asyncio.to_thread(_save_catalogs, client, catalog_store)
+            finally:
+                await client.close()
     finally:
         terminate_all(END_WITHIN_S)
         await proxy.close()
         await logins.close()
+
+
+@contextlib.asynccontextmanager
+async def _audited(proxy: Proxy, config: Config) -> AsyncIterator[None]:
+    """Record what a proxy does, if the config wants an audit log."""
+    if config.audit is None:
+        yield
+        return
+    from dynamic_mcp.host.auditing import Auditing
+
+    auditing = Auditing(proxy.roles_of)
+    proxy.observers = Observers([auditing.observe(config, config.audit)])
+    try:
+        yield
+    finally:
+        await auditing.close()
+
+
+def _describe_approval(config: Config) -> str:
+    """Say how a call goes on that needs an approval which this command could not ask for."""
+    from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
+    return f"run it on a terminal, or {from_tool}" if "client" in config.approval.channels else from_tool
 
 
 def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,21 +97,32 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Survey:
-    """All servers of a config, compared with its lock file."""
+    """Servers of a config, compared with its lock file. `asked` are the names of those that were asked for it."""
 
     config: Config
     file: Path
     lock: Lock
     servers: tuple[Comparison, ...]
+    asked: frozenset[str]
 
 
-def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool) -> Survey:
-    """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError."""
+def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unchanged: bool = False) -> Survey:
+    """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError.
+
+    They are asked if `is_live`. With `asks_unchanged`, so are those that say what is pinned as far as proxies have
+    seen: a command or `doctor` may have seen something newer, and has not kept it.
+    """
     whole = this.read_groups()
     config, file = select(whole, names), lock_path(whole)
-    lock, known = read_lock(file), known_catalogs(whole)
-    offered = {**known, **_read_live(this, config)} if is_live else known
-    return Survey(config, file, lock, tuple(_compare_all(config, lock, offered)))
+    lock, offered = read_lock(file), dict[str, Catalog | DynamicMcpError](known_catalogs(whole))
+    servers = () if is_live else tuple(_compare_all(config, lock, offered))
+    to_ask = [group.name for group in config.groups] if is_live else []
+    if asks_unchanged:
+        to_ask += [each.name for each in servers if each.is_pinned and not each.differences]
+    if to_ask:
+        offered |= _read_live(this, select(config, tuple(to_ask)))
+        servers = tuple(_compare_all(config, lock, offered))
+    return Survey(config, file, lock, servers, frozenset(to_ask))
 
 
 def select(config: Config, names: tuple[str, ...]) -> Config:
@@ -154,7 +165,7 @@ def _compare_all(
 ) -> Iterator[Comparison]:
     catalogs = {name: each for name, each in offered.items() if isinstance(each, Catalog)}
     for group in config.groups:
-        foreign = {tool for name, catalog in catalogs.items() if name != group.name for tool in catalog.tools}
+        foreign = [catalog.tools for name, catalog in catalogs.items() if name != group.name]
         error = offered.get(group.name)
         yield _compare(
             Comparison(
@@ -168,8 +179,8 @@ def _compare_all(
         )
 
 
-def _compare(known: Comparison, foreign: Set[str]) -> Comparison:
-    """Return what is known of a server with what differs; `foreign` are names of tools of other servers."""
+def _compare(known: Comparison, foreign: Sequence[Collection[str]]) -> Comparison:
+    """Return what is known of a server with what differs; `foreign` are the tools of each other server."""
     pinned, is_moved = known.pinned, False
     if pinned is not None and pinned.source != known.pinning.source:
         pinned, is_moved = None, True
@@ -189,8 +200,9 @@ def _differences(judged: PinJudgement) -> Iterator[Difference]:
         reason, findings = judged.held.get(key), judged.findings.get(key, ())
         if reason is not None:
             yield Difference(key, reason.pin, changes.get(key), reason.text, reason.findings or findings)
-        elif key in judged.accepted:
-            yield Difference(key, judged.accepted[key], changes.get(key), "", findings)
+        else:
+            pin = judged.accepted.get(key) or judged.unpinned[key]
+            yield Difference(key, pin, changes.get(key), "", findings)
 
 
 def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
@@ -228,7 +240,7 @@ def _read_live(this: Invocation, config: Config) -> dict[str, Catalog | DynamicM
     async def read_all() -> dict[str, Catalog | DynamicMcpError]:
         names = [group.name for group in config.groups]
         with this.out.progress("asking", names) as progress:
-            async with open_own_client(whole, this.out, uses_cache=False) as client:
+            async with open_own_client(this, whole, uses_cache=False) as client:
                 found = await for_each_group(client, progress, read)
                 return {group.name: each for group, each in zip(client.groups, found, strict=True)}
 

@@ -31,25 +31,30 @@ def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) ->
             for each in found.servers
         ]
         this.out.print_table(["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
-        this.out.say(f"pins are in `{found.file}`")
+        seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
+        this.out.say(f"pins are in `{found.file}`{seen}")
     if any(each.held for each in found.servers):
         this.out.say("`dynamic-mcp pins diff` shows what is held, `dynamic-mcp pins approve SERVER` lets it pass")
     return report_errors(this, found)
 
 
 def show_differences(this: Invocation, server: str | None, names: tuple[str, ...], *, is_live: bool) -> int:
-    """Print how definitions differ from their pins; return the exit code."""
-    found = survey(this, () if server is None else (server,), is_live=is_live)
+    """Print how definitions differ from their pins; return the exit code.
+
+    A server that is named is asked if nothing is known to differ.
+    """
+    servers = () if server is None else (server,)
+    found = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
     chosen = {each.name: choose(each, names) for each in found.servers}
     say_unknown(this, found)
+    if not any(chosen.values()):
+        say_unchanged(this, found)
     if this.out.is_json:
         this.out.print_json([comparison_to_json(each, chosen[each.name]) for each in found.servers])
         return report_errors(this, found)
     for each in found.servers:
         if chosen[each.name] or (each.gone and not names) or each.is_moved:
             show_server(this.out, each, chosen[each.name], is_whole=bool(names))
-    if not any(chosen.values()):
-        this.out.say("everything that is known is as it is pinned; `--live` asks the servers")
     return report_errors(this, found)
 
 
@@ -100,6 +105,16 @@ def say_unknown(this: Invocation, found: Survey) -> None:
             this.out.say(f"what `{each.name}` offers is not known yet; `--live` asks it")
         elif not each.is_pinned:
             this.out.say(f"`{each.name}` is not pinned: its `definitions` are `trust`")
+
+
+def say_unchanged(this: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
+    """Say that there is nothing to show or to approve, and how far that was looked for."""
+    pinned = [each for each in found.servers if each.is_pinned]
+    if any(each.name not in found.asked for each in pinned):
+        this.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
+    elif any(each.catalog is not None for each in pinned):
+        names = ", ".join(f"`{each.name}`" for each in pinned if each.catalog is not None)
+        this.out.say(f"{verdict}: {names} was asked now, and nothing has changed since the last approval")
 
 
 def comparison_to_json(server: Comparison, chosen: list[Difference]) -> dict[str, object]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import click
 from msgspec.structs import replace
@@ -13,8 +14,9 @@ from dynamic_mcp.cli.audit_record import os_user, record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, survey, update_lock
-from dynamic_mcp.cli.pins import choose, report_errors, require_person, say_unknown
+from dynamic_mcp.cli.pins import choose, report_errors, require_person, say_unchanged, say_unknown
 from dynamic_mcp.cli.pins_view import difference_to_json, is_plain, key_to_json, show_difference, show_server, title
+from dynamic_mcp.cli.text_diff import reveal
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.policy.pins.definition import Key
 from dynamic_mcp.policy.pins.judgement import pin_all
@@ -22,8 +24,19 @@ from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 
-_NOTHING = "nothing is to be approved: what is known is as it is pinned; `--live` asks the servers"
+_MOST_NAMED = 10
 _Chosen = Sequence[tuple[Comparison, list[Difference]]]
+# Why a definition was not approved.
+_CHANGED = "has changed since it was shown"
+_NO_ROOM = "does not fit beside what is pinned of its server"
+
+
+@dataclass
+class _Outcome:
+    """What was approved, and what was not and why."""
+
+    approved: list[tuple[Comparison, list[Difference]]] = field(default_factory=list)
+    refused: list[tuple[Comparison, Difference, str]] = field(default_factory=list)
 
 
 def approve_definitions(
@@ -32,22 +45,23 @@ def approve_definitions(
     """Show what differs of a server, or of all, ask, and pin what was shown; return the exit code."""
     require_person("approve", is_sure=is_sure)
     servers = () if server is None else (server,)
-    shown = survey(this, servers, is_live=is_live)
+    shown = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
     if server is not None:
         _require_known(shown.servers[0])
     chosen = [(each, found) for each in shown.servers if (found := choose(each, names))]
     say_unknown(this, shown)
     if not chosen:
-        return _finish(this, shown, [], _NOTHING)
+        say_unchanged(this, shown, "nothing to approve")
+        return _finish(this, shown, _Outcome())
     if is_sure and not this.out.is_json:
         _show(this.out, chosen, is_whole=bool(names))
     if not is_sure and not _may_approve(this, chosen, is_whole=bool(names)):
         this.out.say("nothing was approved")
         return 1
-    if not is_live:
-        _require_unchanged(chosen, survey(this, servers, is_live=False))
-    _pin(this, shown, chosen)
-    return _finish(this, shown, chosen, f"approved: {_count(chosen)}; running proxies follow")
+    just_asked = shown.asked if is_sure else frozenset[str]()  # a person has taken some time
+    outcome = _approve(this, shown, chosen, _ask_again(this, chosen, just_asked))
+    _say(this, outcome)
+    return _finish(this, shown, outcome) or (1 if outcome.refused else 0)
 
 
 def _may_approve(this: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
@@ -79,56 +93,84 @@ def _show_new(out: Output, chosen: _Chosen) -> None:
             show_difference(out, each)
 
 
-def _pin(this: Invocation, shown: Survey, chosen: _Chosen) -> None:
-    by = os_user()
+def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -> Mapping[str, Mapping[Key, str]]:
+    """Return the fingerprints of what servers offer now that is not pinned, by their names."""
+    names = tuple(server.name for server, _ in chosen if server.name not in just_asked)
+    if not names:
+        return {}
+    now = survey(this, names, is_live=True)
+    for server in now.servers:
+        if server.error is not None:
+            this.out.say(f"whether `{server.name}` still says what was shown is not known: {server.error.message}")
+    return {server.name: {each.key: each.pin.hash for each in server.differences} for server in now.servers}
+
+
+def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Outcome:
+    """Pin what was shown, unless it is something else now: `offered`, or pinned by somebody else meanwhile."""
+    by, outcome = os_user(), _Outcome()
 
     def change(lock: Lock) -> Lock:
         for server, differences in chosen:
-            lock = lock.with_server(server.name, _approve(lock.servers.get(server.name), server, differences, by))
+            now = offered.get(server.name, {})
+            same = [each for each in differences if now.get(each.key, each.pin.hash) == each.pin.hash]
+            pinned, approved = _pin(lock.servers.get(server.name), server, same, by)
+            outcome.refused += [
+                (server, each, _NO_ROOM if each in same and _is_unpinned(pinned, each) else _CHANGED)
+                for each in differences
+                if each not in approved
+            ]
+            if approved:
+                lock = lock.with_server(server.name, pinned)
+                outcome.approved.append((server, approved))
         return lock
 
     update_lock(shown.file, change)
-    for server, differences in chosen:
+    for server, differences in outcome.approved:
         members = {
             "version": server.version,
             "approved": [{**key_to_json(each.key), "hash": each.pin.hash} for each in differences],
         }
         record(this, shown.config.file, "definitions.approved", {"group": server.name, **members})
+    return outcome
 
 
-def _approve(
+def _pin(
     now: PinnedServer | None, server: Comparison, differences: Sequence[Difference], by: str
-) -> PinnedServer:
-    """Return the pins of a server with what was approved. Raises DynamicMcpError if its pins are not as shown."""
+) -> tuple[PinnedServer, list[Difference]]:
+    """Return the pins of a server with what was approved, and what that is: nothing that others have pinned since."""
     source = server.pinning.source
     pinned = now if now is not None and now.source == source else PinnedServer(source)
-    for each in differences:
-        pin, before = pinned.find(*each.key), each.before
-        if pin is not None and pin.hash not in (each.pin.hash, before.hash if before is not None else ""):
-            raise _changed(server.name, each)
-    pins = {each.key: replace(each.pin, approved_by=by) for each in differences}
-    is_all = len(differences) == len(server.differences)
-    return replace(pin_all(pinned, pins), version=server.version if is_all else pinned.version)
-
-
-def _require_unchanged(chosen: _Chosen, now: Survey) -> None:
-    """Raise DynamicMcpError if a server has come to offer something else than was shown."""
-    offered: Mapping[str, Mapping[Key, str]] = {
-        server.name: {each.key: each.pin.hash for each in server.differences} for server in now.servers
+    pins = {
+        each.key: replace(each.pin, approved_by=by)
+        for each in differences
+        if (pin := pinned.find(*each.key)) is None
+        or pin.hash == each.pin.hash
+        or (each.before is not None and pin.hash == each.before.hash)
     }
-    for server, differences in chosen:
-        for each in differences:
-            # without a difference, a proxy has pinned it meanwhile; the lock file tells
-            if offered[server.name].get(each.key, each.pin.hash) != each.pin.hash:
-                raise _changed(server.name, each)
+    after = pin_all(pinned, pins)
+    approved = [each for each in differences if each.key in pins and not _is_unpinned(after, each)]
+    is_all = len(approved) == len(server.differences)
+    return replace(after, version=server.version if is_all else pinned.version), approved
 
 
-def _changed(server: str, difference: Difference) -> DynamicMcpError:
-    command = format_command("pins", "diff", server)
-    return DynamicMcpError(
-        f"{difference.title} of `{server}` has changed since it was shown; nothing was approved",
-        hint=f"`{command}` shows what it is now",
-    )
+def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
+    return pinned.find(*difference.key) is None
+
+
+def _say(this: Invocation, outcome: _Outcome) -> None:
+    """Say what was approved, and what was not."""
+    if outcome.approved:
+        this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
+    servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
+    for server, each, reason in outcome.refused[:_MOST_NAMED]:
+        what = f"{reveal(each.title)} of `{server.name}` {reason}"
+        this.out.print_error(f"not approved: {what}" if outcome.approved else f"{what}; nothing was approved")
+    if (more := len(outcome.refused) - _MOST_NAMED) > 0:
+        this.out.print_error(f"not approved: {more} more")
+    for name in servers:
+        reasons = {reason for server, _, reason in outcome.refused if server.name == name}
+        verb, does = ("diff", "shows what it is now") if _CHANGED in reasons else ("reset", "makes room")
+        this.out.say(f"hint: `{format_command('pins', verb, name)}` {does}")
 
 
 def _require_known(server: Comparison) -> None:
@@ -142,7 +184,7 @@ def _require_known(server: Comparison) -> None:
         raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")
 
 
-def _finish(this: Invocation, shown: Survey, chosen: _Chosen, words: str) -> int:
+def _finish(this: Invocation, shown: Survey, outcome: _Outcome) -> int:
     if this.out.is_json:
         this.out.print_json(
             {
@@ -153,11 +195,14 @@ def _finish(this: Invocation, shown: Survey, chosen: _Chosen, words: str) -> int
                         "version": server.version,
                         "definitions": [difference_to_json(each) for each in differences],
                     }
-                    for server, differences in chosen
+                    for server, differences in outcome.approved
+                ],
+                "not_approved": [
+                    {"server": server.name, **key_to_json(each.key), "reason": reason}
+                    for server, each, reason in outcome.refused
                 ],
             }
         )
-    this.out.say(words)
     return report_errors(this, shown)
 
 

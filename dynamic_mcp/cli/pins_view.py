@@ -33,7 +33,7 @@ def describe_counts(server: Comparison) -> str:
     counts += [f"{len(server.gone)} gone"] * bool(server.gone)
     held = [reveal(each.name) for each in server.held]
     more = f" and {len(held) - _MOST_NAMES} more" if len(held) > _MOST_NAMES else ""
-    what = ", ".join(counts) or "as it is pinned"
+    what = ", ".join(counts) or "unchanged"
     return what + (f"; held: {', '.join(held[:_MOST_NAMES])}{more}" if held else "")
 
 

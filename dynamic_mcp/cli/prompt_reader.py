@@ -11,7 +11,7 @@ from dynamic_mcp.cli.client import Client, open_client, with_timeout
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, closest
+from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names
 from dynamic_mcp.system.shell import format_command
@@ -58,10 +58,20 @@ def _parse_pair(word: str) -> tuple[str, str]:
 
 async def _get(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
     group = config.groups[0].name
-    async with open_client(this, config) as client:
+    async with open_client(this, config, may_ask=True) as client:
         with this.out.progress(f"waiting for `{name}` of {group}"):
-            own = await _find_prompt(client, group, name)
-            return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
+            own = name
+            failure: DynamicMcpError | None = None
+            try:
+                own = await _find_prompt(client, group, name)
+            except DynamicMcpError as exc:
+                failure = exc
+            try:
+                return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
+            except DynamicMcpError:
+                if failure is not None:  # which says more, and which the proxy has now recorded
+                    raise failure from None
+                raise
 
 
 async def _find_prompt(client: Client, group: str, name: str) -> str:

@@ -55,8 +55,9 @@ def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates:
         out.print_json([{**_to_json(proxy), "approvals": waiting[proxy.running.pid]} for proxy in proxies])
         return
     if not proxies:
-        what = "running" if config is None else f"serving `{config}`"
-        out.say(f"no proxy is {what}; your AI tool starts one (`dynamic-mcp install TOOL` sets that up)")
+        what = "is not running" if config is None else f"is not serving `{config}`"
+        hint = "restart the tool, then look again; `dynamic-mcp install TOOL` connects one"
+        out.say(f"dynamic-mcp {what}; it starts with your AI tool\nhint: {hint}")
     for proxy in proxies:
         show_proxy(out, proxy, partial(_format_rate, rates, proxy.running))
     if number := sum(waiting[proxy.running.pid] for proxy in proxies):

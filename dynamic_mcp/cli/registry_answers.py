@@ -18,7 +18,7 @@ from dynamic_mcp.importer.convert.vault import Vault, to_variable
 from dynamic_mcp.registry.inputs import is_reference
 from dynamic_mcp.registry.options import Option, kind_of, questions_about
 from dynamic_mcp.registry.questions import Answers, Place, Question, is_unanswered
-from dynamic_mcp.system.text import one_line
+from dynamic_mcp.system.text import one_line, os_reason
 
 _SECRET_BYTES = 1 << 16
 
@@ -193,7 +193,7 @@ def _read_secret(key: str, text: str) -> str:
         with Path(text[1:]).open(encoding="utf-8") as file:
             return file.read(_SECRET_BYTES).rstrip("\r\n")
     except OSError as exc:
-        raise InvalidArguments(f"--set: cannot read `{text[1:]}`: {(exc.strerror or str(exc)).lower()}") from exc
+        raise InvalidArguments(f"--set: cannot read `{text[1:]}`: {os_reason(exc)}") from exc
     except UnicodeDecodeError as exc:
         raise InvalidArguments(f"--set: `{text[1:]}` is not UTF-8") from exc
 

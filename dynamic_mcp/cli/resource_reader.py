@@ -24,6 +24,6 @@ def read_resource(this: Invocation, uri: str, group: str | None, *, timeout: str
 
 
 async def _read(this: Invocation, config: Config, uri: str, group: str) -> Raw:
-    async with open_client(this, config) as client:
+    async with open_client(this, config, may_ask=True) as client:
         with this.out.progress(f"waiting for {uri}"):
             return await client.ask("resources/read", {"uri": uri}, group=group)

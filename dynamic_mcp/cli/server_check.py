@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynamic_mcp.cli.client import for_each_group
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.cli.runner import run
@@ -33,7 +33,7 @@ class CheckResult:
 
 
 def check_servers(
-    out: Output, servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]
+    this: Invocation, servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]
 ) -> dict[str, CheckResult]:
     """Connect to the enabled servers as serving `file` would; return the results by name.
 
@@ -43,12 +43,12 @@ def check_servers(
     if not enabled:
         return {}
     config = build_config(enabled, file, environment)
-    with out.progress("trying", list(enabled)) as progress:
-        return run(_check_all(config, out, progress))
+    with this.out.progress("trying", list(enabled)) as progress:
+        return run(_check_all(this, config, progress))
 
 
-async def _check_all(config: Config, out: Output, progress: Progress) -> dict[str, CheckResult]:
-    async with open_own_client(config, out) as client:
+async def _check_all(this: Invocation, config: Config, progress: Progress) -> dict[str, CheckResult]:
+    async with open_own_client(this, config) as client:
         results = await for_each_group(client, progress, _check)
         return {group.name: result for group, result in zip(client.groups, results, strict=True)}
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 
+from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.runner import run
@@ -22,12 +23,12 @@ WITHIN_S = 60.0
 _MOST_TOOLS = 12
 
 
-def fetch_descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
+def fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
     """Return how new servers describe themselves, by the name that they have in their tool."""
     items = {item.server.name: item for item in plan.items if _lacks_description(item)}
     for name, item in list(items.items()):
         if item.server.source.scope is not Scope.USER and not may_start_projects:
-            out.say(
+            this.out.say(
                 f"`{name}` is not started, because {item.server.source.file} belongs to a project; --trust allows it",
                 "yellow",
             )
@@ -35,8 +36,8 @@ def fetch_descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> 
     if not items:
         return {}
     config = build_config({name: item.server.entry for name, item in items.items()}, plan.output, os.environ)
-    with out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
-        return run(_fetch(config, out))
+    with this.out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
+        return run(_fetch(this, config))
 
 
 def _lacks_description(item: Item) -> bool:
@@ -44,9 +45,9 @@ def _lacks_description(item: Item) -> bool:
     return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
 
 
-async def _fetch(config: Config, out: Output) -> dict[str, str]:
-    async with open_own_client(config, out, uses_cache=False) as client:
-        texts = await asyncio.gather(*(_describe(group, out) for group in client.groups))
+async def _fetch(this: Invocation, config: Config) -> dict[str, str]:
+    async with open_own_client(this, config, uses_cache=False) as client:
+        texts = await asyncio.gather(*(_describe(group, this.out) for group in client.groups))
         return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
 
 

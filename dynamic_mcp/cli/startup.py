@@ -72,6 +72,7 @@ def serve(
         shim = None
         if not is_on_terminal:
             shim = _find_or_start_daemon(configs.base, serving_log, only=only, profile=profile)
+            shim = shim or _take_over(configs.base, only=only, profile=profile)
         if shim is None:
             streams = Streams(sys.stdin.fileno(), _claim_stdout(), only=only, profile=profile)
             stdio.run(configs, serving_log, streams)
@@ -229,6 +230,17 @@ def _find_or_start_daemon(
         serving_log.close()
         window.restart()
     return window.open_window(file, connection, only=only, profile=profile)
+
+
+def _take_over(config: Config, *, only: str | None, profile: str | None) -> Shim | None:
+    """Return the shim of a window that an upgrade has restarted where no daemon serves it any more."""
+    if sys.platform == "win32":
+        return None
+    from dynamic_mcp.face import window
+
+    if not window.was_upgraded():
+        return None
+    return window.open_window(identify(config.file), None, only=only, profile=profile)
 
 
 def _place_socket(config: Config, socket: Path | None) -> Path:

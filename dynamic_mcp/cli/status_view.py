@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dynamic_mcp.cli.output import NARROW, Output
 from dynamic_mcp.cli.process_table import Memory
-from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, RunningProxy, SessionStatus
+from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus, InstanceStatus, RunningProxy, SessionStatus
 from dynamic_mcp.system.text import one_line, pluralize
 
 _MIB = 1 << 20
@@ -91,7 +91,7 @@ def _headline(proxy: MeasuredProxy) -> list[str]:
 
 def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
     if not sessions:
-        out.print_line("no sessions", indent=2)
+        out.print_line("no sessions yet", indent=2)
         return
     has_several = len({each.transport for each in sessions}) > 1
     rows = [
@@ -117,22 +117,34 @@ def _show_groups(out: Output, proxy: MeasuredProxy, rate_of: Callable[[str], str
     is_shared = _is_shared(proxy.running)
     rows: list[Row] = []
     reasons: list[str] = []
+    copies: list[str] = []
     groups = proxy.running.status.groups
     personal = [group for group in groups if group.person]
     for group in [*(each for each in groups if not each.person), *personal[:_MOST_OF_PERSONS]]:
         row = _group_row(proxy, group, is_shared=is_shared)
         rows.append({**row, "CALLS/S": rate_of(group.name)})
-        several = group.instances if len(group.instances) > 1 else []
+        several = sorted(group.instances, key=_order) if len(group.instances) > 1 else []
         rows += [_instance_row(proxy, each) for each in several]
         label = _label(group)
         reasons += [f"{label}, {each.shared_by}: {each.reason}" for each in several if each.reason]
+        if group.copies:
+            count = f"{len(several)} copies" if several else "another copy"
+            copies.append(f"{label}: {count}: {group.copies}")
         if group.reason and not several:
             reasons.append(f"{label}: {group.reason}")
+        if group.missing:
+            reasons.append(f"{label}: {group.missing}")
     _print_rows(out, _COLUMNS, rows, _DISPENSABLE)
     if len(personal) > _MOST_OF_PERSONS:
         out.print_line(f"and {len(personal) - _MOST_OF_PERSONS} more of persons", indent=2)
     for reason in dict.fromkeys(reasons):  # copies of one server often fail alike
         out.print_line(reason, "yellow", indent=2)
+    for line in dict.fromkeys(copies):
+        out.print_line(line, indent=2)
+
+
+def _order(instance: InstanceStatus) -> tuple[str, int]:
+    return instance.shared_by, instance.pid or 0
 
 
 def _label(group: GroupStatus) -> str:
@@ -145,7 +157,7 @@ def _group_row(proxy: MeasuredProxy, group: GroupStatus, *, is_shared: bool) -> 
     instances = group.instances
     row = {
         "GROUP": _label(group),
-        "TOOLS": "?" if group.tools is None else str(group.tools),
+        "TOOLS": _format_tools(group),
         "CALLS": str(group.calls),
         "ERRORS": str(group.failures),
         "SESSIONS": str(sum(len(each.clients) for each in instances)) if is_shared else "",
@@ -157,6 +169,12 @@ def _group_row(proxy: MeasuredProxy, group: GroupStatus, *, is_shared: bool) -> 
     else:
         is_exclusive = False
     return {**row, "STATE": _format_state(group.state, group.in_flight, is_exclusive=is_exclusive)}
+
+
+def _format_tools(group: GroupStatus) -> str:
+    if group.tools is None:
+        return "" if group.state == NO_SESSION else "?"
+    return str(group.tools)
 
 
 def _instance_row(proxy: MeasuredProxy, instance: InstanceStatus) -> Row:

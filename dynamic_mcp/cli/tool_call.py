@@ -14,9 +14,10 @@ from dynamic_mcp.cli.client import Client, open_client, with_timeout
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import CommandLine, Config
 from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError, closest
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.file_reader import LARGEST_BYTES
 from dynamic_mcp.system.shell import format_command
@@ -46,23 +47,36 @@ def call_tool(this: Invocation, options: CallOptions) -> int:
 
 
 async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
-    async with open_client(this, config) as client:
+    async with open_client(this, config, may_ask=True) as client:
         with this.out.progress(f"waiting for `{options.tool}` of {options.group}"):
             if this.verbose:
                 await client.ask("logging/setLevel", {"level": "debug"})
-            result = await client.ask("tools/call", await _build_params(client, options), group=options.group)
+            result = await _ask(client, options)
         with content_view.reject_malformed(options.group):
-            return _show(this, result, options)
+            is_text = isinstance(config.groups[0].upstream, CommandLine)  # what a program writes is its result
+            return _show(this, result, options, is_text=is_text)
 
 
-async def _build_params(client: Client, options: CallOptions) -> dict[str, object]:
-    arguments = {"group": options.group, "name": options.tool, "args": await _build_arguments(client, options)}
-    return {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
+async def _ask(client: Client, options: CallOptions) -> Raw:
+    """Return the result of the call. Raises DynamicMcpError."""
+    failure: DynamicMcpError | None = None
+    tool = wire.EMPTY_OBJECT
+    try:
+        tool = (await _find_tools(client, options)).get(options.tool, tool)
+    except DynamicMcpError as exc:
+        failure = exc
+    arguments = {"group": options.group, "name": options.tool, "args": _build_arguments(tool, options)}
+    params = {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
+    try:
+        return await client.ask("tools/call", params, group=options.group)
+    except DynamicMcpError:
+        if failure is not None:  # which says more, and which the proxy has now recorded
+            raise failure from None
+        raise
 
 
-async def _build_arguments(client: Client, options: CallOptions) -> object:
+def _build_arguments(tool: Raw, options: CallOptions) -> object:
     """Return the arguments: JSON unchanged, or key=value typed by the tool's schema. Raises InvalidArguments."""
-    tools = await _find_tools(client, options)
     match options.arguments:
         case ():
             return {}
@@ -70,7 +84,7 @@ async def _build_arguments(client: Client, options: CallOptions) -> object:
             return _parse_object(_read_stdin(), "stdin")
         case (text,) if text.lstrip().startswith("{"):
             return _parse_object(text.encode("utf-8", "surrogateescape"), "the argument")
-    schema = wire.value(wire.members(tools[options.tool]).get("inputSchema", wire.EMPTY_OBJECT))
+    schema = wire.value(wire.members(tool).get("inputSchema", wire.EMPTY_OBJECT))
     return Raw(strict_json.dumps(parse_arguments(options.arguments, schema if isinstance(schema, dict) else {})))
 
 
@@ -82,12 +96,16 @@ def _read_stdin() -> bytes:
 
 
 async def _find_tools(client: Client, options: CallOptions) -> Mapping[str, Raw]:
-    """Return the group's tools, of which the called one is one. Raises NotFound and UpstreamError."""
+    """Return the group's tools, of which the called one is one, unless the server cannot list them.
+
+    Raises NotFound and UpstreamError.
+    """
     group = client.group(options.group)
-    tools = (await group.catalog()).tools
-    if options.tool not in tools:
-        tools = (await group.reread()).tools
-    if options.tool not in tools:
+    catalog = await group.catalog()
+    if options.tool not in catalog.tools and not catalog.may_have_more(ListKind.TOOLS):
+        catalog = await group.reread()
+    tools = catalog.tools
+    if options.tool not in tools and not catalog.may_have_more(ListKind.TOOLS):
         hint = f"`{format_command('tools', group.name)}` lists them"
         raise NotFound(f"tool of group `{group.name}`", options.tool, closest(options.tool, list(tools)), hint=hint)
     return tools
@@ -113,7 +131,7 @@ def _without_limits(config: Config) -> Config:
     return replace(config, presentations=presentations, split_calls=False)
 
 
-def _show(this: Invocation, result: Raw, options: CallOptions) -> int:
+def _show(this: Invocation, result: Raw, options: CallOptions, *, is_text: bool) -> int:
     is_error = bytes(wire.member(result, "isError")) == b"true"
     if options.select is not None and not is_error:
         return _show_selected(this, result, options)
@@ -122,7 +140,7 @@ def _show(this: Invocation, result: Raw, options: CallOptions) -> int:
     elif is_error:
         this.out.print_error("\n".join(content_view.texts(result)) or "the tool reported an error without a message")
     else:
-        content_view.show_result(this.out, result, options.save)
+        content_view.show_result(this.out, result, options.save, is_text=is_text)
     return _ERROR_CODE if is_error else 0
 
 

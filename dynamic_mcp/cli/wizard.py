@@ -78,10 +78,10 @@ class _TerminalAnswers:
         return _confirm(f"Leave out {count} not start ({', '.join(broken)})?")
 
     def remove_from_tools(self, titles: str) -> bool:
-        return _confirm(f"Remove the imported servers from {titles}, so that each runs only once?")
+        return _confirm(f"Replace the imported servers in {titles} by dynamic-mcp?")
 
     def share_servers(self, *, is_default: bool) -> bool | None:
-        return _confirm("Run each server only once, for all AI tools and windows?", default=is_default)
+        return _confirm("Keep servers running, and share them between AI tools and windows?", default=is_default)
 
     def go_ahead(self) -> bool:
         return _confirm("Go ahead?")
@@ -108,9 +108,10 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
         return 0
     planned = first_setup.plan_setup(file, chosen)
     if not (planned.plan.servers or file.exists()):
+        import_view.show_warnings(this.out, planned.plan)
         this.out.say("These AI tools have no servers yet.")
         return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
-    setup = _decide_on_daemon(_decide(this.out, planned, answers), answers, choice=daemon)
+    setup = _decide_on_daemon(_decide(this, planned, answers), answers, choice=daemon)
     if not setup.has_changes:
         this.out.say("Everything is set up already; nothing was changed.")
         return 0
@@ -119,10 +120,10 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
         this.out.say("Nothing was changed.")
         return 0
     with hold_change_lock():
-        ids = first_setup.apply_setup(setup, this.out)
+        id = first_setup.apply_setup(setup, this.out)
     tools = [tool.adapter.name for tool in setup.tools]
     record(this, file, "config.changed", {"command": "init", "imported": list(setup.new_servers), "tools": tools})
-    _report(this.out, setup, ids)
+    _report(this.out, setup, id)
     return 0
 
 
@@ -137,10 +138,10 @@ def offer_setup() -> int | None:
     return None
 
 
-def _decide(out: Output, setup: Setup, answers: Answers) -> Setup:
+def _decide(this: Invocation, setup: Setup, answers: Answers) -> Setup:
     """Check the servers, then decide which to leave out and whether to remove them from the tools."""
-    results = check_servers(out, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
-    _show_results(out, setup, results)
+    results = check_servers(this, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
+    _show_results(this.out, setup, results)
     broken = [name for name, result in results.items() if result.is_broken]
     if broken and answers.leave_out(broken):
         setup = setup.without(broken)
@@ -149,7 +150,7 @@ def _decide(out: Output, setup: Setup, answers: Answers) -> Setup:
         return setup
     if answers.remove_from_tools(titles):
         return setup.with_replacement()
-    out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
+    this.out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
     return setup
 
 
@@ -179,11 +180,11 @@ def _show(out: Output, setup: Setup) -> None:
         out.say(f"  set the variable {name} yourself, for {_join(servers)}", "yellow")
 
 
-def _report(out: Output, setup: Setup, ids: Sequence[str]) -> None:
+def _report(out: Output, setup: Setup, id: str) -> None:
     titles = _join([tool.adapter.title for tool in setup.tools])
     out.say(f"Done. Next: restart {titles}; `dynamic-mcp status` shows each of them once it has connected.")
-    if ids:
-        out.say(f"To revert: `dynamic-mcp undo {' '.join(reversed(ids))}`")
+    if id:
+        out.say(f"To revert: `dynamic-mcp undo {id}`")
 
 
 def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:

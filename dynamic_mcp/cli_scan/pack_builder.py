@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dynamic_mcp.cli_scan.dangers import find_danger
 from dynamic_mcp.cli_scan.facts import FlagFact, Value, WordFact
+from dynamic_mcp.cli_scan.help.values import read_value
 from dynamic_mcp.cli_scan.merge import MergedCommand, SourcedFlag
 from dynamic_mcp.packs.model import FLAG, RESERVED, Command, Flag, Pack, Positional
 
@@ -43,6 +45,7 @@ def build_pack(program: str, commands: Sequence[MergedCommand], *, description: 
         description=(description or f"The program {program}.")[:2000],
         commands=list(made.values()),
         source=source[:300],
+        reviewed=False,
     )
     return Built(pack, tuple(remarks))
 
@@ -105,6 +108,8 @@ def _flag_members(sourced: SourcedFlag, taken: set[str]) -> dict[str, Any] | Non
     name = max(names, key=lambda each: (each.startswith("--"), len(each) > 2, -names.index(each)))
     value = flag.value or Value(type="boolean")
     type_ = value.type or "string"
+    if type_ == "string" and read_value(name.lstrip("-")).type == "path":  # `--file=ARCHIVE`, kept in the roots too
+        type_ = "path"
     members = {
         "name": name,
         "type": type_,
@@ -117,6 +122,7 @@ def _flag_members(sourced: SourcedFlag, taken: set[str]) -> dict[str, Any] | Non
         "maximum": value.maximum,
         "style": _style(flag, name, type_),
         "effect": flag.effect or "read",
+        "danger": find_danger(flag) or None,
         "source": sourced.source[:300],
     }
     return {key: value for key, value in members.items() if value is not None}

@@ -10,9 +10,12 @@ from typing import Literal
 from msgspec import Struct
 
 from dynamic_mcp.config import access_form
+from dynamic_mcp.config.principal import Principal
 
 # In `people`: whoever starts the program or a command on this machine.
 LOCAL_NAME = "local"
+# What a decision is by when no rule matches.
+DEFAULT = "default"
 
 
 class Effect(Enum):
@@ -60,8 +63,9 @@ class Access(Struct, frozen=True):
     """All rules, and who has which role.
 
     `default` None is `deny` for clients that authenticate and `allow` for the local user. `by_group` has globs of the
-    values of the `claim`, with the roles that follow. `approve` has globs of the tools of each server that a person
-    must approve, whoever calls them.
+    values of the `claim`, with the roles that follow. `people` has the roles by name; `principals` tells whom a name
+    with an issuer means, and every other one is a subject. `approve` has globs of the tools of each server that a
+    person must approve, whoever calls them.
     """
 
     default: Effect | None = None
@@ -69,6 +73,7 @@ class Access(Struct, frozen=True):
     claim: str = "groups"
     by_group: tuple[tuple[str, tuple[str, ...]], ...] = ()
     people: Mapping[str, tuple[str, ...]] = {}
+    principals: Mapping[str, tuple[Principal, ...]] = {}
     approve: Mapping[str, tuple[str, ...]] = {}
 
     @property
@@ -107,10 +112,15 @@ class Profile(Struct, frozen=True):
         return any(fnmatchcase(server, glob) for glob in self.servers)
 
 
-def resolve_access(own: access_form.Access | None, approve: Mapping[str, tuple[str, ...]]) -> Access | None:
+def resolve_access(
+    own: access_form.Access | None,
+    approve: Mapping[str, tuple[str, ...]],
+    principals: Mapping[str, tuple[Principal, ...]] | None = None,
+) -> Access | None:
     """Return the rules; None if the config has none, and so nothing is decided.
 
-    `approve` has globs of the tools of each server that a person must approve.
+    `approve` has globs of the tools of each server that a person must approve; `principals` tells whom a
+    name in `people` with an issuer means.
     """
     approve = {name: globs for name, globs in approve.items() if globs}
     if own is None:
@@ -124,7 +134,8 @@ def resolve_access(own: access_form.Access | None, approve: Mapping[str, tuple[s
         },
         claim=(origin.claim if origin is not None else None) or "groups",
         by_group=tuple((glob, tuple(roles)) for glob, roles in (origin.map if origin is not None else {}).items()),
-        people={subject: tuple(roles) for subject, roles in (own.people or {}).items()},
+        people={name: tuple(roles) for name, roles in (own.people or {}).items()},
+        principals=principals or {},
         approve=approve,
     )
 

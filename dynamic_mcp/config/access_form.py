@@ -50,7 +50,7 @@ class Rule(Section, frozen=True, kw_only=True):
     ] = None
     when: Annotated[
         Annotated[str, cel.check_expression] | None,
-        "A condition in CEL. Needs the extra `dynamic-mcp-proxy[cel]`.",
+        "A condition in CEL. Needs the extra `cel`.",
     ] = None
     effect: Annotated[
         Literal["allow", "ask", "deny"] | None,
@@ -90,7 +90,8 @@ class Access(Section, frozen=True):
     roles_from: Annotated[RolesFrom | None, "The roles that follow from groups."] = None
     people: Annotated[
         dict[str, list[str]] | None,
-        "The roles of each person or program, by its subject; `local` is the local user.",
+        "The roles of each person or program, by its subject or, as `issuer:subject`, by who names it as well, which"
+        " is needed with several providers; `local` is the local user.",
     ] = None
 
 

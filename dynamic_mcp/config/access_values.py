@@ -62,8 +62,9 @@ def check_pattern(pattern: str) -> str:
     try:
         re2.compile(pattern, options)
     except re2.error as exc:
+        reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
         raise FlawError(
-            f"is not a regular expression of RE2: {exc}", hint="RE2 has no backreferences and no look-around"
+            f"is not a regular expression of RE2: {reason}", hint="RE2 has no backreferences and no look-around"
         ) from exc
     return pattern
 

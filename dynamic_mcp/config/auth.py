@@ -61,13 +61,15 @@ class Oidc(Private, frozen=True):
 class Login(Struct, frozen=True):
     """Our own authorization server; `oidc` None is that `Forwarded` tells who somebody is.
 
-    `scopes` are those that the access rules ask for.
+    `scopes` are those that the access rules ask for. `has_local_documents` tells that a server on this machine
+    fetches the documents of clients from there too.
     """
 
     oidc: Oidc | None = None
     scopes: tuple[str, ...] = ()
     access_ttl_s: float = 3600.0
     refresh_ttl_s: float = 30 * 24 * 3600.0
+    has_local_documents: bool = False
 
 
 Provider = Bearer | Jwt | Forwarded | Login

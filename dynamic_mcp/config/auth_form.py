@@ -91,6 +91,11 @@ class Login(Section, frozen=True, kw_only=True, tag_field=KIND, tag="login"):
         "How long a login lasts that nobody uses. After three times as long, everybody logs in again. Default: 30"
         " days (720h).",
     ] = None
+    local_client_documents: Annotated[
+        bool | None,
+        "Where `public_url` is on this machine: fetch the metadata documents of clients from this machine and private"
+        " networks too, to try a client out. Default: false.",
+    ] = None
 
 
 Provider = Bearer | Jwt | Forwarded | Login

@@ -69,6 +69,7 @@ def _login(own: auth_form.Login, at: Keys, texts: Substitution, scopes: tuple[st
         scopes=scopes,
         access_ttl_s=defaults.access_ttl_s if access_ttl_s is None else access_ttl_s,
         refresh_ttl_s=defaults.refresh_ttl_s if refresh_ttl_s is None else refresh_ttl_s,
+        has_local_documents=bool(own.local_client_documents),
     )
 
 

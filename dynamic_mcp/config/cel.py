@@ -42,9 +42,9 @@ def check_expression(text: str) -> str:
     try:
         compiled = compile_expression(text)
     except ImportError:
-        raise FlawError(
-            "needs a package that is not installed", hint='install it: `pip install "dynamic-mcp-proxy[cel]"`'
-        ) from None
+        from dynamic_mcp.system.extras import install_hint
+
+        raise FlawError("needs a package that is not installed", hint=install_hint("cel")) from None
     except RuntimeError as exc:
         raise FlawError(f"is not a condition in CEL: {_describe(str(exc))}", hint=_list_variables()) from exc
     # `arguments.x` may be true or false, which is known when it is there

@@ -44,6 +44,7 @@ def resolve_command_line(
         roots=roots,
         fixed=tuple(pack.fixed),
         version=tuple(pack.version or ()),
+        places=tuple(pack.places),
         timeout_s=values.parse_duration(cli.timeout),
         output_limit=parse_output_limit(cli.output_limit) or _DEFAULT_OUTPUT_LIMIT,
         at_files=bool(cli.at_files),
@@ -107,11 +108,17 @@ def _select_commands(at: Keys, cli: Cli, pack: Pack, texts: Substitution) -> Ite
                 texts.fail((*at, place), f"the pack `{pack.name}` has no command `{glob}`: {hint}")
     selected = [each for each in pack.commands if any(_matching([each.name], cli.commands))]
     _warn_of_unknown_flags((*at, "deny_flags"), cli, selected, texts)
+    if not pack.reviewed:
+        why = "set its `reviewed` to true once a person has looked at what its commands and flags do"
+        texts.warn((*at, "use"), f"the pack `{pack.name}` is not reviewed: {why}")
     for each in selected:
-        flags = [flag for flag in each.flags if not _is_denied(flag, cli)]
+        flags = [flag for flag in each.flags if flag.danger is None and not _is_denied(flag, cli)]
         for flag in each.flags:
             if flag.required and _is_denied(flag, cli):
                 texts.fail((*at, "deny_flags"), f"`{each.name}` cannot be used without `{flag.name}`")
+            elif flag.required and flag.danger is not None:
+                why = "review it, and remove its `danger`"
+                texts.fail((*at, "use"), f"`{each.name}` cannot be used without `{flag.name}`: {why}")
         stdin = each.stdin and cli.stdin is not False
         effect = next((value for glob, value in (cli.effects or {}).items() if fnmatchcase(each.name, glob)), None)
         changed = replace(each, flags=flags, stdin=stdin)

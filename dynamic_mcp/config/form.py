@@ -112,7 +112,7 @@ class Features(Section, frozen=True):
 
 
 class Timeout(Section, frozen=True):
-    """How long to wait: `500ms`, `30s`, `1.5s`, `2m`, `1h`, or a number of seconds."""
+    """How long to wait: `500ms`, `30s`, `1.5s`, `2min` (or `2m`), `1h`, `7d`, or a number of seconds."""
 
     connect: Annotated[Duration, "For starting the server or connecting to it. Default: 30s."] = None
     tools: Annotated[Duration, "For a tool call. Default: 60s."] = None
@@ -154,8 +154,8 @@ class Shared(Section, frozen=True):
     share: Annotated[
         Literal["auto", "session", "user", "all"] | None,
         "Who shares one running copy of the server: `session` gives each client its own, `user` each person,"
-        " `all` one for everybody. `auto` shares it between clients that would start it identically, until it"
-        " asks one of them something. Default: auto.",
+        " `all` one for everybody. `auto` shares it between clients that would start it identically, and between"
+        " different AI tools if it offers them the same, until it asks one of them something. Default: auto.",
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
@@ -168,13 +168,15 @@ class Shared(Section, frozen=True):
         " Default: group.",
     ] = None
     validate_: Annotated[
-        Literal["on", "off"] | None,
-        "Check arguments against the tool's schema before sending them. Default: on.",
+        Literal["assist", "strict", "off"] | None,
+        "What happens to arguments that do not fit the tool's schema and cannot be corrected: `assist` sends them and"
+        " explains the server's error, `strict` refuses the call, `off` sends all arguments as they are. Default:"
+        " assist, but strict for tools whose arguments the config judges, and for command line programs.",
     ] = field(default=None, name="validate")
     approve: Annotated[
         access_form.Globs | None,
-        "Tools that a person must approve before each call; globs of the names that the server gives them."
-        " Default: none.",
+        "Tools that a person must approve before each call by those who may use them; globs of the names that the"
+        " server gives them. It allows nobody anything. Default: none.",
     ] = None
     guards: Annotated[
         rules_form.Guards | None, "What the arguments of calls must be, and must not be. Default: none."
@@ -310,7 +312,8 @@ class Settings(Launch, frozen=True):
     log: Annotated[Log | None, "The log of a serving proxy."] = None
     daemon: Annotated[
         Annotated[bool | Daemon | None, values.expand_switch],
-        "Run the servers once for all AI tools that use this config, in a process of their own. Default: false.",
+        "Run the servers in a process of their own, the daemon, and share them between the AI tools and windows that"
+        " use this config. Default: false.",
     ] = None
     http: Annotated[
         Annotated[bool | Http | None, values.expand_switch],
@@ -334,8 +337,8 @@ class Settings(Launch, frozen=True):
     ] = None
     telemetry: Annotated[
         Annotated[bool | observe_form.Telemetry | None, values.expand_switch],
-        "Send traces and metrics to an OpenTelemetry collector. Needs the extra `dynamic-mcp-proxy[otel]`. Default:"
-        " true if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.",
+        "Send traces and metrics to an OpenTelemetry collector. Needs the extra `otel`. Default: true"
+        " if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.",
     ] = None
     metrics: Annotated[
         Annotated[bool | observe_form.Metrics | None, values.expand_switch],

@@ -58,9 +58,13 @@ def resolve_telemetry(
         return None, []
     is_asked_for = settings.telemetry is not None
     if not extra.is_installed():
+        from dynamic_mcp.system.extras import install_hint
+
         if is_asked_for:
-            raise ConfigError(str(file), "settings.telemetry", "needs packages that are missing", hint=extra.HINT)
-        return None, [f"`OTEL_EXPORTER_OTLP_ENDPOINT` is set, but packages are missing: {extra.HINT}"]
+            raise ConfigError(
+                str(file), "settings.telemetry", "needs packages that are missing", hint=install_hint("otel")
+            )
+        return None, [f"`OTEL_EXPORTER_OTLP_ENDPOINT` is set, but packages are missing: {install_hint('otel')}"]
     own = settings.telemetry if isinstance(settings.telemetry, observe_form.Telemetry) else observe_form.Telemetry()
     telemetry = Telemetry(
         endpoint=own.endpoint,

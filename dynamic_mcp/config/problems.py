@@ -23,6 +23,8 @@ _KIND_HINT = (
     "a server has either `command`, if it is a program, or `url`, if it is remote, or `cli`, if it is a command line"
     " program that is no MCP server"
 )
+# By the tags of the sections in `form`, the field that makes a server one of this kind.
+_KIND_FIELDS = {"stdio": "command", "remote": "url", "cli": "cli"}
 _MESSAGES = {
     "string_type": "must be a string",
     "bool_type": "must be true or false",
@@ -116,12 +118,16 @@ def _unknown_field(keys: Keys) -> Problem:
     names = _field_names(_section(keys[:-1]))
     near = get_close_matches(name, names, 1)
     hint = "the fields here are " + ", ".join(f"`{each}`" for each in names)
+    message = "is an unknown field"
     kinds = (form.Program, form.Remote, form.CommandLine)
     if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in kinds):
-        hint = f"{_KIND_HINT}; {hint}"
+        if name in _KIND_FIELDS.values():
+            message, hint = f"cannot stand beside `{_KIND_FIELDS[str(keys[2])]}`", _KIND_HINT
+        else:
+            hint = f"{_KIND_HINT}; {hint}"
     elif near:
         hint = f"did you mean `{near[0]}`? {hint}"
-    return Problem(format_path(_path_in_file(keys)), "is an unknown field", hint)
+    return Problem(format_path(_path_in_file(keys)), message, hint)
 
 
 def _section(keys: Keys) -> type[Struct]:

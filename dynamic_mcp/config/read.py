@@ -18,9 +18,10 @@ from dynamic_mcp.config.location import FILE_NAME, VARIABLE, locate
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.upstream import Surroundings
-from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.config.workspace import SERVER_MARK, Workspace
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system import file_reader
+from dynamic_mcp.system.text import os_reason
 
 _SMALLEST = '`{"mcpServers": {}}`'
 
@@ -46,7 +47,9 @@ class ParsedConfig(Struct, frozen=True):
         `working_directory` is for programs without `cwd`; None is the proxy's own.
         """
         directory = self.file.absolute().parent
-        surroundings = Surroundings(environment, self.platform, directory, working_directory=working_directory)
+        # with the mark, which the proxy has from its first server on, a config would read differently from then on
+        unmarked = {name: value for name, value in environment.items() if name != SERVER_MARK}
+        surroundings = Surroundings(unmarked, self.platform, directory, working_directory=working_directory)
         return replace(resolve(self.root, self.file, surroundings=surroundings), distrust=self.distrust)
 
     def resolve_for(self, workspace: Workspace) -> Config:
@@ -155,7 +158,7 @@ def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
     except IsADirectoryError as exc:
         raise ConfigError(str(file), "", "is a directory", hint=f"did you mean `{file / FILE_NAME}`?") from exc
     except OSError as exc:
-        raise ConfigError(str(file), "", f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+        raise ConfigError(str(file), "", f"cannot be read: {os_reason(exc)}") from exc
     except UnicodeDecodeError as exc:
         raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
 

@@ -17,6 +17,7 @@ from dynamic_mcp.config.approval import resolve_approval
 from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.http import resolve_http
 from dynamic_mcp.config.http_form import Http
+from dynamic_mcp.config.issuers import find_people, issuers_of
 from dynamic_mcp.config.observe_resolve import resolve_audit, resolve_metrics, resolve_telemetry
 from dynamic_mcp.config.resolved import (
     Answers,
@@ -33,6 +34,7 @@ from dynamic_mcp.config.resolved import (
     Timeouts,
     ToolFilter,
     Upstream,
+    Validation,
 )
 from dynamic_mcp.config.rules import (
     Policy,
@@ -55,6 +57,7 @@ from dynamic_mcp.config.upstream import (
     variables_files,
 )
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.text import os_reason
 
 T = TypeVar("T")
 # How long a command line program may take to end, and to be answered for.
@@ -83,6 +86,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     warnings.update(dict.fromkeys(found))
     http, found = resolve_http(settings, surroundings)
     warnings.update(dict.fromkeys(found))
+    principals, found = find_people(_people(settings), issuers_of(http), file)
+    warnings.update(dict.fromkeys(found))
     roots, found = resolve_roots(settings.roots, surroundings)
     warnings.update(dict.fromkeys(found))
     audit, found = resolve_audit(settings, surroundings, authenticates=bool(http is not None and http.auth))
@@ -104,7 +109,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         daemon=_daemon(settings),
         http=http,
         roots=roots,
-        access=resolve_access(settings.access, approve),
+        access=resolve_access(settings.access, approve, principals),
         approval=resolve_approval(settings.approval),
         audit=audit,
         telemetry=telemetry,
@@ -115,6 +120,10 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     )
 
 
+def _people(settings: form.Settings) -> Iterable[str]:
+    return () if settings.access is None else settings.access.people or ()
+
+
 def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
     """What the files hold, and why one holds nothing; what lacks its variables then says so itself."""
     variables: dict[str, str] = {}
@@ -123,7 +132,7 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
         try:
             variables.update(read_env_file(file))
         except OSError as exc:
-            complaints.append(f"settings.variables_file: cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
+            complaints.append(f"settings.variables_file: cannot read `{file}`: {os_reason(exc)}")
         except ValueError:
             complaints.append(f"settings.variables_file: cannot read `{file}`: it is not UTF-8")
     return variables, complaints
@@ -264,12 +273,18 @@ def _timeouts(server: form.Server, settings: form.Settings) -> Timeouts:
 
 def _answers(server: form.Server, settings: form.Settings) -> Answers:
     return Answers(
-        validate=_first(server.validate_, settings.validate_, default="on") == "on",
+        validate=_validate(server, settings),
         limit=_first(
             values.parse_limit(server.result_limit), values.parse_limit(settings.result_limit), default=100_000
         ),
         compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
+
+
+def _validate(server: form.Server, settings: form.Settings) -> Validation | None:
+    """Return what follows if arguments do not fit; those of a command line program have no other judge than us."""
+    own = settings.validate_ if server.validate_ is None else server.validate_
+    return "strict" if own is None and isinstance(server, form.CommandLine) else own
 
 
 def _tools(server: form.Server, settings: form.Settings) -> ToolFilter:

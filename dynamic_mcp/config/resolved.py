@@ -74,10 +74,17 @@ class Exposure(Struct, frozen=True):
         return self.direct or _matches(tool, self.pinned)
 
 
-class Answers(Struct, frozen=True):
-    """What happens to a call's arguments and its result; `limit` is in bytes of text."""
+# What follows if the arguments of a call do not fit the schema of its tool.
+Validation = Literal["assist", "strict", "off"]
 
-    validate: bool
+
+class Answers(Struct, frozen=True):
+    """What happens to a call's arguments and its result; `limit` is in bytes of text.
+
+    `validate` None is `strict` for the tools whose arguments the config judges, and `assist` for the others.
+    """
+
+    validate: Validation | None
     limit: int
     compact: bool
 
@@ -103,7 +110,8 @@ class CommandLine(Private, frozen=True):
     """A command line program and those of its commands that are tools, as `pack` has them.
 
     `env` is the whole of its environment. `cwd` None is the proxy's own directory. `roots` are the only directories
-    where it may work; none at all is anywhere. `fixed` comes before every command.
+    where it may work; none at all is anywhere. `fixed` comes before every command. `places` makes the program print
+    the files and directories that it would work with.
     """
 
     shown: ClassVar = ("command", "pack", "cwd", "roots")
@@ -116,6 +124,7 @@ class CommandLine(Private, frozen=True):
     roots: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     version: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     timeout_s: float | None = None
     output_limit: int = 1_000_000
     at_files: bool = False

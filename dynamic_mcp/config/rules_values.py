@@ -121,17 +121,17 @@ def _check_arguments(tool: str, arguments: Mapping[str, _ArgumentOverride]) -> N
 
 def check_guards(guards: Sequence[_Guard]) -> Sequence[_Guard]:
     """Check that each guard says what to refuse."""
-    for each in guards:
+    for index, each in enumerate(guards):
         if (each.deny is None) == (each.allow is None):
-            raise FlawError("each guard needs `deny` or `allow`, and not both")
+            raise FlawError(f"`guards[{index}]` needs `deny` or `allow`, and not both")
     return guards
 
 
 def check_limits(limits: Sequence[_Limit]) -> Sequence[_Limit]:
     """Check that each limit bounds something."""
-    for each in limits:
+    for index, each in enumerate(limits):
         if each.rate is None and each.concurrent is None:
-            raise FlawError("each limit needs `rate` or `concurrent`")
+            raise FlawError(f"`limits[{index}]` needs `rate` or `concurrent`")
         if each.rate is None and each.burst is not None:
             raise FlawError("`burst` needs `rate`")
     return limits

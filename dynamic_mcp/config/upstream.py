@@ -24,6 +24,7 @@ from dynamic_mcp.config.resolved import (
 )
 from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
+from dynamic_mcp.system.text import os_reason
 
 
 class Surroundings(Struct, frozen=True):
@@ -219,7 +220,7 @@ def _read_env_files(
         try:
             yield environment.read_env_file(file)
         except OSError as exc:
-            texts.fail(where, f"cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
+            texts.fail(where, f"cannot read `{file}`: {os_reason(exc)}")
         except ValueError:
             texts.fail(where, f"cannot read `{file}`: it is not UTF-8")
 
@@ -293,8 +294,14 @@ def _resolve_oauth(
         token_store=settings.token_store or "file",
     )
     for key, message in find_flaws(oauth):
-        texts.fail((*inside, key), message)
+        texts.fail((*inside, key), message + (_describe_empty(own, oauth) if key == "grant" else ""))
     return oauth
+
+
+def _describe_empty(own: oauth_form.OAuth, oauth: OAuth) -> str:
+    """Name the fields whose text is only variables without a value."""
+    names = [name for name in ("client_id", "client_secret") if getattr(own, name) and not getattr(oauth, name)]
+    return "".join(f"; `{name}` is empty, as `{getattr(own, name)}` has no value" for name in names)
 
 
 def _resolve_scopes(at: Keys, server: form.Remote, own: oauth_form.OAuth, texts: Substitution) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
 _DURATION = r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h|d)?"
-_DURATION_HINT = "write `500ms`, `30s`, `2m`, `1h`, `7d` or a number of seconds"
+_DURATION_HINT = "write `500ms`, `30s`, `2min` (or `2m`), `1h`, `7d` or a number of seconds"
 _SIZE = r"([0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)(i?)[bB]?"
 _SIZE_HINT = "write `100kB`, `1MB`, a number of bytes, or `off`"
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -36,7 +36,7 @@ class FlawError(ValueError):
 
 
 def parse_seconds(value: object) -> float:
-    """Parse a duration into seconds: `500ms`, `30s`, `1.5s`, `2m`, `2min`, `1h`, `7d`, or a number of seconds."""
+    """Parse a duration into seconds: `500ms`, `30s`, `1.5s`, `2min` (or `2m`), `1h`, `7d`, or a number of seconds."""
     if isinstance(value, str):
         amount = _parse_amount(value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

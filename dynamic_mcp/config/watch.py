@@ -41,7 +41,8 @@ Content = Mapping[Path, bytes | None]
 
 
 class ConfigWatcher:
-    """Watches the files of a config: `on_config` gets each new version, `on_error` the error of an invalid one.
+    """Watches the files of a config: `on_config` gets each new version, `on_error` the error of an invalid one,
+    and `on_repair` is called when a valid one follows that.
 
     `get_served` returns the version that is served. Its workspaces and its files may change at any time. `prepare`
     makes ready what a valid version needs, and raises ConfigError if it cannot be used all the same.
@@ -54,6 +55,7 @@ class ConfigWatcher:
         *,
         on_config: Callable[[ConfigSet], None],
         on_error: Callable[[ConfigError], None],
+        on_repair: Callable[[], None] = lambda: None,
         prepare: Callable[[ConfigSet], Awaitable[None]] | None = None,
     ) -> None:
         self._get_served = get_served
@@ -61,6 +63,7 @@ class ConfigWatcher:
         self._environment = environment
         self._on_config = on_config
         self._on_error = on_error
+        self._on_repair = on_repair
         self._prepare = prepare
         self._seen: Content | None = None
         self._refused: list[Content] = []
@@ -210,6 +213,8 @@ class ConfigWatcher:
 
     def _apply(self, configs: ConfigSet, *, was_requested: bool) -> None:
         was_refused, self._refused = bool(self._refused), []
+        if was_refused:
+            self._on_repair()
         if configs.differs_from(self._get_served()):
             self._on_config(configs)
         elif was_refused:

@@ -14,6 +14,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, config_error, warning
 from dynamic_mcp.observe.audit import days
 from dynamic_mcp.observe.audit.day_file import read_tail
 from dynamic_mcp.system.shell import quote
+from dynamic_mcp.system.text import os_reason
 
 _WHERE = "settings.audit"
 _LITTLE_BYTES = 200 << 20
@@ -123,7 +124,7 @@ def _check_seal_key(path: Path | None) -> Iterator[Finding]:
     except OSError as exc:
         yield config_error(where, f"days are not sealed: {path}: {_words(exc)}", hint)
     except ValueError as exc:
-        yield config_error(where, f"days are not sealed: {path}: {exc}", hint)
+        yield config_error(where, f"days are not sealed: {path}: {os_reason(exc)}", hint)
     else:
         if sys.platform != "win32" and mode & _OTHERS:
             what = f"other users may use the key ({stat.filemode(mode)})"
@@ -131,7 +132,7 @@ def _check_seal_key(path: Path | None) -> Iterator[Finding]:
 
 
 def _words(exc: OSError) -> str:
-    return (exc.strerror or str(exc)).lower()
+    return os_reason(exc)
 
 
 def _error(what: str, hint: str = "") -> Finding:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
 from dynamic_mcp.doctor.schemas import check_schemas
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
@@ -130,6 +130,7 @@ class Doctor:
 
 
 _INFO = ("name", "version")
+_STILL_WORKS = "everything else of the server works; the list is read again from time to time"
 _COUNTED = {"tools": ListKind.TOOLS, "resources": ListKind.RESOURCES, "prompts": ListKind.PROMPTS}
 
 
@@ -178,12 +179,19 @@ class _OutputRecorder(logging.Handler):
 def _check_offers(
     group: ClientGroup, kinds: list[ListKind], catalog: Catalog, check_pins: CheckPins
 ) -> Iterator[Finding]:
-    yield from _check_lists(group, kinds)
+    yield from _check_lists(group, kinds, catalog)
     yield from check_schemas(group.name, catalog.tools)
     yield from check_pins(catalog)
 
 
-def _check_lists(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
-    complaint = group.complaint(kinds)
-    if complaint:
-        yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
+def _check_lists(group: ClientGroup, kinds: list[ListKind], catalog: Catalog) -> Iterator[Finding]:
+    for kind in kinds:
+        complaint, listing = group.complaint([kind]), catalog.lists.get(kind)
+        if not complaint:
+            continue
+        if listing is None or not listing.has_failed:
+            yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
+        elif kind is ListKind.TOOLS:
+            yield Finding(Level.ERROR, group.name, complaint, _STILL_WORKS, UpstreamError.exit_code)
+        else:
+            yield Finding(Level.WARNING, group.name, complaint, _STILL_WORKS)

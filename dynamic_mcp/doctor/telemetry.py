@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dynamic_mcp.config.observe import Metrics, Telemetry
+from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.config.secrets import strip_user_info
 from dynamic_mcp.doctor.findings import Finding, Level, warning
+from dynamic_mcp.system.text import os_reason
 
 _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES_", "METRICS_"))
 # OpenTelemetry specification, OTLP exporter, OTLP/HTTP.
@@ -35,37 +34,11 @@ async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, 
             _, writer = await asyncio.open_connection(parts.hostname or "", port)
     except TimeoutError:
         return [warning(where, f"`{shown}` does not answer within {_WITHIN_S:g} s", "does the collector run?")]
+    except socket.gaierror:
+        return [warning(where, f"`{shown}` cannot be reached: its name cannot be resolved", "check the address")]
     except (OSError, ValueError) as exc:
-        why = (getattr(exc, "strerror", None) or str(exc)).lower()
-        return [warning(where, f"`{shown}` cannot be reached: {why}", "does the collector run?")]
+        return [warning(where, f"`{shown}` cannot be reached: {os_reason(exc)}", "does the collector run?")]
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return [Finding(Level.OK, where, f"`{shown}` can be reached")]
-
-
-def check_metrics(metrics: Metrics | None, *, is_served: bool) -> Iterator[Finding]:
-    """Return the findings about the address of metrics; `is_served` tells that a proxy of this config runs."""
-    if metrics is None:
-        return
-    where = "settings.metrics.listen"
-    try:
-        _try_to_listen(metrics.listen.host, metrics.listen.port)
-    except OSError as exc:
-        if exc.errno != errno.EADDRINUSE:
-            what = f"`{metrics.listen}` cannot be used: {os.strerror(exc.errno or 0).lower()}"
-            yield warning(where, what, "give another address")
-        elif is_served:
-            yield Finding(Level.OK, where, f"`{metrics.listen}` is in use, by a proxy of this config it seems")
-        else:
-            yield warning(where, f"`{metrics.listen}` is in use by another program", "give another address")
-
-
-def _try_to_listen(host: str, port: int) -> None:
-    """Listen at an address for a moment. Raises OSError."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # what has just been closed is no obstacle for a server either
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
-        probe.listen(1)

@@ -14,6 +14,7 @@ import msgspec
 from dynamic_mcp.embeddings.endpoint import Vector
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class VectorStore:
                 self._file, b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in entries)])
             )
         except OSError as exc:
-            log.warning("vectors are not cached: `%s` cannot be written: %s", self._file.parent, exc.strerror or exc)
+            log.warning("vectors are not cached: `%s` cannot be written: %s", self._file.parent, os_reason(exc))
 
 
 def text_key(text: str) -> bytes:

@@ -42,9 +42,16 @@ class Backlog:
         elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
             self._unfinished[1:] = [b"\0"]  # which is never JSON, so that what is left is refused
 
-    def add_unread(self, data: bytes) -> None:
-        """Hold what comes while there is no daemon."""
-        self._unfinished.append(data)
+    def add_untaken(self, data: bytes) -> None:
+        """Hold what comes while there is no daemon, or after one has said that it stops, for the next one."""
+        *lines, rest = b"".join((*self._unfinished, data)).split(b"\n")
+        self._fresh += lines
+        self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
+
+    def end_untaken_line(self) -> None:
+        """End an unfinished line that the next daemon gets."""
+        if self._unfinished:
+            self.add_untaken(b"\n")
 
     def end_line(self) -> bytes:
         """End an unfinished line; return what must be sent for that."""
@@ -65,6 +72,13 @@ class Backlog:
     def interrupted(self) -> list[bytes]:
         """Return the lines that a daemon has taken and has not answered."""
         return list(self.unanswered.values())
+
+    def restore(self, interrupted: list[bytes], unread: bytes) -> None:
+        """Hold what another backlog has returned as these two."""
+        self.unanswered = dict(enumerate(interrupted, 1))
+        self._last_number = len(interrupted)
+        *self._fresh, rest = unread.split(b"\n")
+        self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
 
     def hand_over(self) -> bytes:
         """Number the lines anew for a daemon that knows the interrupted ones; return what to send to it."""

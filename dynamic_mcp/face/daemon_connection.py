@@ -26,7 +26,7 @@ _CLOSE_WITHIN_S = 0.5
 
 
 class DaemonConnection(asyncio.Protocol):
-    """Sends requests with `request`; `receive` gets the notifications. `path` is that of the socket."""
+    """Sends requests with `request`; `receive` gets the daemon's own. `path` is that of the socket."""
 
     def __init__(self, receive: Callable[[Frame], None]) -> None:
         self.path = ""
@@ -80,6 +80,11 @@ class DaemonConnection(asyncio.Protocol):
         if frame is None:
             raise self._loss(method)
         return frame
+
+    def send(self, line: bytes) -> None:
+        """Send the answer to a request of the daemon."""
+        if self._is_open():
+            self._write(line)
 
     async def close(self) -> None:
         """Close the connection; the daemon cancels what is in flight."""

@@ -22,8 +22,10 @@ WELCOME = 0x77
 OUTPUT = 0x6F
 # What another daemon must know of this session: a name, NUL, and the data; without the NUL, the name is forgotten.
 KEEP = 0x6B
-# The daemon was asked to stop, and took as many lines of the client as the number says.
+# The daemon stops, and took as many lines of the client as the number says. With the payload `RECONNECT` the window
+# finds or starts another one at once, without it when its client needs one.
 STOP = 0x73
+RECONNECT = b"reconnect"
 # The session is over: the payload says why, the number is the exit code.
 END = 0x65
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     # Returns a connection to a daemon, which may have to be started first; None if none can be had.
     Connect = Callable[[], Socket | None]
+    # Begins the program anew with the state of this window if it was upgraded, and returns if it was not.
+    Restart = Callable[["Shim"], None]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 # Small enough for the heap: a larger buffer would be mapped and unmapped by the system with each read.
@@ -45,16 +47,18 @@ class Shim:
     """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know.
 
     `only` is the one group that the client sees; None is all of them. `profile` is the one that it has chosen.
+    Without a `connection` it looks for a daemon itself, as one does that goes on with the `state` of another shim.
     """
 
     def __init__(
         self,
         config: str,
-        connection: Socket,
+        connection: Socket | None,
         connect: Connect,
         *,
         only: str | None = None,
         profile: str | None = None,
+        restart: Restart | None = None,
     ) -> None:
         self.generation = 0
         self.notes: dict[bytes, bytes] = {}
@@ -63,6 +67,7 @@ class Shim:
         self.only = only
         self.profile = profile
         self._connect = connect
+        self._restart = restart
         self._first = connection
         self._socket: Socket | None = None
         self._poll = select.poll()
@@ -70,7 +75,7 @@ class Shim:
         self._to_daemon = b""
         self._to_client = bytearray()
         self._reads_input = self._has_input_ended = self._is_client_slow = False
-        self._was_stopped = self._is_alone = self.is_refused = False
+        self._is_stopping = self._was_stopped = self._is_alone = self.is_refused = False
         self._ends_at: float | None = None
         self._exit_code: int | None = None
 
@@ -86,8 +91,10 @@ class Shim:
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
         self._watch_input()
-        if not (self._attach(self._first) or self._is_alone):
+        if self._first is None or not (self._attach(self._first) or self._is_alone):
             self._recover()
+        if self._to_client:
+            self._write_to_client()
         while self._exit_code is None and not self._is_alone:
             for descriptor, event in self._wait():
                 if descriptor == STDIN:
@@ -119,6 +126,30 @@ class Shim:
         """Return what the client has not been given yet."""
         return bytes(self._to_client)
 
+    # --- another process -------------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """Return what another process must know to go on with this window, in place of this one."""
+        return frames.pack_pairs(
+            {
+                b"generation": b"%d" % self.generation,
+                b"notes": frames.pack_pairs(self.notes),
+                b"interrupted": frames.pack(self.backlog.interrupted()),
+                b"unread": self.backlog.unread(),
+                b"unwritten": self.unwritten(),
+                b"ended": b"1" if self._has_input_ended else b"",
+            }
+        )
+
+    def restore(self, state: bytes) -> None:
+        """Go on with the window of another process. Raises ValueError and KeyError if it is of another version."""
+        members = frames.unpack_pairs(state)
+        self.generation = int(members[b"generation"])
+        self.notes = frames.unpack_pairs(members[b"notes"])
+        self.backlog.restore(frames.unpack(members[b"interrupted"]), members[b"unread"])
+        self._to_client = bytearray(members[b"unwritten"])
+        self._has_input_ended = bool(members[b"ended"])
+
     # --- from the client -------------------------------------------------------------------------------
 
     def _take_input(self) -> None:
@@ -132,9 +163,10 @@ class Shim:
             self._end_input()
             return
         if self._socket is None:  # the daemon was stopped, and is needed again
+            self.backlog.add_untaken(data)
             self._recover()
-        if self._socket is None:
-            self.backlog.add_unread(data)
+        elif self._is_stopping:
+            self.backlog.add_untaken(data)
         else:
             self.backlog.add(data)
             self._send(data)
@@ -146,7 +178,10 @@ class Shim:
         if self._socket is None:
             self._exit_code = 0
             return
-        self._send(self.backlog.end_line() + frames.END_OF_INPUT + b"\n")
+        if self._is_stopping:  # the next daemon is told
+            self.backlog.end_untaken_line()
+        else:
+            self._send(self.backlog.end_line() + frames.END_OF_INPUT + b"\n")
 
     def _watch_input(self) -> None:
         """Read input while there is some, and the daemon takes it."""
@@ -249,7 +284,8 @@ class Shim:
                 self.notes[name] = note
         elif kind == frames.STOP:
             self.backlog.stop(taken=number)
-            self._was_stopped = True
+            self._is_stopping = True
+            self._was_stopped = payload != frames.RECONNECT
         elif kind == frames.END:
             self._exit_code = number
             if payload:
@@ -274,6 +310,8 @@ class Shim:
     def _recover(self) -> None:
         """Find or start another daemon; if there is none in time, this process goes on alone."""
         self._was_stopped = False
+        if self._restart is not None:
+            self._restart(self)
         deadline = time.monotonic() + _RECOVER_WITHIN_S
         while time.monotonic() < deadline and self._exit_code is None and not self._is_alone:
             self.generation += 1
@@ -299,7 +337,7 @@ class Shim:
             connection.close()
             return False
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
-        self._socket = connection
+        self._socket, self._is_stopping = connection, False
         if self._has_input_ended:
             self._ends_at = time.monotonic() + _END_WITHIN_S
         rest = self.backlog.hand_over() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")

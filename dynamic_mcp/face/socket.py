@@ -151,15 +151,18 @@ class SocketFace(asyncio.Protocol):
             first_id=continuation.first_id,
         )
 
-    async def stop(self, within_s: float) -> None:
-        """Let requests in flight finish, then tell the window that the daemon stops, and how far it has read."""
+    async def stop(self, within_s: float, *, hands_over: bool = False) -> None:
+        """Let requests in flight finish, then tell the window that the daemon stops, and how far it has read.
+
+        If the daemon hands over, the window goes on with another one at once.
+        """
         if not self._transport.is_closing():
             self._is_stopping = True
             self._transport.pause_reading()
             self._queue.clear()  # the window sends these lines to another daemon
             if self.session is not None:
                 await self.session.stop(within_s)
-            self._write(frames.STOP, self.lines_taken)
+            self._write(frames.STOP, self.lines_taken, frames.RECONNECT if hands_over else b"")
             self._close()
 
     def end(self, why: str, code: int = 1) -> None:

@@ -12,6 +12,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.config.location import choose_profile, identify, locate, split_profile, working_directory
 from dynamic_mcp.face.shim import Shim
 from dynamic_mcp.system import private_socket
+from dynamic_mcp.system.installation import Installation
 
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
 START_WITHIN_S = 5.0
 _POLL_S = 0.02
 
+# How long an installer that has begun to replace this program may take, before a window goes on with the old one.
+_UPGRADE_WITHIN_S = 5.0
+_UPGRADE_POLL_S = 0.2
+
 # Set to the process id of a window that has begun anew.
 _RESTARTED = "DYNAMIC_MCP_RESTARTED"
 _is_restarted = False
+# Set to the descriptor of a file with the state of a window that has begun anew because of an upgrade.
+_STATE = "DYNAMIC_MCP_WINDOW"
 
 
 def find(arguments: list[str]) -> Shim | None:
@@ -36,7 +43,7 @@ def find(arguments: list[str]) -> Shim | None:
         return None
     config = locate(words[0] if words else None, os.environ, directory=working_directory(), user_dir=_user_dir)
     connection = None if config is None else find_daemon(config)
-    if config is None or connection is None:
+    if config is None or (connection is None and _STATE not in os.environ):
         return None
     return open_window(config, connection, profile=choose_profile(profile, os.environ))
 
@@ -55,9 +62,65 @@ def restart() -> None:
         del os.environ[_RESTARTED]
 
 
-def open_window(config: str, connection: Socket, *, only: str | None = None, profile: str | None = None) -> Shim:
-    """Return the shim of a window that has a connection to the daemon of its config."""
-    return Shim(identify(config), connection, lambda: find_or_start_daemon(config), only=only, profile=profile)
+def open_window(
+    config: str, connection: Socket | None, *, only: str | None = None, profile: str | None = None
+) -> Shim:
+    """Return the shim of a window; without a connection to the daemon of its config it looks for one itself.
+
+    If an upgrade has restarted this process, it goes on with the window that there was.
+    """
+    installation = Installation()
+    shim = Shim(
+        identify(config),
+        connection,
+        lambda: find_or_start_daemon(config),
+        only=only,
+        profile=profile,
+        restart=lambda shim: _restart_if_upgraded(shim, installation),
+    )
+    _restore(shim)
+    return shim
+
+
+def was_upgraded() -> bool:
+    """Return whether an upgrade has restarted this window."""
+    return _STATE in os.environ
+
+
+def _restart_if_upgraded(shim: Shim, installation: Installation) -> None:
+    """Begin the program anew in the same process if its files were replaced, once it can be started."""
+    if not installation.has_changed():
+        return
+    import tempfile
+    import time
+
+    deadline = time.monotonic() + _UPGRADE_WITHIN_S
+    while not installation.is_complete():
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_UPGRADE_POLL_S)
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(shim.state())
+            file.seek(0)
+            os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - takes no keyword
+            os.environ[_STATE] = str(file.fileno())
+            restart()
+    except OSError:  # the disk is full: this process goes on
+        pass
+    os.environ.pop(_STATE, None)
+
+
+def _restore(shim: Shim) -> None:
+    """Give a shim the state that this process was started with, if it was."""
+    number = os.environ.pop(_STATE, None)
+    if number is None:
+        return
+    try:
+        with open(int(number), "rb") as file:  # noqa: PTH123 - a descriptor
+            shim.restore(file.read())
+    except (OSError, ValueError, KeyError):  # of a version that writes it otherwise
+        pass
 
 
 def socket_name(config: str) -> str:

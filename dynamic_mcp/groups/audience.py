@@ -168,11 +168,12 @@ class User(Caller, Protocol):
         ...
 
 
-def audience_of(client: Client, share: Share, *, asks: bool) -> Hashable:
+def audience_of(client: Client, share: Share, *, asks: bool, common: ClientHello | None = None) -> Hashable:
     """Return what all clients of one instance have in common.
 
     `asks` tells that the server has asked a client something. Over stdio nothing says whose call a question belongs
-    to, so such a server is not shared by itself.
+    to, so such a server is not shared by itself. `common` is what the server is told instead of the client's own
+    hello, if it makes no difference between kinds of clients.
     """
     match share:
         case Share.SESSION:
@@ -182,7 +183,7 @@ def audience_of(client: Client, share: Share, *, asks: bool) -> Hashable:
         case Share.ALL:
             return _EVERYBODY
         case Share.AUTO:
-            return client if asks else Peers(client.principal, client.hello.identity)
+            return client if asks else Peers(client.principal, (common or client.hello).identity)
 
 
 class Running(Protocol):
@@ -209,6 +210,9 @@ def find_joinable(own: Hashable, instances: Mapping[Hashable, Running]) -> Hasha
     return min(joinable, key=lambda each: _JOINABLE.index(instances[each].state), default=own)
 
 
-def hello_for(client: Client, share: Share) -> ClientHello:
-    """Return how an instance is greeted: as its client, or as ourselves, in the newest way, if it is everybody's."""
-    return ClientHello(MODERN) if share is Share.ALL else client.hello
+def hello_for(client: Client, share: Share, common: ClientHello | None = None) -> ClientHello:
+    """Return how an instance is greeted: as its client, or as ourselves, in the newest way, if it is everybody's.
+
+    `common` is how it is greeted if its server makes no difference between kinds of clients.
+    """
+    return ClientHello(MODERN) if share is Share.ALL else common or client.hello

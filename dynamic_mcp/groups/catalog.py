@@ -6,14 +6,14 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.errors import DynamicMcpError, Refused
+from dynamic_mcp.errors import DynamicMcpError, Refused, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import CACHE_SCOPE, TTL_MS
 from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation, find_mirrored
@@ -23,6 +23,10 @@ from dynamic_mcp.tools.schema import InputSchema
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
+MAX_ENTRIES = 50_000
+# What is said of one list; a server may have any number of entries that are wrong.
+_MAX_COMPLAINTS = 10
+_LONGEST_KEY_SHOWN = 60
 # Input schemas that are kept compiled; a model uses few tools at a time.
 MAX_COMPILED = 128
 
@@ -30,18 +34,22 @@ Ask = Callable[[str, Mapping[str, Raw]], Awaitable[dict[str, Raw]]]
 
 
 class ListKind(Enum):
-    """A list of an upstream: its method, the result's member, what tells its entries apart, and the capability."""
+    """A list of an upstream: its method, the result's member, what tells its entries apart, and the capability.
 
-    TOOLS = ("tools/list", "tools", "name", "tools")
-    RESOURCES = ("resources/list", "resources", "uri", "resources")
-    TEMPLATES = ("resources/templates/list", "resourceTemplates", "uriTemplate", "resources")
-    PROMPTS = ("prompts/list", "prompts", "name", "prompts")
+    `longest` is how many characters that may have. MCP allows the name of a tool 128; longer templates match nothing.
+    """
 
-    def __init__(self, method: str, member: str, key: str, capability: str) -> None:
+    TOOLS = ("tools/list", "tools", "name", "tools", 128)
+    RESOURCES = ("resources/list", "resources", "uri", "resources", 8192)
+    TEMPLATES = ("resources/templates/list", "resourceTemplates", "uriTemplate", "resources", 2000)
+    PROMPTS = ("prompts/list", "prompts", "name", "prompts", 256)
+
+    def __init__(self, method: str, member: str, key: str, capability: str, longest: int) -> None:
         self.method = method
         self.member = member
         self.key = key
         self.capability = capability
+        self.longest = longest
 
     @property
     def noun(self) -> str:
@@ -82,6 +90,7 @@ class Listing:
     """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong.
 
     `is_unknown`: the upstream does not know this list, though it has the capability. `hint` is of modern upstreams.
+    `error` is the JSON-RPC error because of which the entries are those of an earlier reading, if there was one.
     """
 
     entries: Mapping[str, Raw] = field(default_factory=dict)
@@ -89,6 +98,12 @@ class Listing:
     complaints: tuple[str, ...] = field(default=(), compare=False)
     is_unknown: bool = False
     hint: ListHint | None = field(default=None, compare=False)
+    error: Raw = field(default_factory=lambda: wire.ABSENT, compare=False)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the list could not be read."""
+        return len(self.error) > 0
 
 
 UNKNOWN = Listing(is_unknown=True)
@@ -126,11 +141,21 @@ class Catalog:
         """Tell whether these lists have been read."""
         return all(kind in self.lists for kind in kinds)
 
+    def may_have_more(self, kind: ListKind) -> bool:
+        """Return whether the upstream may have entries that are not known, as its list is not read or cannot be."""
+        listing = self.lists.get(kind)
+        return self.may(kind.capability) and (listing is None or listing.has_failed or listing.is_unknown)
+
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
         """Say what is missing from these lists; None when they are not known."""
         if not self.knows(kinds):
             return None
         return "; ".join(line for kind in kinds for line in self.lists[kind].complaints)
+
+    @property
+    def failures(self) -> str:
+        """Which lists could not be read, and why, in one line; empty if all could."""
+        return "; ".join(line for each in self.lists.values() if each.has_failed for line in each.complaints)
 
     def with_lists(self, lists: Mapping[ListKind, Listing]) -> Catalog:
         """Return the catalog with these lists instead of those that it had."""
@@ -161,19 +186,15 @@ class Catalog:
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-async def read_or_keep(
-    ask: Ask, kind: ListKind, known: Catalog, *, rules: ListRules = LEGACY_RULES, now: float = 0.0
-) -> tuple[Listing, bool]:
-    """Read a list, and tell whether it could be read; one that cannot stays what it was, and says so."""
-    try:
-        return await read_list(ask, kind, rules=rules, now=now), True
-    except DynamicMcpError as exc:
-        if isinstance(exc, Refused) and exc.is_unknown:
-            return UNKNOWN, True  # many servers with resources have no templates
-        complaint = f"{kind.method} could not be read: {exc.message}"
-        before = known.lists.get(kind, Listing())
-        hint = before.hint and ListHint(before.hint.ttl_s, before.hint.is_private, now)  # it is not asked for at once
-        return replace(before, complaints=(complaint,), hint=hint), False
+def keep_list(kind: ListKind, known: Catalog, reason: DynamicMcpError, now: float) -> Listing:
+    """Return a list that could not be read for a reason: it stays what it was, and says so."""
+    why = reason.reason if isinstance(reason, UpstreamError) else reason.message
+    complaint = f"{kind.method} could not be read: {why}"
+    before = known.lists.get(kind, Listing())
+    hint = before.hint and ListHint(before.hint.ttl_s, before.hint.is_private, now)  # it is not asked for at once
+    error = reason.error if isinstance(reason, Refused) else b""
+    error = error or wire.encode({"code": reason.rpc_code, "message": reason.message})
+    return replace(before, complaints=(complaint,), hint=hint, error=Raw(error))
 
 
 async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES, now: float = 0.0) -> Listing:
@@ -183,17 +204,37 @@ async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES
     """
     found, rest, complaints, hints = await _all_pages(ask, kind, rules)
     entries: dict[str, Raw] = {}
-    for entry in found:
+    for entry in found[:MAX_ENTRIES]:
         key = _key(entry, kind)
-        if key is None:
-            complaints.append(f"a {kind.noun} without a {kind.key} was left out")
-        elif key in entries:
-            complaints.append(f"a second {kind.noun} with the {kind.key} `{key}` was left out")
-        elif rules.mirrors_headers and kind is ListKind.TOOLS and (fault := _fault_in_headers(entry)):
-            complaints.append(f"the tool `{key}` was left out: {fault}")
-        else:
+        if fault := _fault_of(entry, key, kind, entries, rules):
+            complaints.append(fault)
+        elif key is not None:
             entries[key] = entry
-    return Listing(entries, rest, tuple(complaints), hint=_combine(hints, now))
+    if len(found) > MAX_ENTRIES:
+        complaints.append(f"{kind.method} has {len(found)} entries: those after {MAX_ENTRIES} were left out")
+    return Listing(entries, rest, _shorten(complaints), hint=_combine(hints, now))
+
+
+def _fault_of(entry: Raw, key: str | None, kind: ListKind, known: Container[str], rules: ListRules) -> str:
+    """Say which entry was left out and why; empty if it can be used."""
+    if key is None:
+        return f"a {kind.noun} without a {kind.key} was left out"
+    if len(key) > kind.longest:
+        start = one_line(key[:_LONGEST_KEY_SHOWN], _LONGEST_KEY_SHOWN)
+        return (
+            f"the {kind.noun} `{start}…` was left out: its {kind.key} has {len(key)} characters, "
+            f"of which {kind.longest} are allowed"
+        )
+    if key in known:
+        return f"a second {kind.noun} with the {kind.key} `{key}` was left out"
+    if rules.mirrors_headers and kind is ListKind.TOOLS and (fault := _fault_in_headers(entry)):
+        return f"the tool `{key}` was left out: {fault}"
+    return ""
+
+
+def _shorten(complaints: Sequence[str]) -> tuple[str, ...]:
+    more = len(complaints) - _MAX_COMPLAINTS
+    return (*complaints[:_MAX_COMPLAINTS], f"{more} more were left out") if more > 0 else tuple(complaints)
 
 
 def _fault_in_headers(tool: Raw) -> str:

@@ -35,7 +35,8 @@ def decode_catalog(members: Mapping[str, Raw]) -> Catalog:
 def _encode_listing(listing: Listing) -> dict[str, object]:
     complaints = {"complaints": listing.complaints} if listing.complaints else {}
     unknown = {"is_unknown": True} if listing.is_unknown else {}
-    return {"entries": list(listing.entries.items()), "rest": listing.rest, **complaints, **unknown}
+    error = {"error": listing.error} if listing.has_failed else {}
+    return {"entries": list(listing.entries.items()), "rest": listing.rest, **complaints, **unknown, **error}
 
 
 def _decode_listing(data: Raw) -> Listing:
@@ -43,4 +44,5 @@ def _decode_listing(data: Raw) -> Listing:
     pairs = [wire.elements(pair) for pair in wire.elements(members["entries"])]
     entries = {wire.text(key) or "": entry for key, entry in pairs}
     complaints = tuple(wire.text(each) or "" for each in wire.elements(members.get("complaints", wire.EMPTY_ARRAY)))
-    return Listing(entries, wire.members(members["rest"]), complaints, "is_unknown" in members)
+    error = members.get("error", wire.ABSENT)
+    return Listing(entries, wire.members(members["rest"]), complaints, "is_unknown" in members, error=error)

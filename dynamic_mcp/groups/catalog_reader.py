@@ -1,6 +1,7 @@
-"""Reads the lists of one instance's link into its group's catalog, and again when they change.
+"""Reads the lists of one instance's link into its group's catalog, each for itself, and again when they change.
 
-The instance's supervisor calls what reads; everybody else only looks and waits.
+A list that fails or hangs delays no other, and is read again later and later. The instance's supervisor calls what
+reads; everybody else only looks and waits.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from dynamic_mcp.errors import Refused
+from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Refused, TimedOut
 from dynamic_mcp.groups.catalog import (
     LEGACY_RULES,
     UNKNOWN,
@@ -18,42 +19,59 @@ from dynamic_mcp.groups.catalog import (
     Catalog,
     Listing,
     ListKind,
+    keep_list,
     read_list,
-    read_or_keep,
 )
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.clock import Clock, delays
+from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 # A storm of list_changed makes one reading of the lists a second.
 REREAD_S = 1.0
-# A list that could not be read is asked for again after this.
-RETRY_S = 30.0
+# A list that could not be read is asked for again after this, doubled each time.
+FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 
 class CatalogReader:
     """What one link still has to read: lists that are `stale`, and lists that could not be read.
 
-    `rules` are those of the link.
+    `on_change` is called as each list comes. `rules` are those of the link. `has_hung` tells that a list was not
+    answered in time, and `login_needed` that the tools of a new link cannot be read without a login.
     """
 
-    def __init__(self, catalog: LiveCatalog, clock: Clock) -> None:
+    def __init__(
+        self, catalog: LiveCatalog, clock: Clock, jitter: Callable[[], float], on_change: Callable[[], None]
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
+        self._jitter = jitter
+        self._on_change = on_change
         self._stale: frozenset[ListKind] = frozenset()
-        self._reading: frozenset[ListKind] = frozenset()
-        self._failed: frozenset[ListKind] = frozenset()
-        self._read_at = self._wanted_at = -math.inf
+        self._reading: dict[ListKind, asyncio.Task[None]] = {}
+        self._read_at: dict[ListKind, float] = {}
+        self._retries: dict[ListKind, _Retry] = {}
+        self._wanted_at = -math.inf
+        self._offer: Catalog | None = None
         self._settled = asyncio.Event()
+        self._tasks = TaskSet(group_logger(log, catalog.config.name))
+        self._ask: Ask | None = None
+        self._is_declared = True
         self.rules = LEGACY_RULES
+        self.has_hung = False
+        self.login_needed: LoginNeeded | None = None
 
     # --- for everybody ---------------------------------------------------------------------------------
 
     def is_due(self, kinds: Iterable[ListKind]) -> bool:
         """Tell whether these lists are being read, or will be as soon as there is a link."""
-        return not (self._stale | self._reading).isdisjoint(kinds)
+        return not (self._stale | self._reading.keys()).isdisjoint(kinds)
+
+    def is_new(self, kind: ListKind) -> bool:
+        """Tell whether a list is being read, or will be, for the first time over this link."""
+        return kind not in self._read_at and self.is_due([kind])
 
     def wanted_for_s(self) -> float:
         """Return how long what is missing has been asked for."""
@@ -70,82 +88,129 @@ class CatalogReader:
     def want(self, kinds: frozenset[ListKind]) -> None:
         """Note that these lists are asked for from now on, and read them without delay."""
         self._stale |= kinds
-        self._read_at = -math.inf
+        for kind in kinds:
+            self._read_at.pop(kind, None)
         self._wanted_at = self._clock.now()
 
     # --- for the supervisor ----------------------------------------------------------------------------
 
-    def reset(self) -> None:
-        """Begin with a new link, whose lists are all to be read."""
-        self._failed = frozenset()
-        self._stale = frozenset()
-        self.want(frozenset())
+    def open(self, ask: Ask, hello: Catalog, *, is_declared: bool) -> None:
+        """Begin to read the lists of a new link, whose upstream has said `hello`; unread ones stay what they are.
 
-    async def learn(self, ask: Ask, hello: Catalog, *, is_declared: bool) -> Catalog:
-        """Read the tools of a new link, whose upstream has said `hello`; other lists follow later.
-
-        A server that has not declared what it can do may refuse the list. What else `ask` raises passes.
+        A server that has not declared what it can do may refuse the list of tools.
         """
-        readable = self._catalog.readable(hello)
-        lists = {kind: Listing() for kind in ListKind if kind not in readable}
-        if ListKind.TOOLS in readable:
-            try:
-                lists[ListKind.TOOLS] = await read_list(ask, ListKind.TOOLS, rules=self.rules, now=self._clock.now())
-            except Refused as exc:
-                if is_declared or not exc.is_unknown:
-                    raise
-                lists[ListKind.TOOLS] = UNKNOWN
-            self._log_complaints(lists[ListKind.TOOLS])
-        return hello.with_lists(lists)
-
-    def adopt(self, catalog: Catalog) -> None:
-        """Publish what was learnt, now that the link is there; lists that are still to be read stay what they are."""
+        self.close()
+        self._ask, self._is_declared = ask, is_declared
         known = self._catalog.known.lists if self._catalog.known else {}
-        kept = {kind: listing for kind, listing in known.items() if kind not in catalog.lists}
-        self._catalog.publish(catalog.with_lists(kept))
-        self._wanted_at = self._clock.now()
-        self.mark_stale(self._catalog.readable(catalog) - {ListKind.TOOLS})
+        readable = self._catalog.readable(hello)
+        lists = {kind: known.get(kind) if kind in readable else Listing() for kind in ListKind}
+        self._catalog.publish(hello.with_lists({kind: each for kind, each in lists.items() if each is not None}))
+        self._offer = self._with_known(hello, [kind for kind in ListKind if kind not in readable])
+        self.want(readable)
+        self.read_due()
+
+    def close(self) -> None:
+        """Read nothing any more, and wake all waiters: the link has ended."""
+        self._tasks.cancel_all()
+        self._stale, self._ask, self._offer = frozenset(), None, None
+        self._reading, self._read_at, self._retries = {}, {}, {}
+        self.has_hung, self.login_needed = False, None
+        self.settle()
+
+    def take_offer(self) -> Catalog | None:
+        """Return what the link offered when it opened, once: as soon as all of it has been read."""
+        offer = self._offer
+        if offer is None or self._stale or self._reading or not offer.knows(self._catalog.readable(offer)):
+            return None
+        self._offer = None
+        return offer
+
+    def _with_known(self, offer: Catalog, kinds: Iterable[ListKind]) -> Catalog:
+        """Return an offer with these lists as they are known: what has not changed is kept once."""
+        known = self._catalog.known
+        return offer.with_lists({} if known is None else {kind: known.lists[kind] for kind in kinds})
 
     def due_in_s(self) -> float:
         """Return how long until lists are to be read again."""
-        if self._stale:
-            return self._read_at + REREAD_S - self._clock.now()
-        return self._read_at + RETRY_S - self._clock.now() if self._failed else math.inf
+        return min((self._due_at(kind) for kind in ListKind), default=math.inf) - self._clock.now()
 
     def is_done(self) -> bool:
         """Tell whether nothing is known to have changed since it was read."""
-        return not self._stale
+        return not self._stale and not self._reading
 
-    async def read(self, ask: Ask, on_change: Callable[[], None]) -> None:
-        """Read the lists that have changed, or could not be read; `on_change` is called as each one comes."""
-        assert self._catalog.known is not None, "a link is not ready before its tools are read"
-        due = self._stale or self._failed
-        self._reading, self._stale = due & self._catalog.readable(self._catalog.known), frozenset()
-        self._failed -= self._reading
-        try:
-            await asyncio.gather(*(self._read_one(ask, kind, on_change) for kind in self._reading))
-        finally:
-            self._reading = frozenset()
-            self._read_at = self._clock.now()
-            self.settle()
-
-    async def _read_one(self, ask: Ask, kind: ListKind, on_change: Callable[[], None]) -> None:
-        assert self._catalog.known is not None
-        now = self._clock.now()
-        listing, is_read = await read_or_keep(ask, kind, self._catalog.known, rules=self.rules, now=now)
-        if not is_read:
-            self._failed |= {kind}
-        self._log_complaints(listing)
-        self._catalog.publish_list(kind, listing)
-        self._reading -= {kind}
-        self.settle()
-        on_change()
+    def read_due(self) -> None:
+        """Begin to read the lists that are due: each by itself, so that none waits for another."""
+        assert self._catalog.known is not None, "a link says hello before its lists are read"
+        due = [kind for kind in ListKind if self._due_at(kind) <= self._clock.now()]
+        readable = self._catalog.readable(self._catalog.known)
+        self._stale -= frozenset(due)
+        for kind in due:
+            if kind in readable and self._ask is not None:
+                self._reading[kind] = self._tasks.create(self._read(kind, self._ask), name=kind.method)
+            else:
+                self._retries.pop(kind, None)
 
     def settle(self) -> None:
         """Wake all waiters."""
         self._settled.set()
         self._settled = asyncio.Event()
 
+    # --- one list --------------------------------------------------------------------------------------
+
+    def _due_at(self, kind: ListKind) -> float:
+        if kind in self._reading:
+            return math.inf
+        if kind in self._stale:
+            return self._read_at.get(kind, -math.inf) + REREAD_S
+        return self._retries[kind].at if kind in self._retries else math.inf
+
+    async def _read(self, kind: ListKind, ask: Ask) -> None:
+        now = self._clock.now()
+        try:
+            listing = await read_list(ask, kind, rules=self.rules, now=now)
+        except DynamicMcpError as exc:
+            if isinstance(exc, LoginNeeded) and kind is ListKind.TOOLS and self.is_new(kind):
+                self.login_needed = exc
+                self._end(kind)
+                return
+            listing = self._fail(kind, exc, now)
+        if not listing.has_failed:
+            self._retries.pop(kind, None)
+        assert self._catalog.known is not None
+        before = self._catalog.known.lists.get(kind)
+        if listing.complaints and (before is None or before.complaints != listing.complaints):
+            self._log_complaints(listing)
+        self._catalog.publish_list(kind, listing)
+        if self._offer is not None and not listing.has_failed:
+            self._offer = self._with_known(self._offer, [kind])
+        self._end(kind)
+
+    def _fail(self, kind: ListKind, reason: DynamicMcpError, now: float) -> Listing:
+        """Return what is known of a list that could not be read, and see to it that it is read again."""
+        may_be_refused = kind is not ListKind.TOOLS or not self._is_declared
+        if isinstance(reason, Refused) and reason.is_unknown and may_be_refused:
+            return UNKNOWN  # many servers with resources have no templates
+        assert self._catalog.known is not None
+        retry = self._retries.setdefault(kind, _Retry(delays(FIRST_RETRY_S, LONGEST_RETRY_S, self._jitter)))
+        retry.at = self._clock.now() + next(retry.delays)
+        self.has_hung |= isinstance(reason, TimedOut)
+        return keep_list(kind, self._catalog.known, reason, now)
+
+    def _end(self, kind: ListKind) -> None:
+        # what changes right after the first reading is read at once
+        self._read_at[kind] = self._clock.now() if kind in self._read_at else -math.inf
+        del self._reading[kind]
+        self.settle()
+        self._on_change()
+
     def _log_complaints(self, listing: Listing) -> None:
         for complaint in listing.complaints:
             group_logger(log, self._catalog.config.name).warning("group %s: %s", self._catalog.config.name, complaint)
+
+
+class _Retry:
+    """When a list is read again that could not be."""
+
+    def __init__(self, delays: Iterator[float]) -> None:
+        self.delays = delays
+        self.at = math.inf

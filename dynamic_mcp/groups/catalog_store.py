@@ -20,9 +20,11 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
+from dynamic_mcp.groups.offers import Offers, decode_offers, encode_offers
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.upstream.handshake import Era
 
 log = logging.getLogger(__name__)
@@ -37,13 +39,14 @@ class StoredCatalog(Struct, frozen=True):
     """A catalog from disk, and when it was read from the upstream (seconds since 1970).
 
     `asks` tells that the upstream has asked a client something at least once; `lacks` is the era that it was found
-    not to speak.
+    not to speak, and `offers` what it has offered to which clients.
     """
 
     catalog: Catalog
     read_at: float
     asks: bool = False
     lacks: Era | None = None
+    offers: Offers = Offers()
 
 
 class CatalogStore:
@@ -71,11 +74,20 @@ class CatalogStore:
         """Return how old a catalog is; one from the future is as good as new."""
         return max(0.0, self._now() - kept.read_at)
 
-    def save(self, config: GroupConfig, catalog: Catalog, *, asks: bool = False, lacks: Era | None = None) -> None:
-        """Keep a catalog. Never raises OSError."""
+    def save(
+        self,
+        config: GroupConfig,
+        catalog: Catalog,
+        *,
+        asks: bool = False,
+        lacks: Era | None = None,
+        offers: Offers | None = None,
+    ) -> None:
+        """Keep a catalog; without `offers`, those before stay. Never raises OSError."""
         before = self.load(config)
         asks = asks or (before is not None and before.asks)
-        data = _encode(config.name, StoredCatalog(catalog, self._now(), asks, lacks))
+        offers = offers or (before.offers if before is not None else Offers())
+        data = _encode(config.name, StoredCatalog(catalog, self._now(), asks, lacks, offers))
         if len(data) <= MAX_FILE_BYTES:
             try:
                 paths.write_private(self._file(config), data)
@@ -96,7 +108,7 @@ class CatalogStore:
     def _complain(self, exc: OSError) -> None:
         if not self._is_broken:
             self._is_broken = True
-            log.warning("catalogs are not cached: `%s` cannot be written: %s", self._folder, exc.strerror or exc)
+            log.warning("catalogs are not cached: `%s` cannot be written: %s", self._folder, os_reason(exc))
 
     def _prune(self) -> None:
         aged: list[tuple[float, Path]] = []
@@ -130,6 +142,12 @@ def _person(remote: Remote) -> list[list[str]]:
 
 def _encode(group: str, stored: StoredCatalog) -> bytes:
     whole = {kind: listing for kind, listing in stored.catalog.lists.items() if not listing.complaints}
+    # what could not be read again is still what it was
+    whole |= {
+        kind: replace(listing, complaints=(), error=wire.ABSENT)
+        for kind, listing in stored.catalog.lists.items()
+        if listing.has_failed and listing.entries
+    }
     return wire.encode(
         {
             "form": FORM,
@@ -138,6 +156,7 @@ def _encode(group: str, stored: StoredCatalog) -> bytes:
             **encode_catalog(replace(stored.catalog, lists=whole)),
             "asks": stored.asks,
             **({"lacks": stored.lacks} if stored.lacks else {}),
+            **({"offers": encode_offers(stored.offers)} if stored.offers.digests else {}),
         }
     )
 
@@ -148,4 +167,6 @@ def _decode(data: bytes) -> StoredCatalog:
     if bytes(members["form"]) != b"%d" % FORM:
         raise ValueError("written by another version")
     read_at, asks = float(bytes(members["read_at"])), bytes(members["asks"]) == b"true"
-    return StoredCatalog(decode_catalog(members), read_at, asks, _ERAS.get(wire.text(members.get("lacks")) or ""))
+    lacks = _ERAS.get(wire.text(members.get("lacks")) or "")
+    offers = decode_offers(members["offers"]) if "offers" in members else Offers()
+    return StoredCatalog(decode_catalog(members), read_at, asks, lacks, offers)

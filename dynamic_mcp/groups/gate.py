@@ -16,11 +16,23 @@ if TYPE_CHECKING:
 class Gate(Protocol):
     """Holds back what nobody has approved of one group."""
 
-    def admit(self, whole: Catalog) -> Catalog:
-        """Return a catalog without what is held back; as long as nothing changes, the same object."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether the group is known to offer something that is not judged yet."""
         ...
 
-    def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    async def catch_up(self) -> None:
+        """Judge what the group is known to offer now, unless it changes faster than that goes."""
+        ...
+
+    def admit(self, whole: Catalog) -> Catalog | None:
+        """Return a catalog without what is held back; as long as nothing changes, the same object.
+
+        One that takes long is judged meanwhile, and what was admitted before stays: None if nothing was.
+        """
+        ...
+
+    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
         """Return what an upstream says of itself, without instructions that are held back."""
         ...
 
@@ -45,7 +57,8 @@ class Admission:
         """What is admitted of what is known, before it is presented."""
         known = self._catalog.known
         if self._admitted is None or self._admitted[0] is not known:
-            self._admitted = known, known if known is None else self.admit(known)
+            admitted = known if known is None or self._gate is None else self._gate.admit(known)
+            self._admitted = known, admitted
         return self._admitted[1]
 
     @property
@@ -57,9 +70,13 @@ class Admission:
     def gate(self, gate: Gate | None) -> None:
         self._gate, self._admitted = gate, None
 
-    def admit(self, whole: Catalog) -> Catalog:
-        """Return a catalog of this group without what is held back."""
-        return whole if self._gate is None else self._gate.admit(whole)
+    async def admit(self, whole: Catalog) -> Catalog:
+        """Return a catalog that was just learnt without what is held back, once it is judged."""
+        if self._gate is None:
+            return whole
+        if self._gate.is_behind:
+            await self._gate.catch_up()
+        return self._gate.admit(self._catalog.known or whole) or Catalog()
 
     def renew(self) -> None:
         """Ask the gate once more, which has changed its mind."""

@@ -21,10 +21,12 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
 from dynamic_mcp.groups.observer import Observer
+from dynamic_mcp.groups.sharing import Sharing
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class Group:
         self._observer, self._find_current = observer, find_current
         self._create = partial(Instance, opener=opener, clock=clock, jitter=jitter, link_counts=link_counts)
         self._catalog = LiveCatalog(config, catalog_store, lists, clock)
-        self.admission = Admission(self._catalog)
+        self.admission, self.sharing = Admission(self._catalog), Sharing(self._catalog)
         self._instance_of: dict[Client, Instance] = {}
         self._is_started = self._is_fresh = self._is_retired = self._is_closed = False
         self._ended_calls = self._ended_failures = 0
@@ -123,7 +125,12 @@ class Group:
         complaint = self._catalog.complaint(kinds)
         if complaint is not None:
             return complaint
-        return self.reason or ("not read yet" if self.state is State.READY else "not connected yet")
+        is_connected = any(each.is_connected for each in self.instances.values())
+        return self.reason or ("not read yet" if is_connected else "not connected yet")
+
+    def _knows_tools(self) -> bool:
+        wanted = [ListKind.TOOLS] if ListKind.TOOLS in self._catalog.wanted else []
+        return self._catalog.knows(wanted)
 
     def wanted_for_s(self) -> float:
         """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
@@ -156,7 +163,7 @@ class Group:
         if instance is not None:  # it called before it said hello, or says another one
             self._greet_again(client, instance)
         is_learning = any(each.state is State.CONNECTING for each in self.instances.values())
-        if self.config.eager or not (self._is_fresh or self.known or is_learning):
+        if self.config.eager or not (self._is_fresh or self._knows_tools() or is_learning):
             self.instance_for(client).start(wanted=True)
         elif not self._is_fresh and not is_learning:
             self._is_fresh = True
@@ -273,12 +280,23 @@ class Group:
         """Learn that an instance's state or the catalog has changed."""
         self._observer.group_changed(self)
         if instance.state is State.COLD:
+            self._regroup(instance)
             self._end_if_unused(instance)
 
     def link_opened(self, instance: Instance) -> None:
         """Learn that an instance has a new link, and has read the catalog anew."""
         self._is_fresh = True
         self._observer.link_opened(self, instance)
+
+    async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
+        """Learn what the upstream offers over a link on which it was told this `hello`, and so who may share it."""
+        await self.sharing.compare(hello, offer)
+        if self._is_retired:
+            return
+        if hello.is_common and not self._catalog.asks:  # else its clients are apart already
+            self._disband(instance)
+        for each in [*self.instances.values()]:
+            self._end_if_unused(each)
 
     def learn_asking(self, asked: Client | None) -> None:
         """Learn that the upstream asks its client: from now on, each client has an instance of its own."""
@@ -321,13 +339,12 @@ class Group:
 
     def _assign(self, client: Client) -> Instance:
         """Choose the instance for a client, and make it if there is none."""
-        audience = audience_of(client, self.config.share, asks=self._catalog.asks)
+        audience, hello = self._place(client)
         if client.is_command:
             audience = find_joinable(audience, self.instances)
         is_foreign = self.current_for(client) is not self and not self._is_retired
         instance = None if client.is_closed or is_foreign else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
-            hello = hello_for(client, self.config.share)
             instance = self._create(self.config, self, self._catalog, hello)
             if self._is_retired or client.is_closed or is_foreign:
                 instance.retire()
@@ -338,12 +355,18 @@ class Group:
         instance.users.add(client, others_called_at=instance.activity.last_use)
         return instance
 
+    def _place(self, client: Client) -> tuple[Hashable, ClientHello]:
+        """Return the audience that a client belongs to now, and what the server is told of it."""
+        share, common = self.config.share, self.sharing.common_hello(client)
+        audience = audience_of(client, share, asks=self._catalog.asks, common=common)
+        return audience, hello_for(client, share, common)
+
     def _greet_again(self, client: Client, instance: Instance) -> None:
         """Share nothing with clients that say something else; who has an instance alone keeps it alone."""
-        audience = audience_of(client, self.config.share, asks=self._catalog.asks)
+        audience, hello = self._place(client)
         fits = self.instances.get(audience) is instance
         if len(instance.users) == 1:
-            instance.hello = hello_for(client, self.config.share)
+            instance.hello = hello
             if not fits:
                 self.instances = {key: each for key, each in self.instances.items() if each is not instance}
                 self.instances[client] = instance
@@ -355,6 +378,24 @@ class Group:
         del self._instance_of[client]
         self._observer.client_moved(self, client, instance)
 
+    def _regroup(self, instance: Instance) -> None:
+        """Let the clients of an instance without a process share one, where that has turned out to be possible."""
+        for client in [] if self._is_retired else [*instance.users]:
+            audience, hello = self._place(client)
+            if hello.is_common and self.instances.get(audience) is not instance:
+                del self._instance_of[client]
+                instance.users.forget(client)
+                self._observer.client_moved(self, client, instance)
+
+    def _disband(self, instance: Instance) -> None:
+        """Serve clients elsewhere if the server of their common instance turns out to make a difference."""
+        for client in [*instance.users]:
+            if not (client.is_command or self._place(client)[1].is_common):
+                self._move(client, instance)
+        if not instance.users:
+            for audience in [key for key, each in self.instances.items() if each is instance]:
+                self._leave(audience, instance)
+
     def _split(self, asked: Client | None) -> None:
         """Give each instance to one client: to the one that was `asked`, else the first, but to no command first."""
         before, self.instances = list(self.instances.values()), {}
@@ -362,13 +403,16 @@ class Group:
             clients = sorted(instance.users, key=lambda each: (each.is_command, each is not asked))
             keeper = clients[0] if clients else None
             self.instances[keeper or instance] = instance
+            if keeper is not None:
+                instance.hello = hello_for(keeper, self.config.share)
             for client in clients:
                 if client is not keeper:
                     self._move(client, instance)
 
     def _end_if_unused(self, instance: Instance) -> None:
         """End an instance without clients, unless it is warm for those who come next."""
-        if not instance.users and instance.state not in (State.READY, State.CONNECTING):
+        is_warm = instance.state in (State.READY, State.CONNECTING) and not self.sharing.is_superseded(instance.hello)
+        if not (instance.users or is_warm):
             for audience in [key for key, each in self.instances.items() if each is instance]:
                 self._leave(audience, instance)
 

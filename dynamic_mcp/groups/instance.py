@@ -7,6 +7,7 @@ link; callers only wait for it, and nine of them share one attempt. A call is ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -31,13 +32,15 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, result_of
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, result_of
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 
 # How long a server may take to answer whether it lives.
 PING_S = 5.0
+# A call waits this long for the list that says what it calls.
+FIND_WITHIN_S = 10.0
 # An idle link whose server waits for a person is looked at again after this.
 _LOOK_AGAIN_S = 1.0
 
@@ -60,7 +63,7 @@ class Instance:
         jitter: Callable[[], float] = random.random,
         link_counts: LinkCounts | None = None,
     ) -> None:
-        self.config, self.hello = config, hello
+        self.config, self.hello, self._greeted_as = config, hello, hello
         self.is_retired = self._is_screening = False
         clock = clock or LoopClock()
         self.activity = Activity(config, clock)
@@ -70,7 +73,8 @@ class Instance:
         attempts = Attempts(config.attempts, jitter)
         self._lifecycle = Lifecycle(config.name, attempts, clock, self._changed, link_counts)
         self._lifecycle.advice = hello.advice(config)
-        self._catalog, self._reader = catalog, CatalogReader(catalog, clock)
+        self._catalog = catalog
+        self._reader = CatalogReader(catalog, clock, jitter, self._note_list)
         self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
         self._events = LinkEvents(self, owner, mark_stale=self._note_change, wake=self._wake.set)
         self._link: AnyLink | None = None
@@ -97,6 +101,11 @@ class Instance:
     def reason(self) -> str:
         """Why the instance is down, in one line; empty while it is not."""
         return self._lifecycle.reason()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a link, also while its tools are still being read."""
+        return self._link is not None
 
     @property
     def era(self) -> str:
@@ -184,6 +193,10 @@ class Instance:
             try:
                 link = link or await self._wait_for_link(client)
                 if (gate := self._owner.admission.gate) is not None:
+                    if method == "tools/call" and self._reader.is_new(ListKind.TOOLS):
+                        await self._learn_tools()
+                    if gate.is_behind:
+                        await gate.catch_up()
                     gate.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
@@ -237,13 +250,21 @@ class Instance:
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Read these lists of a connected upstream again, for a name that is not among them."""
+        kinds = tuple(kinds)
         if self._link is None:
             await self._wait_for_link(client)
         else:
-            self._mark_stale(kinds)
-            while self._link is not None and self._reader.is_due(kinds):
-                await self._reader.wait()
+            self._mark_stale([kind for kind in kinds if not self._reader.is_new(kind)])
+        while self._link is not None and self._reader.is_due(kinds):
+            await self._reader.wait()
         return await self.learn_catalog(client, kinds)
+
+    async def _learn_tools(self) -> None:
+        """Wait for the tools of a new link, but not long for those of a server that does not answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIND_WITHIN_S):
+                while self._reader.is_new(ListKind.TOOLS):
+                    await self._reader.wait()
 
     async def _wait_for_link(self, client: Client | None) -> AnyLink:
         """Return the link, waiting for the attempt in flight or starting one, but not right after one that failed."""
@@ -271,11 +292,19 @@ class Instance:
         """Learn that a link is over; the supervisor closes it."""
         if link is self._link:
             self._link = None
-            self._reader.settle()
+            self._reader.close()
+            if self.state is State.CONNECTING and not self.activity.has_served:
+                self._lifecycle.error = error  # the attempt fails
+                self._wake.set()
+                return
             # a session that a server has forgotten in the meantime may be begun anew at once
             has_served = self.activity.has_served or isinstance(error, NotSent)
             self._lifecycle.fail_link(error, has_served=has_served)
             self._wake.set()
+
+    def _note_list(self) -> None:
+        self._wake.set()
+        self._changed()
 
     def _note_change(self, kinds: Iterable[ListKind]) -> None:
         self._catalog.changes += any(kind is not ListKind.PROMPTS for kind in kinds)
@@ -289,6 +318,7 @@ class Instance:
 
     async def _live(self) -> None:
         link: AnyLink | None = None
+        error: DynamicMcpError | None = None
         try:
             while True:
                 await self._wait_until_wanted()
@@ -299,9 +329,11 @@ class Instance:
                     link = None
         except Exception:
             log.exception("a bug: group %s ends", self.config.name, extra={"group": self.config.name})
+            error = Unreachable(self.config.name, "ended by an error in dynamic-mcp; its log says more")
         finally:
             self._link = None
-            self._lifecycle.close()
+            self._reader.close()
+            self._lifecycle.close(error)
             self._end_attempt()
             if link is not None:
                 await asyncio.shield(link.close())
@@ -314,53 +346,70 @@ class Instance:
 
     async def _connect(self) -> AnyLink | None:
         self._wanted = False
-        self._reader.reset()
+        self._reader.want(frozenset())
         self._lifecycle.enter(State.CONNECTING)
         began = self._clock.now()
         try:
-            link, catalog = await self._open_and_learn()
+            link = await self._open_and_learn()
         except DynamicMcpError as exc:
-            self._lifecycle.fail_attempt(exc)
-            self._end_attempt()
+            if self.state is State.CONNECTING:  # else it was lost after it had served
+                self._lifecycle.fail_attempt(exc)
+                self._end_attempt()
             return None
-        self._reader.adopt(catalog)
-        self._link, self._lifecycle.error = link, None
-        self.activity.begin()
-        self.users.note_new_link()
+        self._lifecycle.error = None
         took_s = self._clock.now() - began
-        self._lifecycle.enter(State.READY, f"{pluralize(len(catalog.tools), 'tool')}, after {took_s:.1f} s")
-        self._owner.link_opened(self)  # before those who wait for the link send over it
-        self._end_attempt()
+        tools = pluralize(len(self._catalog.known.tools if self._catalog.known else ()), "tool")
+        self._lifecycle.enter(State.READY, f"{tools}, after {took_s:.1f} s")
         return link
 
-    async def _open_and_learn(self) -> tuple[AnyLink, Catalog]:
-        """Open a link and read the tools; the other lists are read once the group is in use."""
+    async def _open_and_learn(self) -> AnyLink:
+        """Open a link, which serves at once, and wait until its tools are read or could not be."""
+        self._greeted_as = self.hello
         link, server = await self._open(self.config, self._events, self.hello, lacks=self._catalog.lacks)
         try:
-            said = self._catalog.note_hello(server)
-            self._reader.rules = ListRules(link.is_modern, link.is_modern and link.has_streams)
-            catalog = await self._reader.learn(partial(self._ask, link), said, is_declared=server.is_declared)
             if link.loss is not None:
                 raise link.loss
+            self._use(link, server)
+            while self._link is link and self._reader.is_new(ListKind.TOOLS):
+                self._reader.read_due()
+                await self._sleep(max(0.0, self._reader.due_in_s()))
+            if self._link is not link or self._reader.login_needed is not None:
+                raise link.loss or self._reader.login_needed or self._lifecycle.failure()
         except BaseException:
+            self._link = None
+            self._reader.close()
             await asyncio.shield(link.close())
             raise
-        return link, catalog
+        return link
+
+    def _use(self, link: AnyLink, server: ServerHello) -> None:
+        """Send over a new link from now on, and read its lists."""
+        self._link = link
+        self.activity.begin()
+        self.users.note_new_link()
+        self._reader.rules = ListRules(link.is_modern, link.is_modern and link.has_streams)
+        said = self._catalog.note_hello(server)
+        self._reader.open(partial(self._ask, link), said, is_declared=server.is_declared)
+        self._owner.link_opened(self)  # before those who wait for the link send over it
+        self._end_attempt()
 
     async def _keep(self) -> None:
         """Watch over the link until it is lost or idle, and read its lists again when they change."""
         while self._link is not None:
             reread_left_s = self._reader.due_in_s()
-            if self.activity.is_suspicious():
+            if self.activity.is_suspicious() or self._reader.has_hung:
                 self.activity.clear_suspicion()
+                self._reader.has_hung = False
                 if not await self._link.is_alive(PING_S):
                     reason = "the server has stopped answering, and was ended"
                     self.link_lost(self._link, LinkLost(self.config.name, reason))
             elif reread_left_s <= 0:
-                await self._reader.read(partial(self._ask, self._link), self._changed)
+                self._reader.read_due()
+            elif (offer := self._reader.take_offer()) is not None:
+                await self._owner.compare_offer(self, self._greeted_as, offer)
             elif self._reader.is_done() and self._catalog.is_unsaved():
                 await self._catalog.save()
-            elif self.activity.idle_left_s() <= 0 and not self._link.is_asking():
+            elif self._reader.is_done() and self.activity.idle_left_s() <= 0 and not self._link.is_asking():
                 self._went_idle()
             else:
                 await self._sleep(min(reread_left_s, max(self.activity.idle_left_s(), _LOOK_AGAIN_S)))
@@ -379,7 +428,7 @@ class Instance:
         self._link = None
         if self.activity.has_served:
             self._lifecycle.attempts.reset()
-        self._reader.settle()
+        self._reader.close()
         self._lifecycle.enter(State.COLD, "idle")
 
     def _note_failure(self, error: DynamicMcpError, link: AnyLink | None) -> None:

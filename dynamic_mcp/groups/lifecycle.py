@@ -109,9 +109,9 @@ class Lifecycle:
         self._counts.restarts += self._was_lost
         self._was_lost = False
 
-    def close(self) -> None:
-        """End, for good."""
-        self.error = None
+    def close(self, error: DynamicMcpError | None = None) -> None:
+        """End, for good; callers get this error, or else that the group was removed."""
+        self.error = error
         if self.state is not State.CLOSED:
             self.enter(State.CLOSED)
 

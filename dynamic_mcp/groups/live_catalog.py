@@ -17,6 +17,7 @@ from msgspec import Raw
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Catalog, ListHint, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.groups.offers import Offers
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import Era, ServerHello
 
@@ -33,8 +34,8 @@ class LiveCatalog:
     """The catalog of a group through time; `known` is None until there is one.
 
     `wanted` are the lists that clients may be shown; the others are not read. `asks` tells that the upstream has
-    asked a client something; `lacks` is the era that it was found not to speak. `changes` counts how often it has
-    said that its tools or resources are others.
+    asked a client something; `lacks` is the era that it was found not to speak; `offers` is what it has offered to
+    which clients. `changes` counts how often it has said that its tools or resources are others.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class LiveCatalog:
         self.asks = False
         self.changes = 0
         self.lacks: Era | None = None
+        self.offers = Offers()
         self._catalog_store = catalog_store
         self._clock = clock or LoopClock()
-        self._on_disk: tuple[Catalog | None, bool, Era | None] = (None, False, None)
+        self._on_disk: tuple[Catalog | None, bool, Era | None, Offers] = (None, False, None, self.offers)
         self._saving = asyncio.Lock()
         self._hello: Mapping[str, Raw] | None = None
         self._heard = asyncio.Event()
@@ -86,12 +88,13 @@ class LiveCatalog:
         if stored is None or self._catalog_store is None:
             return False
         self.asks |= stored.asks
+        self.offers = stored.offers
         is_fresh = self._catalog_store.age_s(stored) < MAX_AGE_S
         self.lacks = stored.lacks if is_fresh else None  # it may have learnt another one
         if not stored.catalog.knows([ListKind.TOOLS] if ListKind.TOOLS in self.wanted else []):
             return False
         self.known = self._without_unwanted(stored.catalog)
-        self._on_disk = self.known, stored.asks, stored.lacks
+        self._on_disk = self.known, stored.asks, stored.lacks, stored.offers
         self._hello = self.known.hello
         return is_fresh
 
@@ -140,7 +143,16 @@ class LiveCatalog:
 
     def is_unsaved(self) -> bool:
         """Tell whether something is known that is not on disk yet."""
-        return self._catalog_store is not None and (self.known, self.asks, self.lacks) != self._on_disk
+        return (
+            self._catalog_store is not None
+            and (
+                self.known,
+                self.asks,
+                self.lacks,
+                self.offers,
+            )
+            != self._on_disk
+        )
 
     async def save(self) -> None:
         """Store the catalog on disk."""
@@ -148,9 +160,9 @@ class LiveCatalog:
             await self._save()
 
     async def _save(self) -> None:
-        catalog, asks, lacks = self._on_disk = self.known, self.asks, self.lacks
+        catalog, asks, lacks, offers = self._on_disk = self.known, self.asks, self.lacks, self.offers
         if self._catalog_store is not None and catalog is not None:
-            save = partial(self._catalog_store.save, self.config, catalog, asks=asks, lacks=lacks)
+            save = partial(self._catalog_store.save, self.config, catalog, asks=asks, lacks=lacks, offers=offers)
             await asyncio.to_thread(save)
 
     def _without_unwanted(self, catalog: Catalog) -> Catalog:

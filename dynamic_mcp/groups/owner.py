@@ -11,6 +11,7 @@ from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.upstream.handshake import ClientHello
 
 if TYPE_CHECKING:
     from dynamic_mcp.groups.instance import Instance
@@ -34,6 +35,10 @@ class Owner(Protocol):
 
     def link_opened(self, instance: Instance) -> None:
         """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
+        ...
+
+    async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
+        """Learn what the upstream offers over an instance's new link, on which it was told this `hello`."""
         ...
 
     def learn_asking(self, asked: Client | None) -> None:

@@ -40,7 +40,10 @@ _ENTER_WITHIN_S = 4.0
 _LOAD_WITHIN_S = 1.5
 # However short it lingers, a daemon waits this long for its first window, which has to find it after its start.
 _FIRST_WINDOW_WITHIN_S = 5.0
-_CHECK_SOCKET_EVERY_S = 10.0
+_CHECK_EVERY_S = 10.0
+# How long calls may go on after an upgrade before the daemon hands over all the same, and how often it looks.
+_HAND_OVER_WITHIN_S = 60.0
+_HAND_OVER_POLL_S = 0.2
 
 
 class DaemonOptions(Struct, frozen=True):
@@ -55,6 +58,11 @@ class DaemonOptions(Struct, frozen=True):
     daemon: DaemonConfig | None = None
     http: HttpOverrides | None = None
 
+    @property
+    def is_started_by_window(self) -> bool:
+        """Whether it was started by a window, as the next one will be, and not by a person or a service manager."""
+        return self.ready is not None
+
 
 def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
     """Serve the windows of a config until nobody needs it; return False if another daemon does so already.
@@ -67,10 +75,17 @@ def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> 
 
 async def _serve(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
     file = configs.base.file
-    serving = Serving(configs, serving_log, kind="daemon", socket=str(options.socket), http=options.http)
+    serving = Serving(
+        configs,
+        serving_log,
+        kind="daemon",
+        socket=str(options.socket),
+        http=options.http,
+        can_hand_over=options.is_started_by_window,
+    )
     await serving.open()
     listener = Listener(options.socket)
-    daemon = Daemon(serving, listener, options.daemon)
+    daemon = Daemon(serving, listener, options.daemon, can_hand_over=options.is_started_by_window)
     if not await listener.open(daemon.accept):
         await serving.close()
         await serving.proxy.close()
@@ -101,7 +116,14 @@ async def _open_http(serving: Serving, listener: Listener) -> None:
 class Daemon:
     """Greets windows, and ends when it is asked to or when nobody has needed it for a while."""
 
-    def __init__(self, serving: Serving, listener: Listener, options: DaemonConfig | None = None) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        listener: Listener,
+        options: DaemonConfig | None = None,
+        *,
+        can_hand_over: bool = False,
+    ) -> None:
         self._serving = serving
         self._workspaces = serving.reloader.workspaces
         self._listener = listener
@@ -111,6 +133,9 @@ class Daemon:
         self._is_wanted = self._config.daemon is not None
         self._has_had_windows = False
         self._ended = asyncio.Event()
+        self._check_now = asyncio.Event()
+        self._can_hand_over = can_hand_over
+        self._hands_over = False
         self._has_loaded = asyncio.Event()  # another version of the config
         self._linger: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -126,29 +151,66 @@ class Daemon:
         serving = self._serving
         serving.reloader.on_config = self._apply
         serving.http.on_change = self._begin_to_linger
-        with SignalHandlers(self._loop, end=self._ended.set, reload=serving.reload) as signals:
+        with SignalHandlers(self._loop, end=self._ended.set, reload=self._reload) as signals:
             self._begin_to_linger()
-            checking = asyncio.create_task(self._check_listener(), name="check of the socket")
+            checking = asyncio.create_task(self._check(), name="check of the socket and of the installation")
             await self._ended.wait()
             checking.cancel()
             self._listener.close()
             ended_at = self._loop.time()
             is_signalled = signals.has_received_end
             within_s = FINISH_AFTER_SIGNAL_S if is_signalled else FINISH_WITHIN_S
-            stopping = (face.stop(within_s) for face in self._windows)
+            if self._hands_over:
+                await self._free_port(within_s)
+            stopping = (face.stop(within_s, hands_over=self._hands_over) for face in self._windows)
             await asyncio.gather(*stopping, serving.http.finish(None if is_signalled else within_s))
             await serving.end_servers(max(ended_at, self._loop.time() - within_s))
             for face in self._faces:
                 face.abort()
 
-    async def _check_listener(self) -> None:
-        """Listen again where somebody has removed the socket, as programs do that clean up temporary files."""
+    def _reload(self) -> None:
+        self._serving.reload()
+        self._check_now.set()
+
+    async def _check(self) -> None:
+        """Listen again if the socket was removed, as programs do that clean up temporary files; notice upgrades."""
         while True:
-            await asyncio.sleep(_CHECK_SOCKET_EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_EVERY_S):
+                    await self._check_now.wait()
+            self._check_now.clear()
             try:
                 await self._listener.restore(self.accept)
             except OSError as exc:
                 log.warning("new windows cannot reach this daemon: `%s`: %s", self._listener.path, exc.strerror)
+            installation = self._serving.installation
+            if (
+                self._can_hand_over
+                and installation.has_changed()
+                and await asyncio.to_thread(installation.is_complete)
+            ):
+                await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """End, so that the windows start a daemon of the new version, between two calls if there is such a moment."""
+        log.info("dynamic-mcp was upgraded: a new daemon goes on with the windows of this one")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HAND_OVER_WITHIN_S):
+                while any(group.in_flight for group in self._serving.proxy.groups):  # noqa: ASYNC110 - no event says so
+                    await asyncio.sleep(_HAND_OVER_POLL_S)
+        self._hands_over = True
+        self._ended.set()
+        await asyncio.Event().wait()  # until this task is cancelled
+
+    async def _free_port(self, within_s: float) -> None:
+        """Stop to serve HTTP, so that the next daemon can; it is started here if no window does that."""
+        http = self._serving.http
+        serves_http_alone = http.is_active and not self._windows
+        await http.finish(within_s)
+        if serves_http_alone:
+            start = partial(self._serving.installation.run, "daemon", "start", "--config", str(self._config.file))
+            if not await asyncio.to_thread(start):
+                log.error("no daemon of the new version can be started: HTTP is not served until a window starts one")
 
     # --- Reception -------------------------------------------------------------------------------------
 

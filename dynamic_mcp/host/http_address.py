@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.errors import ListenError, UnsafeAddress
+from dynamic_mcp.system.text import os_reason
 
 if TYPE_CHECKING:  # loaded where HTTP is served by ourselves
     from dynamic_mcp.face.http.server import HttpServer
@@ -62,9 +63,7 @@ async def find_place(address: TcpAddress) -> Place:
         raise ListenError(f"`{address.host}` cannot be resolved within {_RESOLVE_WITHIN_S:g} s") from exc
     except OSError as exc:
         hint = "an address such as `127.0.0.1` needs no resolving"
-        raise ListenError(
-            f"`{address.host}` cannot be resolved: {(exc.strerror or str(exc)).lower()}", hint=hint
-        ) from exc
+        raise ListenError(f"`{address.host}` cannot be resolved: {os_reason(exc)}", hint=hint) from exc
     return Place(address, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
 
 

@@ -6,6 +6,7 @@ import ssl
 
 from dynamic_mcp.config.resolved import Tls
 from dynamic_mcp.errors import ListenError
+from dynamic_mcp.system.text import os_reason
 
 
 class Certificate:
@@ -37,7 +38,7 @@ def _load(tls: Tls) -> ssl.SSLContext:
             hint="both must be PEM files that belong together, the key without a passphrase",
         ) from exc
     except OSError as exc:
-        why = (exc.strerror or str(exc)).lower()
+        why = os_reason(exc)
         raise ListenError(f"the certificate `{tls.cert}` or its key `{tls.key}` cannot be read: {why}") from exc
     return context
 

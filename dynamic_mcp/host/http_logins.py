@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.config import auth
+from dynamic_mcp.config.issuers import issuer_aliases, issuer_of
 from dynamic_mcp.config.resolved import Http
-from dynamic_mcp.face.auth.forwarded import ISSUER
-from dynamic_mcp.face.auth.login.addresses import issuer_of
 from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages, WithLoginPages
 from dynamic_mcp.face.http.authenticator import Authenticator
 from dynamic_mcp.proxy.proxy import Proxy
@@ -16,7 +14,7 @@ def add_login_pages(authenticator: Authenticator, http: Http, proxy: Proxy) -> A
     base_url = find_base_url(http)
     if proxy.logins is None or base_url is None or authenticator.is_open:
         return authenticator
-    aliases = _find_aliases(http, issuer_of(http))
+    aliases = issuer_aliases(http)
     pages = UpstreamLoginPages(proxy.logins.links, authenticator.authenticate, base_url=base_url, aliases=aliases)
     return WithLoginPages(authenticator, pages)
 
@@ -30,9 +28,3 @@ def send_links(http: Http, proxy: Proxy) -> None:
 def find_base_url(http: Http) -> str | None:
     """Return the URL that stands before all paths of the server: the public one without the path of the endpoint."""
     return None if http.public_url is None else issuer_of(http)
-
-
-def _find_aliases(http: Http, origin: str) -> dict[str, str]:
-    """Return that our own logins name people as the reverse proxy does that they are behind, if they are."""
-    is_behind = any(isinstance(each, auth.Login) and each.oidc is None for each in http.auth)
-    return {origin: ISSUER} if is_behind else {}

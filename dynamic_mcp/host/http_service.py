@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import sys
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.face.auth.make import ProviderPool
+from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
@@ -29,6 +31,10 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long clients may take to read what they were answered last.
 _FLUSH_WITHIN_S = 1.0
+# A client of a session has an open stream, and sends requests beside it.
+_CONNECTIONS_OF_SESSION = 2
+# Files that are no connections: pipes to servers, logs, databases.
+_OTHER_DESCRIPTORS = 128
 
 
 class _Listener(Struct, frozen=True):
@@ -90,6 +96,8 @@ class HttpService:
             await self._providers.keep_only(self._http, self._config_file)
             raise
         face.configure(options, authenticator)
+        if self._listener is not None:
+            set_bounds(self._listener.server, http)
         send_links(http, self._proxy)
         self._http, self._config_file = http, config_file
         self._options, self._authenticator = options, authenticator
@@ -227,3 +235,19 @@ def _to_error(address: Address, exc: OSError) -> ListenError:
         case number:
             why = os.strerror(number).lower() if number else str(exc)
             return ListenError(f"the address `{address}` cannot be used: {why}")
+
+
+def set_bounds(server: HttpServer, http: Http) -> None:
+    """Let a server have as many connections as its sessions need and the system allows."""
+    wanted = max(limits.CONNECTIONS, _CONNECTIONS_OF_SESSION * http.max_sessions)
+    server.set_bounds(connections=min(wanted, _available_descriptors()), forwarders=http.forwarders)
+
+
+def _available_descriptors() -> int:
+    """Return how many files may be open for connections, so that servers can still be started."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return sys.maxsize
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else max(limit - max(limit // 4, _OTHER_DESCRIPTORS), 16)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from msgspec import structs
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.host.reload_counts import ReloadCounts
 from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:  # loaded where they are configured
+    from dynamic_mcp.host.auditing import Auditing
     from dynamic_mcp.host.metrics_service import MetricsService
     from dynamic_mcp.host.telemetry import TelemetryService
-    from dynamic_mcp.observe.audit.trail import Trail
 
 
 class Observing:
@@ -27,7 +23,7 @@ class Observing:
     def __init__(self, proxy: Proxy) -> None:
         self.reloads = ReloadCounts()
         self._proxy = proxy
-        self._trails: dict[Audit, Trail] = {}
+        self._auditing: Auditing | None = None
         self._metrics: MetricsService | None = None
         self._telemetry: TelemetryService | None = None
 
@@ -69,27 +65,14 @@ class Observing:
                 yield self._metrics.observer
 
     def _audit(self, config: Config, settings: Audit) -> Observer:
-        from dynamic_mcp.proxy.audit.observer import AuditObserver
+        if self._auditing is None:
+            from dynamic_mcp.host.auditing import Auditing
 
-        trail = self._trail(structs.replace(settings, arguments="keys"))
-        return AuditObserver(
-            trail, arguments=settings.arguments, config=str(config.file), roles_of=self._proxy.roles_of
-        )
-
-    def _trail(self, settings: Audit) -> Trail:
-        """Return what writes the log of these settings; requests in flight go on with that of the settings before."""
-        found = self._trails.get(settings)
-        if found is None:
-            from dynamic_mcp.observe.audit.keeper import Keeping
-            from dynamic_mcp.observe.audit.trail import Trail
-
-            keeping = Keeping(settings.keep_s, settings.seal_key, settings.seal_syslog, settings.seal_command)
-            directory = settings.path or paths.state_dir() / "audit"
-            found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
-        return found
+            self._auditing = Auditing(self._proxy.roles_of)
+        return self._auditing.observe(config, settings)
 
     def _count_audit_failures(self) -> int:
-        return sum(trail.recorder.failures for trail in self._trails.values())
+        return 0 if self._auditing is None else self._auditing.count_failures()
 
     async def close(self) -> None:
         """Write and send what is left, within a bound."""
@@ -97,7 +80,5 @@ class Observing:
             await self._telemetry.close()
         if self._metrics is not None:
             await self._metrics.close()
-        for trail in self._trails.values():
-            trail.recorder.close()  # here, as all that it records is recorded here
-            await asyncio.to_thread(trail.close)
-        self._trails.clear()
+        if self._auditing is not None:
+            await self._auditing.close()

@@ -39,6 +39,7 @@ class Reloader:
             os.environ,
             on_config=self._apply,
             on_error=self._report,
+            on_repair=self._report_repair,
             prepare=self._prepare,
         )
         self.on_config: Callable[[Config], None] = lambda config: None
@@ -90,3 +91,7 @@ class Reloader:
         self._observing.reloads.note_failure()
         self._proxy.note(event_of_refusal(error))
         self._proxy.complain(f"the config was not reloaded: {error}")
+
+    def _report_repair(self) -> None:
+        """Tell the clients that heard of the error."""
+        self._proxy.complain("the config is valid again", level="notice")

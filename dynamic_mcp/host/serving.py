@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.approving import Approving
 from dynamic_mcp.host.config_events import event_of_start
+from dynamic_mcp.host.first_client import wait_for_first_client
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
@@ -27,6 +28,7 @@ from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.status import Kind, read_status
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.installation import Installation, guard_imports
 from dynamic_mcp.upstream.process.child import terminate_all
 
 log = logging.getLogger("dynamic_mcp")
@@ -41,6 +43,9 @@ _SERVERS_EXIT_WITHIN_S = 0.2
 _GARBAGE_AFTER = 10_000
 
 
+_CHECK_INSTALLATION_EVERY_S = 60.0
+
+
 class Origin(Struct, frozen=True):
     """Where a config comes from that is in no file: its name, and the command that logs in to a group of it."""
 
@@ -53,6 +58,7 @@ class Serving:
 
     A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a file, which is
     watched, unless it has another `origin`. Without a `serving_log`, it serves in somebody else's application.
+    After an upgrade of the program, one that can hand over is followed by a process of the new version.
     """
 
     def __init__(
@@ -65,10 +71,13 @@ class Serving:
         http: HttpOverrides | None = None,
         origin: Origin | None = None,
         load_http: Callable[[], Callable[[Proxy], Service]] = load_service,
+        can_hand_over: bool = False,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
         self._owns_process = serving_log is not None
+        self._can_hand_over = can_hand_over
+        self.installation = Installation()
         self._is_open = False
         self._socket = socket
         self._origin = origin
@@ -104,6 +113,7 @@ class Serving:
         """
         await self.open()
         if self._owns_process:
+            guard_imports(self.installation)
             gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
             gc.set_threshold(_GARBAGE_AFTER)
             gc.enable()
@@ -113,17 +123,36 @@ class Serving:
             lambda: read_status(
                 self.proxy,
                 config,
+                configured=[group.name for group in self.config.groups],
                 kind=self._kind,
                 socket=self._socket,
                 url=self.http.url,
                 metrics=self._observing.metrics_url,
-            )
+            ),
+            self.proxy.changed,
         )
         try:
-            async with _background(publishing, *([self.reloader.run()] if self._origin is None else [])):
+            async with _background(publishing, *self._later_work()):
                 yield
         finally:
             await self.close()
+
+    def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
+        if self._origin is None:
+            yield self.reloader.run()
+        if self._owns_process and self._kind != "stdio":  # others end with their client, which an upgrade restarts
+            yield self._load_modules()
+
+    async def _load_modules(self) -> None:
+        from dynamic_mcp.host.loading import load_modules  # not needed by one that serves one client
+
+        await wait_for_first_client(self.proxy)
+        serves_http = self.http.find_settings(self.config) is not None
+        await load_modules(self.config, serves_http=serves_http, can_hand_over=self._can_hand_over)
+        gc.freeze()
+        while not self.installation.has_changed():  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(_CHECK_INSTALLATION_EVERY_S)
+        log.warning("dynamic-mcp was upgraded while it runs; what runs is the old version until it is restarted")
 
     async def open(self) -> None:
         """Open the plug-ins of the config, before the first client comes.

@@ -17,6 +17,7 @@ from dynamic_mcp.importer.adapter import Adapter, Place
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.documents import Document, parse_document
+from dynamic_mcp.importer.formats.remote_headers import header_fields
 from dynamic_mcp.importer.formats.remote_shapes import remote_shape_of
 from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, shape_of
 from dynamic_mcp.importer.formats.tree import NOTHING, at
@@ -81,18 +82,20 @@ def plan_installation(
     *,
     start: Sequence[str],
     url: str | None = None,
+    headers: Mapping[str, str] | None = None,
     variables: Collection[str] = (),
     replacements: Mapping[Target, Collection[str]] | None = None,
 ) -> Installation:
     """Plan an entry that starts `start`, a command and its arguments, that needs these variables.
 
-    With a `url` it is an entry for that instead, if the tool is known to take one; `start` is for the other tools.
+    With a `url` it is an entry for that instead, if the tool is known to take one with these `headers`; `start` and
+    `variables` are for the other tools.
     The servers in `replacements`, by file, are disabled or removed. Raises DynamicMcpError.
     """
     target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
     # our entry is added first, so an undo removes it last and can restore the others in its style
-    work.install(target, start, url, variables)
+    work.install(target, start, url, headers or {}, variables)
     for other, names in (replacements or {}).items():
         for name in names:
             work.replace(other, name)
@@ -227,17 +230,25 @@ class _InstallationBuilder:
         self._requested_names: list[str] = []
         self._withheld_names: list[str] = []
 
-    def install(self, target: Target, start: Sequence[str], url: str | None, variables: Collection[str]) -> None:
+    def install(
+        self,
+        target: Target,
+        start: Sequence[str],
+        url: str | None,
+        headers: Mapping[str, str],
+        variables: Collection[str],
+    ) -> None:
         file, servers = self._open(target)
         if file.data is None and servers.shape.must_exist:
             raise DynamicMcpError(
                 f"{self._adapter.title} has no `{target.file}` yet, and creating one would change what it reads",
                 hint="set the tool up first, then run the command again",
             )
-        remote = None if url is None else servers.remote_shape
-        shape = remote or servers.shape
-        if remote is not None and url is not None:
-            wanted = remote.make_remote_entry(url)
+        remote, fields = servers.remote_shape, header_fields(self._adapter, headers)
+        shape = servers.shape
+        if remote is not None and fields is not None and url is not None:
+            shape, variables = remote, ()
+            wanted = remote.make_remote_entry(url, fields)
             self._is_remote = True
         else:
             wanted = shape.make_entry(start[0], start[1:])

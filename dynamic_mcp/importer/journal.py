@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,14 +19,22 @@ from dynamic_mcp.importer.formats.reversal import plan_reversal
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 FORM = 1
+_NOTE = "deed.json"
 MOST_ENTRIES = 200
+# Of a note. What an edit of a settings file replaces is hardly nested at all.
+_DEEPEST = 100
+_TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
 
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """What one command changed: its `id`, the command's `title`, the tool as `subject`, an ISO time."""
+    """One change: its `id`, a `title`, the tool as `subject`, an ISO time.
+
+    The changes that one command made, if it made several, have the same `run`.
+    """
 
     id: str
     title: str
@@ -34,13 +42,16 @@ class JournalEntry:
     when: str
     files: tuple[Path, ...]
     is_undone: bool = False
+    run: str = ""
 
 
 class Journal:
-    """The entries in one folder, by number."""
+    """The entries in one folder, by number. `command` is set for one whose changes belong together."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: str = "") -> None:
         self._folder = folder
+        self._command = command
+        self._run = ""
 
     def apply(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> JournalEntry:
         """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
@@ -61,16 +72,24 @@ class Journal:
         return entry
 
     def entries(self) -> list[JournalEntry]:
-        """Return all entries, the latest first."""
+        """Return all entries that can be read, the latest first."""
         found = [self._load_entry(folder) for folder in self._folders()]
         return [entry for entry in reversed(found) if entry is not None]
 
-    def find(self, id: str | None, subject: str | None = None) -> JournalEntry:
-        """Return the entry with this id, or the latest that is not undone. Raises NotFound."""
-        for entry in self.entries():
-            if entry.id == id or (id is None and not entry.is_undone and subject in (None, entry.subject)):
-                return entry
-        known = ", ".join(entry.id for entry in self.entries() if not entry.is_undone)
+    def find(self, id: str | None) -> list[JournalEntry]:
+        """Return the entry with this id, those of this run, or the latest that are not undone; the latest first.
+
+        Raises NotFound.
+        """
+        entries = self.entries()
+        if id is None:
+            latest = next((entry for entry in entries if not entry.is_undone), None)
+            found = [entry for entry in entries if latest is not None and _belongs(entry, latest)]
+        else:
+            found = [entry for entry in entries if id in (entry.id, entry.run)]
+        if found:
+            return found
+        known = ", ".join(dict.fromkeys(entry.run or entry.id for entry in entries if not entry.is_undone))
         if not known and id is None:
             raise NothingToUndo
         hint = f"can be undone: {known}" if known else "there is nothing to undo"
@@ -109,6 +128,8 @@ class Journal:
     def _record(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
+        if self._command and not self._run:
+            self._run = f"{self._command}-{number}"
         try:
             paths.make_private_dir(self._folder)
             folder.mkdir(mode=0o700)
@@ -120,14 +141,17 @@ class Journal:
                 "what": title,
                 "about": subject,
                 "when": when,
+                "run": self._run,
                 "changes": [_encode(change) for change in changes],
             }
+            if _is_deeper(note, _DEEPEST):
+                raise files.FileError(folder, f"the change is {_TOO_DEEP} and could not be undone")
             _save(folder, note)
         except OSError as exc:
-            raise files.FileError(folder, f"cannot make a backup: {(exc.strerror or str(exc)).lower()}") from exc
+            raise files.FileError(folder, f"cannot make a backup: {os_reason(exc)}") from exc
         for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        return JournalEntry(str(number), title, subject, when, _listed_files(changes)), folder
+        return JournalEntry(str(number), title, subject, when, _listed_files(changes), run=self._run), folder
 
     def _mark_undone(self, id: str) -> None:
         folder = self._folder / id
@@ -143,10 +167,21 @@ class Journal:
             note = _load(folder)
             places = tuple(Path(change["file"]) for change in note["changes"] if not change["is_silent"])
             return JournalEntry(
-                folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False)
+                folder.name,
+                note["what"],
+                note["about"],
+                note["when"],
+                places,
+                note.get("is_undone", False),
+                note.get("run", ""),
             )
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # the command was killed before it changed anything
+        except (files.FileError, ValueError, KeyError, TypeError):
+            return None  # the command was killed before it changed anything, or the note is not ours
+
+
+def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
+    """Return whether an entry is undone together with the latest one."""
+    return entry.id == latest.id or bool(latest.run and entry.run == latest.run and not entry.is_undone)
 
 
 def _listed_files(changes: Sequence[Change]) -> tuple[Path, ...]:
@@ -181,6 +216,14 @@ def _encode(change: Change) -> dict[str, object]:
 
 
 def _load_changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
+    """Raises FileError."""
+    try:
+        return _decode(folder, note)
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise files.FileError(folder / _NOTE, "is not a note of this journal") from exc
+
+
+def _decode(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     return [
         Change(
             Path(each["file"]),
@@ -210,9 +253,36 @@ def _record_directories(folder: Path, number: int, directories: list[Path]) -> N
 
 
 def _load(folder: Path) -> dict[str, Any]:
-    note: dict[str, Any] = json.loads(read_bytes(folder / "deed.json"))
+    """Raises FileError."""
+    file = folder / _NOTE
+    try:
+        note: dict[str, Any] = json.loads(read_bytes(file))
+    except OSError as exc:
+        raise files.FileError(file, f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+    except RecursionError:
+        raise files.FileError(file, f"is {_TOO_DEEP}") from None
+    except ValueError as exc:
+        raise files.FileError(file, "is not JSON") from exc
+    if _is_deeper(note, _DEEPEST):
+        raise files.FileError(file, f"is {_TOO_DEEP}")
     return note
 
 
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether JSON is nested deeper than so many levels; it never recurses."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [inner for outer in layer for inner in _members(outer)]
+        if not layer:
+            return False
+    return True
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
 def _save(folder: Path, note: Mapping[str, Any]) -> None:
-    paths.write_private(folder / "deed.json", json.dumps(note, indent=1).encode())
+    paths.write_private(folder / _NOTE, json.dumps(note, indent=1).encode())

@@ -58,6 +58,17 @@ def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machi
     return [reading for _, reading in _read_scopes(adapter, scopes, machine)]
 
 
+def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
+    """Read the user's settings of one tool, and tell how many servers its files of this directory have besides."""
+    readings = read_tool(adapter, (Scope.USER,), machine)
+    users = {reading.source.file for reading in readings}  # this directory may be the home directory itself
+    others = [
+        *_count_unrequested(adapter, Scope.LOCAL, machine),
+        *_count_unrequested(adapter, Scope.PROJECT, machine, users),
+    ]
+    return [*readings, *(each for place, each in others if not place.borrowed)]
+
+
 def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[Reading]:
     """Read the files of all tools; a shared file belongs to the first tool that finds something in it."""
     read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]

@@ -38,6 +38,11 @@ def group_template(group: str, template: str) -> str:
     return f"{_SCHEME}{quote(group, safe='')}/{template}"
 
 
+def is_ours(uri: str) -> bool:
+    """Return whether a URI or template is one of the proxy's own, which no server can have."""
+    return uri[: len(_SCHEME)].lower() == _SCHEME
+
+
 def split_group_uri(uri: str) -> tuple[str, str] | None:
     """Return the group and the upstream's own URI of a group URI; None for any other URI.
 

@@ -93,6 +93,14 @@ def is_batch(line: bytes) -> bool:
     return line.lstrip()[:1] == b"["
 
 
+def count_members(line: bytes) -> int:
+    """Return how many messages a batch has; 1 where it cannot be split, and is refused for that."""
+    try:
+        return len(batch(line))
+    except Malformed:
+        return 1
+
+
 def members(data: bytes | Raw) -> dict[str, Raw]:
     """Split a JSON object into its members and keep the bytes of each value. Raises Malformed."""
     try:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 RESOLVE_S = 5.0
+_NOT_THERE = "but the server itself is not there"
 
 
 class ForbiddenUrl(Exception):
@@ -42,10 +43,14 @@ _ALLOWED = {
 
 
 class AddressPolicy:
-    """The addresses that the login of one server may connect to."""
+    """The addresses that the login of one server may connect to.
 
-    def __init__(self, server_url: str, resolver: Resolver | None = None) -> None:
+    `may_be_local` False is for URLs that anybody can name: a server on this machine then leads to the internet only.
+    """
+
+    def __init__(self, server_url: str, resolver: Resolver | None = None, *, may_be_local: bool = True) -> None:
         self._server_url = server_url
+        self._may_be_local = may_be_local
         self._resolver = resolver or resolve_host
         self._zone: Zone | None = None
 
@@ -53,7 +58,7 @@ class AddressPolicy:
         """Reject a URL that is not http(s), or is plain http outside this machine. Raises ForbiddenUrl."""
         scheme, host, _ = split_url(url)
         if scheme == "http":
-            if not (_is_this_machine(host) and self._is_server_local()):
+            if not (self._may_be_local and _is_this_machine(host) and self._is_server_local()):
                 raise ForbiddenUrl("is not https")
         elif scheme != "https":
             raise ForbiddenUrl(f"has the scheme `{scheme[:20]}`, which is neither http nor https")
@@ -66,8 +71,12 @@ class AddressPolicy:
         allowed = _ALLOWED[await self._server_zone()]
         for address in addresses:
             if (zone := zone_of(address)) not in allowed:
-                raise ForbiddenUrl(f"leads into {zone.value}, but the server itself is not there")
+                where = "which needs `local_client_documents`" if self._is_restricted() else _NOT_THERE
+                raise ForbiddenUrl(f"leads into {zone.value}, {where}")
         return addresses
+
+    def _is_restricted(self) -> bool:
+        return not self._may_be_local and self._is_server_local()
 
     def _is_server_local(self) -> bool:
         scheme, host, _ = split_url(self._server_url)
@@ -76,7 +85,7 @@ class AddressPolicy:
     async def _server_zone(self) -> Zone:
         if self._zone is None:
             if self._is_server_local():
-                self._zone = Zone.LOOPBACK
+                self._zone = Zone.LOOPBACK if self._may_be_local else Zone.PUBLIC
             else:
                 _, host, port = split_url(self._server_url)
                 self._zone = _common_zone({zone_of(address) for address in await self._resolver(host, port)})

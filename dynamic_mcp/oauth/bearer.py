@@ -24,6 +24,7 @@ from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Client, Login, Token, covers, union
 from dynamic_mcp.oauth.store import Stamp, Store
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.system.text import os_reason
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.discovery import DiscoveryResult
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_S = 30.0
 # If the server rejects a token this soon after it was issued, another one would not help.
 FRESH_S = 5.0
+# How long the metadata of a server that wants something may take, before that is said without it.
+METADATA_WITHIN_S = 3.0
 # How often in an hour a login with more scope is requested.
 MAX_STEP_UPS, STEP_UPS_S = 3, 3600.0
 # Links are for one person, and so not part of what is logged and shown of a group.
@@ -109,7 +112,8 @@ class Bearer:
                 return True
         if not self.remote.oauth.needs_user:
             raise Unreachable(self.group, "rejects the token of the configured client (HTTP 401)")
-        raise self.login_needed_error()
+        has_login = login is not None or await self._names_server(wanted.resource_metadata)
+        raise self.login_needed_error(may_want_token=not has_login)
 
     # --- the login -------------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class Bearer:
             await asyncio.to_thread(self._store.save, login)
         except OSError as exc:
             is_saved = False
-            self._logger.warning("the login of group %s is not saved: %s", self.group, exc.strerror or exc)
+            self._logger.warning("the login of group %s is not saved: %s", self.group, os_reason(exc))
         self._stamp = self._store.stamp()
         self._is_loaded = True
         return is_saved
@@ -156,7 +160,7 @@ class Bearer:
             if await asyncio.to_thread(predecessor.find_login, self.group, self.remote) is not None:
                 await self.save_login(Login(self.remote.url))  # so that it is not taken over again
 
-    def login_needed_error(self, scope: str | None = None) -> LoginNeeded:
+    def login_needed_error(self, scope: str | None = None, *, may_want_token: bool = False) -> LoginNeeded:
         """Return the error that says how to log in; its `is_done` tells whether somebody has."""
         version, stamp = self._version, self._store.stamp()
 
@@ -164,12 +168,36 @@ class Bearer:
             return self._version != version or self._store.stamp() != stamp
 
         hint = "" if self.remote.login_of is None else _LINK_HINT
-        return LoginNeeded(self.group, self._command, scope=scope, why=self.last_failure, is_done=is_done, hint=hint)
+        return LoginNeeded(
+            self.group,
+            self._command,
+            scope=scope,
+            why=self.last_failure,
+            is_done=is_done,
+            hint=hint,
+            may_want_token=may_want_token,
+        )
 
     async def close(self) -> None:
         """Wait for a running renewal: its answer may be the only copy of the next refresh token."""
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
+
+    async def _names_server(self, metadata_url: str | None) -> bool:
+        """Return whether the config, or the metadata that a challenge names, says where to log in."""
+        config = self.remote.oauth
+        if config.issuer or config.metadata_url or config.client_id:
+            return True
+        if metadata_url is None:
+            return False
+        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.documents")
+        from dynamic_mcp.oauth.documents import DocumentError, open_documents
+
+        try:
+            async with asyncio.timeout(METADATA_WITHIN_S), open_documents(self.remote.url) as documents:
+                return bool((await documents.fetch(metadata_url)).get("authorization_servers"))
+        except (DocumentError, TimeoutError):
+            return False
 
     # --- renewal ---------------------------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
-"""Opens a link in a browser, if there is one. Uses no shell, and opens only http(s) links."""
+"""Opens a link in a browser, if there is one. Uses no shell, and opens only http(s) links without user names."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 OPEN_S = 20.0
 
@@ -18,13 +19,24 @@ def has_browser(environment: Mapping[str, str], platform: str = sys.platform) ->
     return platform in ("darwin", "win32") or any(environment.get(n) for n in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
+def is_openable(url: str) -> bool:
+    """Return whether a link is one of http(s) that shows its host: `https://github.com@evil.example` does not."""
+    if not url.startswith(("https://", "http://")) or not url.isprintable():
+        return False
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.hostname) and "@" not in parts.netloc
+
+
 async def open_link(url: str) -> bool:
     """Open a link with the standard `webbrowser` module; return whether that worked.
 
     The module runs in a process of its own, because a browser may print, ask or wait, and our stdin and stdout belong
     to the client.
     """
-    if not url.startswith(("https://", "http://")):
+    if not is_openable(url):
         return False
     try:
         process = await asyncio.create_subprocess_exec(

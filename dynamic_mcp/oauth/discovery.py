@@ -42,6 +42,10 @@ class LoginAborted(Exception):
     """The login cannot continue; the message is for the user."""
 
 
+class NoLogin(LoginAborted):
+    """The server says what it is, and names nowhere to log in: it takes tokens that were made otherwise."""
+
+
 @dataclass(frozen=True)
 class DiscoveryResult:
     """Where and how to log in to one server; `is_assumed` if no metadata names its endpoints."""
@@ -75,6 +79,7 @@ class Discovery:
         self._policy = policy
         self._url = remote.url
         self._config: OAuth = remote.oauth
+        self._without_servers = ""  # metadata of the server that names no authorization server
 
     async def run(self, challenge: BearerChallenge) -> DiscoveryResult:
         """Ask the server, then the authorization server that it names. Raises LoginAborted."""
@@ -95,6 +100,8 @@ class Discovery:
             if document is None:
                 continue
             issuers = document.get("authorization_servers")
+            if not issuers and "resource" in document:
+                self._without_servers = url
             for each in issuers if isinstance(issuers, list) else ():
                 self._check_url(str(each), f"the authorization server that {_quote(url)} names")
             try:
@@ -152,6 +159,8 @@ class Discovery:
             if not _is_same_origin(str(document.get("issuer")), origin):  # its path does not matter here
                 raise LoginAborted(f"{_quote(url)} is not about {_quote(origin)}, but names another issuer")
             return self._build_result(document, str(document["issuer"]), None, challenge)
+        if self._without_servers:
+            raise NoLogin(f"{_quote(self._without_servers)} names no authorization server")
         defaults = {
             "authorization_endpoint": "/authorize",
             "token_endpoint": "/token",
@@ -225,6 +234,8 @@ class Discovery:
             raise LoginAborted(f"{what} {exc}: {_quote(url)}; nothing was opened") from None
         if not _HARMLESS.fullmatch(url):
             raise LoginAborted(f"{what} contains characters that no URL may have: {_quote(url)}; nothing was opened")
+        if "@" in urlsplit(url).netloc:
+            raise LoginAborted(f"{what} has a user name in front of its host: {_quote(url)}; nothing was opened")
 
     async def _fetch_document(self, url: str) -> Document | None:
         """Return the JSON object at a URL; None if there is none. Raises LoginAborted."""

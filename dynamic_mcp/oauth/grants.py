@@ -20,6 +20,7 @@ from dynamic_mcp.oauth.tokens import (
     is_token,
 )
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 _MOST_BYTES = 1 << 20
 
@@ -52,7 +53,7 @@ async def _read_assertion(config: OAuth) -> str:
         try:
             data = await asyncio.to_thread(read_bytes, Path(config.assertion_file), most=_MOST_BYTES)
         except OSError as exc:
-            raise NoGrant(f"{where} cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+            raise NoGrant(f"{where} cannot be read: {os_reason(exc)}") from exc
         text = data.decode("ascii", errors="replace")
     if not is_token(text.strip()):
         raise NoGrant(f"{where} does not contain a token")

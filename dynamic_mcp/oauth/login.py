@@ -23,14 +23,14 @@ from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.callback import AuthorizationResponse, Callback, parse_response
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.credentials import Client, Login, covers, union
-from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, printable
+from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, NoLogin, printable
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
 from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 from dynamic_mcp.oauth.web import create_client
 
 LOGIN_S = 300.0
 
-__all__ = ["LOGIN_S", "Attempt", "LoginAborted", "NoClient", "Redirect", "begin_login"]
+__all__ = ["LOGIN_S", "Attempt", "LoginAborted", "NoClient", "NoLogin", "Redirect", "begin_login"]
 
 
 class Redirect(Protocol):

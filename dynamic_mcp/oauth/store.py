@@ -24,6 +24,7 @@ from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class Store:
         try:
             self._file.replace(self._file.with_suffix(".bad"))
         except OSError as error:
-            log.warning("it cannot be set aside: %s", error.strerror or error)
+            log.warning("it cannot be set aside: %s", os_reason(error))
 
 
 def key(remote: Remote) -> str:
@@ -184,7 +185,9 @@ def _keyring(action: str, name: str, *secret: str) -> str | None:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise OSError("the keychain requires a package: `pip install 'dynamic-mcp-proxy[keyring]'`") from None
+        from dynamic_mcp.system.extras import install_hint
+
+        raise OSError(f"the keychain requires a package; {install_hint('keyring')}") from None
     try:
         password: str | None = getattr(keyring, action)("dynamic-mcp", name, *secret)
         return password

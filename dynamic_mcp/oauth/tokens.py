@@ -29,6 +29,7 @@ from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explain
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 ASSERTION_S = 300
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -260,9 +261,7 @@ def _load_private_key(file: str | None) -> RSAKey | ECKey | OKPKey:
     try:
         data = read_bytes(Path(file or ""))
     except OSError as exc:
-        raise TokenRequestFailed(
-            f"was not asked: the key `{file}` cannot be read: {(exc.strerror or str(exc)).lower()}"
-        ) from exc
+        raise TokenRequestFailed(f"was not asked: the key `{file}` cannot be read: {os_reason(exc)}") from exc
     for kind in ("RSA", "EC", "OKP"):
         try:
             return import_key(data, kind)

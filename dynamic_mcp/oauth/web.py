@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import httpx2
 
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_address, split_url
+from dynamic_mcp.system.text import os_reason
 
 MAX_BYTES = 1 << 20
 TIMEOUT_S = 15.0
@@ -48,7 +49,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as exc:
             raise httpx2.ConnectTimeout("its name was not resolved in time", request=request) from exc
         except OSError as exc:
-            raise httpx2.ConnectError(exc.strerror or str(exc), request=request) from exc
+            raise httpx2.ConnectError(os_reason(exc), request=request) from exc
 
     async def _try_each(self, addresses: list[str], request: httpx2.Request) -> httpx2.Response:
         host = request.url.host

@@ -24,7 +24,10 @@ _ID_LENGTH = 6
 
 
 class PendingApproval(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person. Times are seconds since 1970; `rule` is the one that wants a person asked.
+    """A call that waits for a person. Times are seconds since 1970; the client gives up at `held_until`.
+
+    `rule` is the one that wants a person asked, and `allowed_by` the one that lets the caller, who has these `roles`,
+    make the call at all; it is empty where there are no access rules.
 
     `description` is what the tool says of itself, `notes` what was done to the arguments so that they fit, `offered`
     for how long it can be approved. `pid` is the proxy that the call waits in, and `config` what that serves.
@@ -34,6 +37,7 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     pid: int
     config: str = ""
     since: float = 0.0
+    held_until: float = 0.0
     expires: float = 0.0
     subject: str = ""
     issuer: str = ""
@@ -46,6 +50,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     arguments: Raw = Raw(b"{}")
     notes: tuple[str, ...] = ()
     rule: str = ""
+    roles: tuple[str, ...] = ()
+    allowed_by: str = ""
     offered: tuple[Scope, ...] = ("once",)
 
 

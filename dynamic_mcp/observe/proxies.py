@@ -25,9 +25,15 @@ log = logging.getLogger(__name__)
 # How often a proxy checks for a new status, and how often it writes its file at least.
 CHECK_EVERY_S = 2.0
 HEARTBEAT_S = 10.0
+# How soon it checks after it was told of a change, and how long after the check before.
+_CHECK_AFTER_S = 0.1
+_CHECK_APART_S = 0.5
 # A proxy that has been silent for this long is suspended or dead.
 SILENT_S = 3 * HEARTBEAT_S
 
+
+# The state of a group for which nothing can start before there is a session, whose environment it gets.
+NO_SESSION = "starts with a session"
 
 # Proxies of other versions write these files too: unknown fields are ignored, and missing ones have a default.
 
@@ -74,8 +80,10 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a group; `tools` is None while unknown. `failures` counts calls without a result.
 
+    `missing` says which of its lists could not be read, and why.
     `person` is whose login it has, where each person has one; `person_issuer` is who names the person so.
-    Calls and failures are those of all its instances, also of those that have ended.
+    Calls and failures are those of all its instances, also of those that have ended. `copies` says why there are
+    several instances, or another group of this name.
     """
 
     name: str = ""
@@ -83,6 +91,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     person_issuer: str = ""
     state: str = ""
     reason: str = ""
+    copies: str = ""
+    missing: str = ""
     tools: int | None = None
     in_flight: int = 0
     calls: int = 0
@@ -124,8 +134,12 @@ class ProxyRegistry:
         self._folder = folder
         self._now = now
 
-    async def publish(self, status: Callable[[], ProxyStatus]) -> None:
-        """Keep the file of this process up to date until cancelled. Warns once if it cannot be written."""
+    async def publish(self, status: Callable[[], ProxyStatus], changed: asyncio.Event | None = None) -> None:
+        """Keep the file of this process up to date until cancelled. Warns once if it cannot be written.
+
+        `changed` tells of what is worth showing at once, such as a new session.
+        """
+        changed = changed or asyncio.Event()
         file = self._folder / f"{os.getpid()}.json"
         started_at, beaten_at, written = self._now(), float("-inf"), None
         try:
@@ -137,7 +151,7 @@ class ProxyRegistry:
                     )
                     await asyncio.to_thread(paths.write_private, file, _encode(running), durable=False)
                     written, beaten_at = current, now
-                await asyncio.sleep(CHECK_EVERY_S)
+                await _wait_for_change(changed)
         except OSError as exc:
             log.warning(
                 "`dynamic-mcp status` will not show this proxy: `%s` cannot be written: %s", file, exc.strerror
@@ -168,6 +182,17 @@ class ProxyRegistry:
                 file.unlink()
             return None
         return msgspec.structs.replace(running, silent_s=silent_s if silent_s > SILENT_S else 0.0)
+
+
+async def _wait_for_change(changed: asyncio.Event) -> None:
+    """Wait until there may be a new status: a moment after a change, or else for a while."""
+    loop = asyncio.get_running_loop()
+    earliest = loop.time() + _CHECK_APART_S
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CHECK_EVERY_S):
+            await changed.wait()
+        await asyncio.sleep(max(_CHECK_AFTER_S, earliest - loop.time()))
+    changed.clear()
 
 
 def is_alive(pid: int, silent_s: float) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from dynamic_mcp.packs.model import Pack
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 MAX_BYTES = 8 << 20
 _SUFFIX = ".json"
@@ -42,7 +43,7 @@ def read_file(file: Path) -> Pack:
     try:
         return decode(read_bytes(file, most=MAX_BYTES))
     except OSError as exc:
-        raise BadPack(f"cannot read `{file}`: {(exc.strerror or str(exc)).lower()}") from exc
+        raise BadPack(f"cannot read `{file}`: {os_reason(exc)}") from exc
 
 
 def decode(data: bytes) -> Pack:
@@ -58,4 +59,4 @@ def _is_pack(name: str) -> bool:
 
 
 def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

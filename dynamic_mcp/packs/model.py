@@ -105,6 +105,16 @@ class Flag(Argument, frozen=True, kw_only=True):
         | None
     ) = None
     effect: Annotated[Effect, Meta(description="What the command does with this flag, if that is worse.")] = "read"
+    danger: (
+        Annotated[
+            Text,
+            Meta(
+                description="What a scan suspects that it may do. The flag is not offered until a person has looked"
+                " at it and removed this."
+            ),
+        ]
+        | None
+    ) = None
 
     def __post_init__(self) -> None:
         """Judge what the types alone do not say. Raises ValueError."""
@@ -253,8 +263,19 @@ class Pack(Part, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    places: Annotated[
+        list[FixedWord],
+        Meta(
+            description="The words with which the program prints the files and directories that it would work with,"
+            " one a line. It is asked before each call, which is refused if one of them is not in the roots.",
+        ),
+    ] = []
     commands: Annotated[list[Command], Meta(min_length=1)]
     source: Source | None = None
+    reviewed: Annotated[
+        bool,
+        Meta(description="Whether a person has reviewed it. A scan writes false, and `check` warns of it."),
+    ] = True
 
     def __post_init__(self) -> None:
         """Judge what the types alone do not say. Raises ValueError."""

@@ -1,7 +1,8 @@
 """Who may use what: the rules of the config become decisions here, the same for lists and for calls.
 
-`deny` wins over `ask`, `ask` over `allow`, and `allow` over the default, in whatever order the rules stand. What
-cannot be evaluated counts as a match for rules that deny or ask, and as none for rules that allow.
+`deny` wins over `ask`, `ask` over `allow`, and `allow` over the default, in whatever order the rules stand. `approve`
+of a server comes last: it asks about what is allowed, and allows nothing. What cannot be evaluated counts as a match
+for rules that deny or ask, and as none for rules that allow.
 """
 
 from __future__ import annotations
@@ -12,26 +13,28 @@ from functools import cached_property
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Kind, Rule
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.config.access import DEFAULT, LOCAL_NAME, Access, Effect, Kind
+from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.policy.arguments import Arguments
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.rule import Caller, CompiledRule, Target
 from dynamic_mcp.system.bounded import BoundedDict
 
-# What a decision is by when no rule matches.
-DEFAULT = "default"
 _PRECEDENCE = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
 # Sets of rights that are remembered; there are as many as there are different sets of roles.
 _MAX_SETS = 10_000
 
 
 class Decision(Struct, frozen=True):
-    """What follows for one thing, and the rule that says so; `scopes` are those that would have been enough."""
+    """What follows for one thing, and the rule that says so; `scopes` are those that would have been enough.
+
+    `allowed_by` is the rule that allows it, perhaps once a person agrees; empty if none does.
+    """
 
     effect: Effect
     rule: str = DEFAULT
     scopes: tuple[str, ...] = ()
+    allowed_by: str = ""
 
     @property
     def must_ask(self) -> bool:
@@ -42,7 +45,8 @@ class Decision(Struct, frozen=True):
 class Judgement(Struct, frozen=True):
     """What the rules say of one thing. `rules` match it as far as its arguments do not matter; the first counts.
 
-    `lacking` are scopes with which another rule would allow it; `settled` None waits for the arguments.
+    `lacking` are scopes with which another rule would allow it; `settled` None waits for the arguments. `approve` is
+    the place in the config that has a person asked before it is used by those who may; empty if none does.
     """
 
     rules: tuple[CompiledRule, ...]
@@ -50,6 +54,7 @@ class Judgement(Struct, frozen=True):
     caller: Caller
     default: Effect
     lacking: tuple[str, ...]
+    approve: str = ""
     settled: Decision | None = None
 
     @property
@@ -68,15 +73,43 @@ class Judgement(Struct, frozen=True):
         given = Arguments(arguments)
         for rule in self.rules:
             if rule.accepts(self.target, self.caller, given):
-                return Decision(rule.source.effect, rule.source.id)
-        return Decision(self.default, scopes=self.lacking if self.default is Effect.DENY else ())
+                return self._decide_by(rule.source.effect, rule.source.id)
+        return self._decide_by(self.default, DEFAULT)
+
+    def _decide_by(self, effect: Effect, rule: str) -> Decision:
+        if effect is Effect.DENY:
+            return Decision(effect, rule, self.lacking if rule == DEFAULT else ())
+        if effect is Effect.ALLOW and self.approve:
+            return Decision(Effect.ASK, self.approve, allowed_by=rule)
+        return Decision(effect, rule, allowed_by=rule)
+
+
+class Approve:
+    """The tools of one server that a person must approve for whoever may use them."""
+
+    def __init__(self, server: str, globs: tuple[str, ...]) -> None:
+        self.id = f"mcpServers.{server}.approve"
+        self.globs = globs
+        self._compiled = Globs(globs)
+
+    def is_about(self, target: Target) -> bool:
+        """Return whether a person must approve this; another way to write a name makes no difference."""
+        return target.kind is Kind.TOOL and self._compiled.matches_variant(target.name)
 
 
 class GroupRules:
-    """The rules of one set of roles for one group."""
+    """The rules of one set of roles for one group; `approve` has a person asked about what they allow."""
 
-    def __init__(self, group: str, rules: tuple[CompiledRule, ...], default: Effect, caller: Caller) -> None:
+    def __init__(
+        self,
+        group: str,
+        rules: tuple[CompiledRule, ...],
+        default: Effect,
+        caller: Caller,
+        approve: Approve | None = None,
+    ) -> None:
         self.group = group
+        self.approve = approve
         self._rules = rules
         self._default = default
         self._caller = caller
@@ -91,7 +124,7 @@ class GroupRules:
     def _content(self) -> tuple[object, ...]:
         caller = self._caller if any(rule.uses_caller for rule in self._rules) else None
         rules = [(rule.source, rule.lacks_scope(self._caller)) for rule in self._rules]
-        return self.group, rules, self._default, caller
+        return self.group, rules, self._default, caller, None if self.approve is None else self.approve.globs
 
     @cached_property
     def is_visible(self) -> bool:
@@ -101,7 +134,7 @@ class GroupRules:
     @cached_property
     def allows_everything(self) -> bool:
         """Whether the group is as if there were no rules."""
-        if any(rule.source.effect is not Effect.ALLOW for rule in self._rules):
+        if self.approve is not None or any(rule.source.effect is not Effect.ALLOW for rule in self._rules):
             return False
         if self._default is Effect.ALLOW:
             return True
@@ -141,7 +174,8 @@ class GroupRules:
         matching = [rule for rule in self._rules if rule.matches(target, self._caller)]
         lacking = dict.fromkeys(rule.source.scope or "" for rule in matching if rule.lacks_scope(self._caller))
         rules = _in_precedence(rule for rule in matching if not rule.lacks_scope(self._caller))
-        judgement = Judgement(rules, target, self._caller, self._default, tuple(lacking))
+        approve = self.approve.id if self.approve is not None and self.approve.is_about(target) else ""
+        judgement = Judgement(rules, target, self._caller, self._default, tuple(lacking), approve)
         if target.kind is Kind.RESOURCE or not any(rule.needs_arguments for rule in rules):
             return replace(judgement, settled=judgement.decide(None))
         return judgement
@@ -172,7 +206,7 @@ class AccessRules:
         rules: tuple[CompiledRule, ...],
         default: Effect,
         caller: Caller,
-        approve: Mapping[str, CompiledRule],
+        approve: Mapping[str, Approve],
     ) -> None:
         self.roles = caller.roles
         self.default = default
@@ -186,9 +220,8 @@ class AccessRules:
         found = self._groups.get(name)
         if found is None:
             own = tuple(rule for rule in self._rules if rule.servers.matches(name))
-            if name in self._approve:
-                own = (*own, self._approve[name])
-            found = self._groups[name] = GroupRules(name, own, self.default, self._caller)
+            approve = self._approve.get(name)
+            found = self._groups[name] = GroupRules(name, own, self.default, self._caller, approve)
         return found
 
 
@@ -199,7 +232,11 @@ class Policy:
         self.access = access
         self._compiled = {role: tuple(map(CompiledRule, rules)) for role, rules in access.roles.items()}
         self._by_group = [(Globs((glob,)), roles) for glob, roles in access.by_group]
-        self._approve = {name: CompiledRule(_approve_rule(name, globs)) for name, globs in access.approve.items()}
+        self._by_principal: dict[Principal, tuple[str, ...]] = {}
+        for name, principals in access.principals.items():
+            for each in principals:
+                self._by_principal[each] = self._by_principal.get(each, ()) + access.people[name]
+        self._approve = {name: Approve(name, globs) for name, globs in access.approve.items()}
         self._sets: BoundedDict[object, AccessRules] = BoundedDict(_MAX_SETS)
 
     @property
@@ -230,11 +267,7 @@ class Policy:
             for globs, roles in self._by_group:
                 if globs.matches(group):
                     yield from roles
+        yield from self._by_principal.get(authentication.principal, ())
         subject = LOCAL_NAME if authentication.is_local else authentication.principal.subject
-        if authentication.is_local or subject != LOCAL_NAME:
+        if (authentication.is_local or subject != LOCAL_NAME) and subject not in self.access.principals:
             yield from self.access.people.get(subject, ())
-
-
-def _approve_rule(server: str, globs: tuple[str, ...]) -> Rule:
-    """Return the rule behind `approve` of a server."""
-    return Rule(f"mcpServers.{server}.approve", Effect.ASK, tools=globs, prompts=None, resources=None)

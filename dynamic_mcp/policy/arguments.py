@@ -10,11 +10,14 @@ from msgspec import Raw
 
 from dynamic_mcp.mcp import strict_json
 from dynamic_mcp.mcp.selection import BadPath, Selector
+from dynamic_mcp.policy.globs import fold
 
 # Arguments are small; only a path with `..` on megabytes of them takes this long.
 _MAX_SELECT_S = 0.5
 # No tool needs more, and the evaluation of expressions is recursive.
 _MAX_DEPTH = 200
+# Servers differ in which of the two they take.
+_REPEATED_KEY = "the arguments have an object with the same key twice, or in two ways to write it"
 _NESTED = (dict, list)
 _NESTED_TYPES = frozenset(_NESTED)
 
@@ -44,7 +47,7 @@ class Arguments:
 
     @property
     def folded(self) -> object:
-        """The arguments as a server reads them to which the case of a key makes no difference.
+        """The arguments as a server reads them to which the case and the width of a key make no difference.
 
         They are the same object if they are read by everybody alike.
         """
@@ -60,7 +63,7 @@ class ArgumentPath:
     def __init__(self, path: str) -> None:
         self._path = path
         # folding would change what a filter compares with
-        folded_path = path if "?" in path else path.casefold()
+        folded_path = path if "?" in path else fold(path)
         self._is_folded = path == folded_path
         try:
             self._selector = Selector(path, max_s=_MAX_SELECT_S)
@@ -88,17 +91,30 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
     if not text:
         return None
     if (members := _parse_flat(text)) is not None:
-        return members
+        return ConditionError(_REPEATED_KEY) if _repeats_key(members) else members
     try:
         value = strict_json.loads(text.decode())
         _check_depth(text, value)
         if rb"\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair
-    except strict_json.RepeatedName:  # servers differ in which of the two they take
-        return ConditionError("the arguments have an object with the same key twice")
+    except strict_json.RepeatedName:
+        return ConditionError(_REPEATED_KEY)
     except (ValueError, RecursionError):
         return ConditionError("the arguments are not valid JSON, or nested too deeply")
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return ConditionError(_REPEATED_KEY) if _repeats_key(value) else value
+
+
+def _repeats_key(value: object) -> bool:
+    """Return whether an object, at any depth, has two keys that a server may take for the same."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict) and not _has_folded_keys(each) and len(set(map(fold, each))) < len(each):
+            return True
+        stack += [inner for inner in _members(each) if isinstance(inner, _NESTED)]
+    return False
 
 
 def _parse_flat(text: bytes) -> dict[str, object] | None:
@@ -119,15 +135,18 @@ def _is_folded(value: object) -> bool:
     """Tell quickly whether folding the keys changes nothing; False means unknown."""
     if not isinstance(value, dict):
         return False
+    return _has_folded_keys(value) and _NESTED_TYPES.isdisjoint(map(type, value.values()))
+
+
+def _has_folded_keys(value: dict[str, object]) -> bool:
+    """Return quickly whether folding changes no key of an object; False means unknown."""
     names = "".join(value)
-    return names == names.casefold() and _NESTED_TYPES.isdisjoint(map(type, value.values()))
+    return names == fold(names) if names.isascii() else False
 
 
 def _fold_keys(value: object) -> object:
     if isinstance(value, dict):
-        return {
-            key.casefold(): _fold_keys(inner) if isinstance(inner, _NESTED) else inner for key, inner in value.items()
-        }
+        return {fold(key): _fold_keys(inner) if isinstance(inner, _NESTED) else inner for key, inner in value.items()}
     return [_fold_keys(inner) for inner in value] if isinstance(value, list) else value
 
 

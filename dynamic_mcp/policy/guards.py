@@ -59,6 +59,10 @@ class Guards:
                 raise self._refusal(shown_name(tool), guard, guard.message)
         return Decision(Effect.ASK, ", ".join(guard.id for guard in found))
 
+    def are_for(self, tool: str) -> bool:
+        """Tell whether there are guards for a tool, by the server's own name."""
+        return bool(self._guards_of(tool))
+
     def _guards_of(self, tool: str) -> tuple[_PathGuards, ...]:
         found = self._by_tool.get(tool)
         if found is None:

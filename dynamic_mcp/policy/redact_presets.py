@@ -119,15 +119,16 @@ PRESETS: Mapping[str, tuple[Preset, ...]] = {
         Preset(r"\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*){2,4}"),
         Preset(r"(?i)\bbearer\s+(?P<secret>[A-Za-z0-9._~+/-]{16,}=*)", _has_digit),
         Preset(r"(?i)\bbasic\s+(?P<secret>[A-Za-z0-9+/]{8,}={0,2})", _is_user_and_password),
+        # in a header whatever follows the scheme is a credential, however short
         Preset(
-            r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|apikey)\s+)?"
-            r"(?P<secret>[^\s\"',;]{8,})",
-            _has_digit,
+            r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|apikey)\s+"
+            r"(?P<secret>[^\s\"',;]+)"
         ),
+        Preset(r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?P<secret>[^\s\"',;]{8,})", _has_digit),
         Preset(r"(?i)\b(?:set-)?cookie:\s*(?P<secret>[^\s=;,]+=[^\r\n]+)"),
         Preset(
             r"(?i)\bx-(?:api-key|auth-token|access-token|amz-security-token)[\"']?\s*[:=]\s*[\"']?"
-            r"(?P<secret>[^\s\"',;]{8,})"
+            r"(?P<secret>[^\s\"',;]+)"
         ),
         Preset(r"://[^/\s:@\"'?#]*:(?P<secret>[^/\s@\"'?#]+)@"),
         Preset(rf"(?i)[?&#](?:{_QUERY_NAMES})=(?P<secret>[^&\s\"'#<>]{{6,}})"),

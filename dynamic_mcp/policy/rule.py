@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.config.access import Effect, Kind, Rule
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.policy.arguments import Arguments, ConditionError
 from dynamic_mcp.policy.conditions import Conditions
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.uris import UriGlobs
+from dynamic_mcp.policy.uris import UriGlobs, variants
 
 
 class Caller(Struct, frozen=True):
@@ -120,12 +123,20 @@ class CompiledRule:
         if not self.is_about(target.kind):
             return f"it is not about {target.kind.value}s"
         if not self._names(target):
-            return f"its {target.kind.value}s do not match"
+            return self._describe_other_name(target)
         if self.source.access not in ("any", target.access):
             return f"the {target.kind.value} counts as `{target.access}`"
         if self._expression is None or self._expression.uses_arguments:
             return ""
         return self._find_mismatch_in_expression(target, caller, Arguments(None))
+
+    def _describe_other_name(self, target: Target) -> str:
+        if target.kind is Kind.RESOURCE:
+            try:
+                variants(target.name)
+            except ConditionError as exc:
+                return f"it cannot be judged: {exc}"
+        return f"its {target.kind.value}s do not match"
 
     def _names(self, target: Target) -> bool:
         """Tell whether globs match; a rule that denies or asks is not got round by another way to write a name."""
@@ -151,12 +162,25 @@ class CompiledRule:
 
     def _find_mismatch_in_expression(self, target: Target, caller: Caller, arguments: Arguments) -> str:
         assert self._expression is not None
+        is_enough = all if self.source.effect is Effect.ALLOW else any
         try:
-            if self._expression.evaluate(variables_of(target, caller, arguments)):
+            targets = (replace(target, name=name) for name in _readings(target))
+            if is_enough(self._expression.evaluate(variables_of(each, caller, arguments)) for each in targets):
                 return ""
         except ConditionError as exc:
             return f"`when` cannot be evaluated: {exc}" if self.source.effect is Effect.ALLOW else ""
         return "`when` is false"
+
+
+def _readings(target: Target) -> Iterable[str]:
+    """Return what a name may be taken for; an expression compares a URI in the case that it is written in.
+
+    Raises ConditionError for a URI that cannot be judged.
+    """
+    if target.kind is not Kind.RESOURCE:
+        return (target.name,)
+    folded = target.name.casefold()
+    return [each for each in variants(target.name) if each == target.name or each.casefold() != folded]
 
 
 def variables_of(target: Target, caller: Caller, arguments: Arguments) -> dict[str, object]:

@@ -69,9 +69,13 @@ class _Writer:
         self._unshown = {each.name for each in arguments if not each.is_given}
         self._drops_samples = not all(each.is_plain for each in arguments)
         self._fault = ""
+        # arguments whose value fits some calls only, so that it is no default
+        self._needed: set[str] = set()
 
     def write(self) -> dict[str, object]:
         shown = self._rewrite(self._document.raw, ())
+        if self._needed:
+            shown = self._rewrite(self._document.raw, ())
         if shown is False:
             raise CannotShow(self._fault or "no call of it would fit its schema")
         return shown if isinstance(shown, dict) else {}
@@ -149,6 +153,7 @@ class _Writer:
                 self._fault = f"`{name}` does not take the value that the config gives"
                 return None
             needed.append(name)
+        self._needed.update(needed)
         return needed
 
     def _show_properties(self, properties: Raw) -> dict[str, object]:
@@ -169,7 +174,9 @@ class _Writer:
             del members["title"]
         if argument.description is not None:
             members["description"] = argument.description
-        if argument.value is not None and self._document.accepts(schema, argument.value):
+        if name in self._needed:
+            members.pop("default", None)
+        elif argument.value is not None and self._document.accepts(schema, argument.value):
             members["default"] = argument.value
         return members
 

@@ -10,6 +10,7 @@ from msgspec import Raw
 from dynamic_mcp.config.rules import ArgumentOverride, Override
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.globs import fold
 from dynamic_mcp.policy.schema_document import CannotShow, SchemaDocument, split
 from dynamic_mcp.policy.shown_schema import Argument, show_schema
 from dynamic_mcp.system.text import one_line
@@ -69,12 +70,13 @@ class ShownTool:
         for name, value in members.items():
             if name in self._fixed:
                 continue
-            if name not in self._taken and name.casefold() in self._refused:
+            if name not in self._taken and fold(name) in self._refused:
                 shown = one_line(name, _LONGEST_NAME)
                 raise InvalidArguments(f"`{shown}` is not a parameter of `{self.name}`; nothing was sent")
             restored[self._own_names.get(name, name)] = value
         restored = {**self._defaults, **restored, **self._fixed}
-        return given if restored == members else Raw(wire.encode(restored))
+        # what is fixed may be given twice, and only the last value was looked at
+        return given if restored == members and not self._fixed else Raw(wire.encode(restored))
 
     @cached_property
     def _fixed(self) -> Mapping[str, Raw]:
@@ -97,9 +99,9 @@ class ShownTool:
 
     @cached_property
     def _refused(self) -> frozenset[str]:
-        """The server's names that are not shown, without their case, which servers may not care about."""
+        """The server's names that are not shown, folded, as servers may take another case for the same."""
         unshown = (each.name for each in self._arguments if not each.is_given or each.shown != each.name)
-        return frozenset(name.casefold() for name in unshown)
+        return frozenset(map(fold, unshown))
 
 
 def show_tool(own_name: str, entry: Raw, override: Override, *, exact: Mapping[str, ArgumentOverride]) -> ShownTool:

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from dynamic_mcp.config.access import Kind
 from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.mcp import wire
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # loaded with the first access rule
 
 # Instead of complaints that could name what is hidden.
 INCOMPLETE = "the list is not complete; the log says more"
+_FAILED = Raw(wire.encode({"code": INTERNAL_ERROR, "message": INCOMPLETE}))
 _NONE = Listing()
 
 
@@ -70,7 +72,8 @@ class AllowedLists:
             entries = self._filter_entries(kind, listing.entries)
             filtered = listing if len(entries) == len(listing.entries) else replace(listing, entries=entries)
             if self._rules is not None and listing.complaints:
-                filtered = replace(filtered, complaints=(INCOMPLETE,))
+                error = _FAILED if listing.has_failed else listing.error
+                filtered = replace(filtered, complaints=(INCOMPLETE,), error=error)
             self._known[kind] = listing, filtered
         return filtered
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.errors import (
@@ -23,6 +23,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.policy.globs import fold
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import BoundedDict
@@ -42,7 +43,14 @@ _HARMLESS = frozenset(
 # Parameters that say what a request is about.
 _TEXTS = frozenset(("name", "uri", "taskId", "type"))
 _KEYS = _TEXTS | {"arguments", "ref"}
-_FOLDED_KEYS = frozenset(key.casefold() for key in _KEYS)
+_FOLDED_KEYS = frozenset(map(fold, _KEYS))
+
+
+class Right(Struct, frozen=True):
+    """Why a client may do something: its roles, and the rule that allows it; without access rules, neither."""
+
+    roles: tuple[str, ...] = ()
+    rule: str = ""
 
 
 class Authorization:
@@ -77,6 +85,19 @@ class Authorization:
         if current.rules is not group.rules:  # the config has changed since
             decision = self._decide(request, current, method, params or {}, group)
         return decision
+
+    def find_right(
+        self, request: Request, group: GroupView, params: Mapping[str, Raw] | None, decision: Decision
+    ) -> Right:
+        """Return why a client may do what a person is asked about."""
+        rules = self._view_for(request.client).access_rules
+        if rules is None:
+            return Right()
+        rule = decision.allowed_by
+        if not rule:  # a guard asks about a tool of a group of which everything is allowed
+            name = wire.text((params or {}).get("name")) or ""
+            rule = rules.for_group(group.name).judge(Kind.TOOL, name).decide(None).allowed_by
+        return Right(tuple(sorted(rules.roles)), rule)
 
     def note_task(self, group: str, id: str, tool: str) -> None:
         """Note which tool a task is of."""
@@ -120,7 +141,7 @@ def check_form(params: Mapping[str, Raw]) -> None:
     for key, value in params.items():
         if key in _TEXTS and wire.text(value) is None:
             raise wire.Malformed(f"`{key}` is not a string")
-        if key not in _KEYS and key.casefold() in _FOLDED_KEYS:
+        if key not in _KEYS and fold(key) in _FOLDED_KEYS:
             raise wire.Malformed(f"`{key}` is not a parameter")
     if "ref" in params:
         keys: list[str] = json.loads(bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
@@ -17,14 +18,19 @@ from dynamic_mcp.errors import (
     ProtocolViolation,
 )
 from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
-from dynamic_mcp.proxy.exposed import ExposedTools, Tool
-from dynamic_mcp.proxy.lists import FIND_WITHIN_S, learn
+from dynamic_mcp.proxy.elicitations import name_asker
+from dynamic_mcp.proxy.exposed import ExposedTools
+from dynamic_mcp.proxy.listed_names import Named, find_unread
+from dynamic_mcp.proxy.lists import learn
+from dynamic_mcp.proxy.misfits import explain, must_fit
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
+from dynamic_mcp.proxy.selections import Selections
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools import arguments, results
@@ -40,6 +46,9 @@ _BRACE = ord("{")
 _HINTS = ("readOnlyHint", "destructiveHint")
 _ANYTHING = InputSchema(EMPTY_OBJECT)
 _NOTHING: dict[str, Raw] = {}
+# How many meanings of a name are told, and how much of it.
+_MOST_CHOICES = 5
+_LONGEST_SHOWN = 200
 
 
 class ToolCall(Struct, frozen=True, gc=False):
@@ -73,6 +82,7 @@ class Calls:
         self._tasks = tasks
         self._exposed = exposed
         self._results = results
+        self._selections = Selections()
 
     # --- which tool ------------------------------------------------------------------------------------
 
@@ -97,9 +107,15 @@ class Calls:
         return self._call_by_only_name(request, name, params) if found is None else self._call(request, found, params)
 
     async def _call_by_only_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Frame:
-        return await self._call(request, await self._find_only(request, name), params)
+        exposed = self._exposed(request.view)
+        if unread := [
+            group for group in exposed.groups() if name.startswith(f"{group.name}__") and not _knows(group)
+        ]:
+            await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
+        tool = exposed.find(name) or await self._find_only(request, name)
+        return await self._call(request, tool, params)
 
-    def _call(self, request: Request, tool: Tool, params: Mapping[str, Raw]) -> Awaitable[Frame]:
+    def _call(self, request: Request, tool: Named, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING), params)
 
     async def _call_without_group(
@@ -112,7 +128,7 @@ class Calls:
         note = note if tool == name else f"`name` carried the group `{group.name}`"
         return await self.run(request, _dynamic_call((group, tool), verb, given, params, (note,)), params)
 
-    async def _find_only(self, request: Request, name: str) -> Tool:
+    async def _find_only(self, request: Request, name: str) -> Named:
         """Return the one tool that a name means without a group. Raises NotFound and InvalidArguments."""
         view = request.view
         found = _find_by_name(view, name)
@@ -122,13 +138,11 @@ class Calls:
         if len(found) == 1:
             return found[0]
         if found:
-            groups = ", ".join(f"`{group.name}`" for group, _ in found)
-            raise InvalidArguments(
-                f"more than one group has a tool named `{name}`: {groups}",
-                hint=f"write it with its group, as `{found[0][0].name}__{found[0][1]}`",
-            )
+            raise _ambiguous(name, found)
         for group in view.offering("tools"):
             group.refuse_held(Kind.TOOL, name)
+        if (unread := find_unread(view.offering("tools"), ListKind.TOOLS, name)) is not None:
+            return unread, name
         known = [tool for group in view if group.known for tool in group.known.tools]
         raise NotFound("tool", name, [GET, CALL, *known], hint=self._where_to_look(view))
 
@@ -140,16 +154,16 @@ class Calls:
     async def run(self, request: Request, call: ToolCall, params: Mapping[str, Raw]) -> Frame:
         """Send the call on as it came, with the tool's own name and arguments in it."""
         group = call.group
-        catalog = group.known or await group.learn_catalog(request.client)
-        if call.name not in catalog.tools:
-            group.refuse_held(Kind.TOOL, call.name)
-            call, catalog = await self._look_again(request, call)
+        catalog = group.known
+        if catalog is None or call.name not in catalog.tools:
+            call, catalog = await self._find(request, call)
         if call.verb not in ("", CALL):
             # what a tool was yesterday, on disk, is no leave to call it today
             _check_verb(call, catalog if group.state is State.READY else await group.reread(request.client))
-        args, notes = EMPTY_OBJECT if call.args is None else call.args, call.notes
+        args, notes, misfit = EMPTY_OBJECT if call.args is None else call.args, call.notes, None
         if call.extra_arguments or not arguments.is_valid(_schema(call, catalog), args):
-            args, notes = await _repair(request, call, catalog)
+            reading = await _repair(request, call, catalog)
+            args, notes, misfit = reading.args, (*notes, *reading.notes), reading.misfit
         instance = group.group.instance_for(request.client) if "task" in params else None
         answer = await self._pipeline.send(
             request,
@@ -164,11 +178,13 @@ class Calls:
         if len(answer.error):
             if request.revision.is_stateless and not envelope.RETRY_MEMBERS.isdisjoint(params):
                 return answer  # of a retry: the client has to act on it
-            answer = _to_result(answer, group, call.name)
+            answer = _to_result(answer, group, call.name, shows_schema=misfit is None)
             if len(answer.error):
-                return answer
+                return name_asker(group.name, request.client, answer)
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{call.name}` with a result that is not an object")
+        if misfit is not None:
+            answer = explain(answer, misfit, group, call.name)
         if group.group.has_advice and (advice := request.client.hello.advice(group.config)):
             answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{advice}]"))
         if instance is not None:
@@ -178,6 +194,16 @@ class Calls:
         if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer
         return await self._fit(request, call, answer, notes)
+
+    async def _find(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
+        """Find a tool that is not known yet; where the list cannot be read, the server says whether there is one."""
+        group, catalog = call.group, await _learn_tools(request, call.group)
+        if call.name in catalog.tools:
+            return call, catalog
+        group.refuse_held(Kind.TOOL, call.name)
+        if group.may_have(ListKind.TOOLS, call.name):
+            return call, catalog
+        return await self._look_again(request, call)
 
     async def _look_again(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find the tool under a name that carries the group, or in the list read once more. Raises NotFound."""
@@ -193,6 +219,8 @@ class Calls:
                 group.refuse_held(Kind.TOOL, tool)
         elsewhere = [f"`{other.name}`" for other in _groups_with(request.view, name) if other is not group]
         hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request.view)
+        if catalog is not None and catalog.may_have_more(ListKind.TOOLS):
+            hint = "; ".join(filter(None, (group.complaint([ListKind.TOOLS]), hint)))
         assert catalog is not None
         raise NotFound(f"tool of group `{group.name}`", name, catalog.tools, hint=hint)
 
@@ -204,7 +232,7 @@ class Calls:
         keep = self._results.keeper(request.client, group.name, group.own_name(call.name))
         result = answer.result
         if call.select:
-            result = await asyncio.to_thread(results.select, result, call.select, keep)
+            result = await self._selections.select(request.client.principal, result, call.select, keep)
         if not results.can_pass_unchanged(result, answers):
             result = results.shape(
                 result,
@@ -218,18 +246,61 @@ class Calls:
         return answer if result is answer.result else structs.replace(answer, result=result)
 
 
-def _find_by_name(view: View, name: str) -> list[Tool]:
-    """Return the tools that a name may mean without a group, as far as tools are known."""
-    return [(group, name) for group in _groups_with(view, name)] or _split_prefix(view, name)
+def _knows(group: GroupView) -> bool:
+    return group.known is not None and group.known.knows([ListKind.TOOLS])
 
 
-def _split_prefix(view: View, name: str) -> list[Tool]:
+async def _learn_tools(request: Request, group: GroupView) -> Catalog:
+    """Return what a group offers, with its tools unless the server does not answer for too long."""
+    catalog = await group.learn_catalog(request.client, ())
+    if not catalog.knows([ListKind.TOOLS]):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIND_WITHIN_S):
+                return await group.learn_catalog(request.client)
+    return group.known or catalog
+
+
+def _find_by_name(view: View, name: str) -> list[Named]:
+    """Return the tools that a name may mean without a group, as far as tools are known.
+
+    Where it begins with one group and is the name of a tool of another one, it may mean either, whether or not the
+    first is known to have such a tool: a server must not get the calls of another by the names of its tools.
+    """
+    plain = [(group, name) for group in _groups_with(view, name)]
+    if not plain:
+        return _split_prefix(view, name)
+    owners = [group for group, _ in plain]
+    return [*((group, tool) for group, tool in _split(view, name) if group not in owners), *plain]
+
+
+def _split_prefix(view: View, name: str) -> list[Named]:
     """Return what a name that carries a group may mean; of several, those that are not known to be no tools."""
-    split = [(view[group], tool) for group, tool in arguments.split_name(name, view.names)]
-    offered = [(group, tool) for group, tool in split if group.offers("tools")]
+    offered = _split(view, name)
     if len(offered) < 2:
         return offered
-    return [(group, tool) for group, tool in offered if group.known is None or tool in group.known.tools]
+    return [
+        (group, tool)
+        for group, tool in offered
+        if group.known is None or tool in group.known.tools or group.may_have(ListKind.TOOLS, tool)
+    ]
+
+
+def _split(view: View, name: str) -> list[Named]:
+    split = ((view[group], tool) for group, tool in arguments.split_name(name, view.names))
+    return [(group, tool) for group, tool in split if group.offers("tools")]
+
+
+def _ambiguous(name: str, found: Sequence[Named]) -> InvalidArguments:
+    groups = ", ".join(dict.fromkeys(f"`{group.name}`" for group, _ in found))
+    choices = (f'`"group": {_quote(group.name)}, "name": {_quote(tool)}`' for group, tool in found[:_MOST_CHOICES])
+    return InvalidArguments(
+        f"`{name[:_LONGEST_SHOWN]}` can be a tool of more than one group: {groups}; nothing was sent",
+        hint=f"say which one: {' or '.join(choices)}",
+    )
+
+
+def _quote(name: str) -> str:
+    return wire.encode(name[:_LONGEST_SHOWN]).decode()
 
 
 def _groups_with(view: View, tool: str) -> list[GroupView]:
@@ -237,7 +308,7 @@ def _groups_with(view: View, tool: str) -> list[GroupView]:
 
 
 def _dynamic_call(
-    tool: Tool, verb: str, given: Mapping[str, Raw], params: Mapping[str, Raw], notes: tuple[str, ...] = ()
+    tool: Named, verb: str, given: Mapping[str, Raw], params: Mapping[str, Raw], notes: tuple[str, ...] = ()
 ) -> ToolCall:
     """Return what the arguments of a call tool of ours ask for. Raises InvalidArguments."""
     select = _select(given, params) if "select" in given else ""
@@ -276,21 +347,27 @@ def _select(given: Mapping[str, Raw], params: Mapping[str, Raw]) -> str:
 
 
 def _schema(call: ToolCall, catalog: Catalog) -> InputSchema:
-    return catalog.input_schema(call.name) if call.group.presentation.answers.validate else _ANYTHING
+    return catalog.input_schema(call.name) if call.group.presentation.answers.validate != "off" else _ANYTHING
 
 
-async def _repair(request: Request, call: ToolCall, catalog: Catalog) -> tuple[Raw, tuple[str, ...]]:
-    """Return the arguments as they are meant, and what was done. Raises InvalidArguments.
+async def _repair(request: Request, call: ToolCall, catalog: Catalog) -> arguments.Interpretation:
+    """Return the arguments as they are sent. Raises InvalidArguments.
 
     Before arguments are called wrong by a schema from disk, the upstream's list is read again.
     """
+    group = call.group
     try:
         reading = _read_arguments(call, catalog)
+        is_certain = reading.misfit is None or group.state is State.READY
     except InvalidArguments:
-        if call.group.state is State.READY:
+        if group.state is State.READY:
             raise
-        reading = _read_arguments(call, await call.group.reread(request.client))
-    return reading.args, (*call.notes, *reading.notes)
+        is_certain = False
+    if not is_certain:
+        reading = _read_arguments(call, await group.reread(request.client))
+    if reading.misfit is not None and must_fit(group, call.name):
+        raise reading.misfit.refusal(call.label)
+    return reading
 
 
 def _read_arguments(call: ToolCall, catalog: Catalog) -> arguments.Interpretation:
@@ -314,7 +391,7 @@ def _add_notes(result: Raw, notes: Sequence[str]) -> Raw:
         return result
 
 
-def _to_result(answer: Frame, group: GroupView, name: str) -> Frame:
+def _to_result(answer: Frame, group: GroupView, name: str, *, shows_schema: bool) -> Frame:
     """Show a model the JSON-RPC error of an upstream: code, message, data, and the schema it may have missed."""
     try:
         error = wire.members(answer.error)
@@ -327,7 +404,7 @@ def _to_result(answer: Frame, group: GroupView, name: str) -> Frame:
     lines = [f"`{name}` of group `{group.name}` answered with error {code}: {message}"]
     if "data" in error:
         lines.append(f"data: {bytes(error['data']).decode()}")
-    if code == str(INVALID_PARAMS) and group.known and name in group.known.tools:
+    if shows_schema and code == str(INVALID_PARAMS) and group.known and name in group.known.tools:
         schema = wire.members(group.known.tools[name]).get("inputSchema", EMPTY_OBJECT)
         lines.append(f"its input schema: {wire.compact(schema).decode()}")
     return wire.result_frame({"content": [{"type": "text", "text": "\n".join(lines)}], "isError": True})

@@ -25,6 +25,7 @@ class Item(Struct, frozen=True):
     is_change: bool = False
     is_cosmetic: bool = False
     is_held: bool = False
+    is_unpinned: bool = False
     finding: str = ""
 
 
@@ -58,6 +59,7 @@ class News(Struct, frozen=True):
                 is_change=change is not None,
                 is_cosmetic=change is not None and change.is_cosmetic,
                 is_held=key in judgement.held,
+                is_unpinned=key in judgement.unpinned,
                 finding=findings[0].text if findings else "",
             )
             items.append(item)
@@ -88,6 +90,8 @@ class News(Struct, frozen=True):
         counts += [f"{added} new"] if added else []
         parts = ["something else is run under this name now, and its definitions are the new baseline"]
         parts = [*(parts if self.is_baseline else []), *([", ".join(counts)] if counts else [])]
+        unpinned = sum(item.is_unpinned for item in self.items)
+        parts += [f"{unpinned} not pinned, as there are too many"] if unpinned else []
         held = [item.name for item in self.items if item.is_held]
         suspicious = [f"{item.name} ({item.finding})" for item in self.items if item.finding and not item.is_held]
         parts += [f"held: {_join(held)}"] if held else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from dynamic_mcp.errors import URL_ELICITATION_REQUIRED
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
@@ -13,6 +14,35 @@ from dynamic_mcp.system.bounded import BoundedDict
 COMPLETE = "notifications/elicitation/complete"
 # Elicitations that are remembered; the oldest is forgotten first.
 _MAX_REMEMBERED = 1000
+_CODE = b"%d" % URL_ELICITATION_REQUIRED
+
+
+def required_elicitations(error: Raw) -> list[Raw]:
+    """Return the elicitations that an error asks for (-32042); none if it is another error, or empty."""
+    if not len(error) or wire.value(wire.member(error, "code")) != URL_ELICITATION_REQUIRED:
+        return []
+    try:
+        return wire.elements(wire.member(error, "data", "elicitations"))
+    except wire.Malformed:
+        return []
+
+
+def name_asker(group: str, client: Client, answer: Frame) -> Frame:
+    """Return an error with the name of the server in the elicitations that it asks for, if it does."""
+    if _CODE not in bytes(answer.error):
+        return answer
+    from dynamic_mcp.proxy.asked_questions import prepare_error  # seldom needed
+
+    return prepare_error(group, client, answer)
+
+
+def check_asked(answer: Frame) -> Frame:
+    """Return an error, or another one if it asks for elicitations that a client must not be asked for."""
+    if _CODE not in bytes(answer.error):
+        return answer
+    from dynamic_mcp.proxy.asked_questions import check_error  # seldom needed
+
+    return check_error(answer)
 
 
 class Elicitations:
@@ -28,10 +58,8 @@ class Elicitations:
 
     def note_error(self, client: Client, error: Raw) -> None:
         """Note the elicitations that an error with the code -32042 asks for."""
-        required = wire.member(error, "data", "elicitations")
-        if bytes(required)[:1] == b"[":
-            for each in wire.elements(required):
-                self._note(client, wire.member(each, "elicitationId"))
+        for each in required_elicitations(error):
+            self._note(client, wire.member(each, "elicitationId"))
 
     def pass_completion_on(self, instance: Instance, frame: Frame) -> bool:
         """Tell the client of an instance whose elicitation is complete; returns whether it can be nobody else's."""

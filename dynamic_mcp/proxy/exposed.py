@@ -10,11 +10,10 @@ from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.mcp import names, wire
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.listed_names import Named, listed_names
 from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.view import GroupView, View
-
-Tool = tuple[GroupView, str]
 
 
 class ExposedTools:
@@ -26,7 +25,7 @@ class ExposedTools:
     def __init__(self, view: View) -> None:
         self._view = ref(view)
         self._seen: list[Catalog | None] = []
-        self._by_name: dict[str, Tool] = {}
+        self._by_name: dict[str, Named] = {}
         self._entries: list[Raw] = []
 
     def groups(self) -> list[GroupView]:
@@ -48,7 +47,7 @@ class ExposedTools:
         self._look()
         return self._entries
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str) -> Named | None:
         """Return the group and the tool that a listed name stands for."""
         self._look()
         return self._by_name.get(name)
@@ -76,39 +75,18 @@ class ExposedTools:
         if len(seen) == len(self._seen) and all(map(operator.is_, seen, self._seen)):
             return
         self._seen = seen
-        self._by_name = _names_of(self.groups())
+        self._by_name = listed_names(_exposed_tools(self.groups()), self._offering())
         self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
 
 
-def _names_of(groups: Sequence[GroupView]) -> dict[str, Tool]:
-    """Give each tool its name; one that reads as another group's, or that clients do not take, gets its short form.
-
-    Whose name it is does not depend on which group has told its tools first: a name must not change its meaning.
-    """
-    shown = [(group, tool, _is_plain(group, tool, groups)) for group, tool in _exposed_tools(groups)]
-    short = {names.hashed_name(group.name, tool) for group, tool, is_plain in shown if not is_plain}
-    found: dict[str, Tool] = {}
-    for group, tool, is_plain in shown:
-        full = names.qualified_name(group.name, tool)
-        found[full if is_plain and full not in short else names.hashed_name(group.name, tool)] = (group, tool)
-    return found
-
-
-def _is_plain(group: GroupView, tool: str, groups: Sequence[GroupView]) -> bool:
-    """Tell whether clients take `<group>__<tool>`, and it reads as this group's."""
-    full = f"{group.name}__{tool}"
-    longest = max((each.name for each in groups if full.startswith(f"{each.name}__")), key=len)
-    return longest == group.name and names.qualified_name(group.name, tool) == full
-
-
-def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Tool]:
+def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
     for group in groups:
         for tool in group.known.tools if group.known else ():
             if group.presentation.exposure.shows(group.own_name(tool)):
                 yield group, tool
 
 
-def _entry(tool: Tool) -> Raw:
+def _entry(tool: Named) -> Raw:
     group, name = tool
     assert group.known is not None, "only tools of known catalogs are named"
     return group.known.tools[name]

@@ -18,8 +18,6 @@ from dynamic_mcp.proxy.view import GroupView, View
 
 # A list waits for groups that are about to tell what they have, but not for long.
 WAIT_S = 2.0
-# Who asks for one thing by its name would otherwise be told that it does not exist, so this may take longer.
-FIND_WITHIN_S = 10.0
 PAGE_ENTRIES = 1000
 MISSING = "dynamic-mcp/missing"
 

@@ -9,7 +9,6 @@ from msgspec import Raw
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.own_requests import tell
@@ -45,7 +44,7 @@ class LogLevels:
     def tell(self, group: Group, instance: Instance) -> None:
         """Tell an upstream the level that the clients of its instance want together."""
         level = self._subscriptions.level_for(instance)
-        if level is not None and instance.state is State.READY and group.known and group.known.may("logging"):
+        if level is not None and instance.is_connected and group.known and group.known.may("logging"):
             self._subscriptions.note_level(instance)
             params = {"level": Raw(wire.encode(level))}
             self._background.create(tell(group, instance, "logging/setLevel", params))

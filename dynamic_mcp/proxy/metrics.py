@@ -89,6 +89,8 @@ class MetricsObserver(Observer):
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Count a client's request."""
         took_s = time.perf_counter() - seen.started
+        if seen.approval is not None:
+            took_s -= seen.approval.waited_s  # a person's time says nothing of a tool
         request, group, sent = seen.request, seen.group, _sent.get()
         if sent is not None and (sent.seen is not seen or sent.group is not group):
             sent = None

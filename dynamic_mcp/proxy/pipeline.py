@@ -18,8 +18,8 @@ from dynamic_mcp.errors import ApprovalNeeded
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.request import Request
@@ -30,7 +30,7 @@ from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import Decision
-    from dynamic_mcp.proxy.authorization import Authorization
+    from dynamic_mcp.proxy.authorization import Authorization, Right
     from dynamic_mcp.proxy.plugins.plugins import Plugins
     from dynamic_mcp.proxy.ruled_calls import RuledCalls
 
@@ -73,10 +73,11 @@ class Approval(Protocol):
         """How many questions have come to which end."""
         ...
 
-    async def send(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
+    async def send(self, message: UpstreamRequest, decision: Decision, right: Right | None, following: Next) -> Frame:
         """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
 
-        Raises ApprovalDenied, ApprovalNeeded and ApprovalPending.
+        `right` says why the client may do it at all, where there are access rules. Raises ApprovalDenied,
+        ApprovalNeeded and ApprovalPending.
         """
         ...
 
@@ -202,7 +203,7 @@ class Pipeline:
         if self.authorization is not None:
             decision = self.authorization.decide(request, group, method, params)
             must_ask = decision if decision is not None and decision.must_ask else None
-        is_plain = request.observation is None and (request.channel is None or not request.revision.is_stateless)
+        is_plain = request.observation is None and not request.revision.is_stateless
         if must_ask is None and is_plain:
             target = group.group if instance is None else instance
             return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)
@@ -220,7 +221,10 @@ class Pipeline:
     async def _ask(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
         if self.approval is None:
             raise ApprovalNeeded(f"{message.label or message.method} of group `{message.group.name}`")
-        return await self.approval.send(message, decision, following)
+        right = None
+        if self.authorization is not None:
+            right = self.authorization.find_right(message.request, message.group, message.params, decision)
+        return await self.approval.send(message, decision, right, following)
 
     async def _send_allowed(self, message: UpstreamRequest) -> Frame:
         self._decide(message)  # the person may have changed arguments, and the config may be another
@@ -232,13 +236,26 @@ class Pipeline:
         return self.authorization.decide(message.request, message.group, message.method, message.params)
 
     def _send(self, message: UpstreamRequest) -> Awaitable[Frame]:
-        params = message.params
         if message.request.revision.is_stateless:
-            if params is not None and not RETRY_MEMBERS.isdisjoint(params):
-                return self._send_retry(message)
-            if self._turns.are_needed(message.group, message.method):
-                return self._send_in_turn(message)
-        return _request(message, params, message.request)
+            return self._send_stateless(message)
+        return _request(message, message.params, message.request)
+
+    async def _send_stateless(self, message: UpstreamRequest) -> Frame:
+        """Send a request of a modern client, whose answer may ask for input. Raises UnsafeQuestion."""
+        if message.params is not None and not RETRY_MEMBERS.isdisjoint(message.params):
+            answer = await self._send_retry(message)
+        else:
+            answer = await self._send_first(message)
+        if not len(answer.result) or envelope.result_type(answer.result) != INPUT_REQUIRED:
+            return answer
+        from dynamic_mcp.proxy.asked_questions import prepare_input  # with the first question
+
+        return prepare_input(message.group.name, message.request.client, answer)
+
+    def _send_first(self, message: UpstreamRequest) -> Awaitable[Frame]:
+        if self._turns.are_needed(message.group, message.method):
+            return self._send_in_turn(message)
+        return _request(message, message.params, message.request)
 
     async def _send_retry(self, message: UpstreamRequest) -> Frame:
         """Send a retry to the upstream that it is for. Raises StateRefused if that has given no such state."""
@@ -248,7 +265,7 @@ class Pipeline:
         if "requestState" in params:
             raise StateRefused("invalid")
         plain = {name: value for name, value in params.items() if name not in RETRY_MEMBERS}
-        return await self._send(structs.replace(message, params=plain))
+        return await self._send_first(structs.replace(message, params=plain))
 
     def _send_in_turn(self, message: UpstreamRequest) -> Awaitable[Frame]:
         send = partial(_request, message, message.params)

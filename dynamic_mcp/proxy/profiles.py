@@ -14,21 +14,31 @@ from dynamic_mcp.errors import NotFound, closest
 
 
 class ProfileFilter(ToolFilter, frozen=True):
-    """What a profile includes and excludes of the tools of a `server`, whose `own` filter must allow them too."""
+    """What a profile includes and excludes of the tools of a `server`, whose `own` filter must allow them too.
+
+    `foreign` are those of the included globs that are of tools of another server.
+    """
 
     server: str
     own: ToolFilter
+    foreign: frozenset[str] = frozenset()
 
     def allows(self, name: str) -> bool:
         """Whether the tool may be listed and called."""
         if not self.own.allows(name):
             return False
-        return self._matches(name, self.include) and not self._matches(name, self.exclude)
+        return self._matches(name, self.include, self.foreign) and not self._matches(name, self.exclude)
 
-    def _matches(self, name: str, globs: tuple[str, ...]) -> bool:
-        """Tell whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`."""
+    def _matches(self, name: str, globs: tuple[str, ...], foreign: Collection[str] = ()) -> bool:
+        """Tell whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`.
+
+        A server must not get a tool included by giving it the name that another server's tool has with its server.
+        """
         full = f"{self.server}__{name}"
-        return any(fnmatchcase(name, glob) or ("__" in glob and fnmatchcase(full, glob)) for glob in globs)
+        return any(
+            (glob not in foreign and fnmatchcase(name, glob)) or ("__" in glob and fnmatchcase(full, glob))
+            for glob in globs
+        )
 
 
 def choose(profiles: Mapping[str, Profile], chosen: str | None, roles: Collection[str]) -> Profile | None:
@@ -43,7 +53,12 @@ def choose(profiles: Mapping[str, Profile], chosen: str | None, roles: Collectio
 
 def narrow(presentations: Mapping[str, Presentation], profile: Profile) -> dict[str, Presentation]:
     """Return what is presented in a profile, by server and in the same order."""
-    return {name: _narrow(name, each, profile) for name, each in presentations.items() if profile.selects(name)}
+    servers = presentations.keys()
+    return {
+        name: _narrow(name, each, profile, servers - {name})
+        for name, each in presentations.items()
+        if profile.selects(name)
+    }
 
 
 def describe_emptiness(profile: Profile, config: Config) -> str:
@@ -68,13 +83,14 @@ def unknown_profile(name: str, profiles: Collection[str], file: str | Path) -> N
     return NotFound("profile", name, closest(name, profiles), hint=hint)
 
 
-def _narrow(server: str, presentation: Presentation, profile: Profile) -> Presentation:
+def _narrow(server: str, presentation: Presentation, profile: Profile, others: Collection[str]) -> Presentation:
     exposure = presentation.exposure
     if profile.is_direct is not None:
         exposure = structs.replace(exposure, direct=profile.is_direct)
     tools = presentation.tools
     if (profile.include, profile.exclude) != (("*",), ()):
-        tools = ProfileFilter(profile.include, profile.exclude, server, tools)
+        foreign = frozenset(glob for glob in profile.include if any(glob.startswith(f"{each}__") for each in others))
+        tools = ProfileFilter(profile.include, profile.exclude, server, tools, foreign)
     return structs.replace(presentation, tools=tools, exposure=exposure)
 
 

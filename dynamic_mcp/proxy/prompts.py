@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NoReturn
 
 from msgspec import Raw
 
 from dynamic_mcp.config.access import Kind
-from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.mcp import names, wire
+from dynamic_mcp.groups.instance import FIND_WITHIN_S
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.lists import FIND_WITHIN_S, Item, answer_list, learn
+from dynamic_mcp.proxy.elicitations import name_asker
+from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names, reads_as
+from dynamic_mcp.proxy.lists import Item, answer_list, learn
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
@@ -34,7 +38,7 @@ class Prompts:
         if not name:
             raise wire.Malformed("`name` of the prompt is missing")
         group, own = await find_prompt(request, name)
-        return await self._pipeline.send(
+        answer = await self._pipeline.send(
             request,
             group,
             request.method,
@@ -42,9 +46,10 @@ class Prompts:
             timeout_s=group.config.timeouts.prompts_s,
             label=f"prompt `{own}`",
         )
+        return name_asker(group.name, request.client, answer) if len(answer.error) else answer
 
 
-async def find_prompt(request: Request, name: str) -> tuple[GroupView, str]:
+async def find_prompt(request: Request, name: str) -> Named:
     """Return the group of a prompt and its name there. Raises NotFound, Disabled and InvalidArguments."""
     groups = request.view.offering("prompts")
     found = _find(groups, name)
@@ -56,33 +61,44 @@ async def find_prompt(request: Request, name: str) -> tuple[GroupView, str]:
     if not found:
         for group in groups:
             group.refuse_held(Kind.PROMPT, name.removeprefix(f"{group.name}__"))
-        raise _not_found(name, request.view)
-    candidates = " or ".join(f"`{names.qualified_name(group.name, own)}`" for group, own in found)
+        return _find_unread(groups, name) or _refuse(name, request.view)
+    by_name = _by_listed_name(groups)
+    candidates = " or ".join(f"`{listed}`" for listed, each in by_name.items() if each in found)
     raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")
 
 
-def _not_found(name: str, view: View) -> DynamicMcpError:
+def _find_unread(groups: list[GroupView], name: str) -> Named | None:
+    """Return the prompt that a name means if it is in no list because one could not be read."""
+    reading = reads_as(name, groups)
+    if reading is not None:
+        return reading if reading[0].may_have(ListKind.PROMPTS, reading[1]) else None
+    unread = find_unread(groups, ListKind.PROMPTS, name)
+    return None if unread is None else (unread, name)
+
+
+def _refuse(name: str, view: View) -> NoReturn:
     for group in view:
         if not group.offers("prompts") and name.startswith(f"{group.name}__"):
-            return Disabled("prompts", group.name)
-    return NotFound("prompt", name, _by_listed_name(view.offering("prompts")))
+            raise Disabled("prompts", group.name)
+    raise NotFound("prompt", name, _by_listed_name(view.offering("prompts")))
 
 
-def _find(groups: list[GroupView], name: str) -> list[tuple[GroupView, str]]:
+def _find(groups: list[GroupView], name: str) -> list[Named]:
+    """Return the prompts that a name means; one that begins with a group is no plain name of another group's."""
     listed = _by_listed_name(groups).get(name)
     if listed is not None:
         return [listed]
-    return [(group, name) for group in groups if group.known and name in group.known.entries(ListKind.PROMPTS)]
+    reading = reads_as(name, groups)
+    owners = groups if reading is None else [reading[0]]
+    return [(group, name) for group in owners if group.known and name in group.known.entries(ListKind.PROMPTS)]
 
 
-def _by_listed_name(groups: list[GroupView]) -> dict[str, tuple[GroupView, str]]:
-    """Return every prompt by the name that it is listed with; a name that is taken gets its short form."""
-    found: dict[str, tuple[GroupView, str]] = {}
-    for group in groups:
-        for own in group.known.entries(ListKind.PROMPTS) if group.known else ():
-            name = names.qualified_name(group.name, own)
-            found[name if name not in found else names.hashed_name(group.name, own)] = (group, own)
-    return found
+def _by_listed_name(groups: list[GroupView]) -> dict[str, Named]:
+    """Return every prompt by the name that it is listed with."""
+    known = ((group, group.known) for group in groups if group.known)
+    return listed_names(
+        ((group, own) for group, catalog in known for own in catalog.entries(ListKind.PROMPTS)), groups
+    )
 
 
 def _rename(view: View, items: list[Item]) -> list[Raw]:

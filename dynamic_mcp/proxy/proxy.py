@@ -84,6 +84,7 @@ class Proxy:
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
+        self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._pinned = PinnedGroups(base, pins, self.note, lambda group: self._subscriptions.announce_soon(group))
         self._views = Views({None: base}, self.groups, self._pinned.pin)
         self._persons = Persons(self._add_person, self._remove_person)
@@ -180,9 +181,9 @@ class Proxy:
         self._views.remove(person, self.groups.remove(person))
         self._logins.forget(person)
 
-    def complain(self, text: str) -> None:
-        """Tell every client of an error of the proxy itself, unless it asked for worse only."""
-        self._subscriptions.complain(text)
+    def complain(self, text: str, *, level: str = "error") -> None:
+        """Send every client a log message of the proxy itself, unless it asked for worse only."""
+        self._subscriptions.complain(text, level)
 
     async def close(self) -> None:
         """End every group."""
@@ -197,10 +198,19 @@ class Proxy:
         await self.groups.close()
         await self._pinned.close()
 
-    def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
-        """Tell whether clients without a workspace may see this group alone, or choose this profile."""
-        has_profile = profile is None or self._views.has_profile(profile)
-        return has_profile and (only is None or self._views.view_of(authentication, profile).get(only) is not None)
+    def has_place(
+        self, authentication: Authentication, only: str | None, profile: str | None, *, may_be_empty: bool = False
+    ) -> bool:
+        """Return whether clients without a workspace may see this group alone, or choose this profile.
+
+        Unless it `may_be_empty`, a profile of which the access rules leave somebody nothing does not exist for them.
+        """
+        if profile is not None and not self._views.has_profile(profile):
+            return False
+        if only is None and (profile is None or may_be_empty or not self._views.have_rules):
+            return True
+        view = self._views.view_of(authentication, profile)
+        return bool(view.names) if only is None else view.get(only) is not None
 
     def header_parameters(
         self, tool: str, authentication: Authentication, only: str | None, profile: str | None
@@ -253,6 +263,7 @@ class Proxy:
         self._subscriptions.add(client)
         self._tasks.greet(client)
         self.is_greeted.set()
+        self.changed.set()
 
     def _describe(self, client: Client) -> dict[str, object]:
         """Return what all groups together are for a client."""
@@ -280,6 +291,7 @@ class Proxy:
         for group, instance in shared:
             self._log_levels.tell(group, instance)
         self._persons.release(client)
+        self.changed.set()
 
     def _base_of(self, config: Config) -> Config:
         """Return what is served to clients without a workspace."""
@@ -344,6 +356,7 @@ class Proxy:
     def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""
         group_changed(self.observers, group)
+        self.changed.set()
         self._subscriptions.announce_soon(group)
         if group.state is State.NEEDS_LOGIN:
             self._logins.open_browser_if_needed(group)
@@ -351,6 +364,7 @@ class Proxy:
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
         link_opened(self.observers, group, instance)
+        self.changed.set()
         self._log_levels.renew(group, instance)
         self._resource_subscriptions.renew(group, instance)
 

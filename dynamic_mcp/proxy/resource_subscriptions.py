@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,6 @@ from msgspec import Raw
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.own_requests import tell
@@ -25,6 +25,7 @@ class ResourceSubscriptions:
         self._background = TaskSet()
         self._clients: dict[tuple[str, str], dict[Client, str]] = {}
         self._in_flight: Counter[tuple[Instance, str]] = Counter()
+        self._ending: dict[tuple[Instance, str], asyncio.Event] = {}
 
     def add(self, client: Client, group: Group, uri: str, written: str) -> None:
         """Subscribe a client."""
@@ -49,6 +50,26 @@ class ResourceSubscriptions:
         finally:
             self._in_flight[instance, uri] -= 1
             self._in_flight += Counter()  # forgets what has come to zero
+
+    @contextlib.contextmanager
+    def note_end(self, instance: Instance, uri: str) -> Iterator[None]:
+        """Note that an instance is being unsubscribed."""
+        ended = self._ending[instance, uri] = asyncio.Event()
+        try:
+            yield
+        finally:
+            ended.set()
+            if self._ending.get((instance, uri)) is ended:
+                del self._ending[instance, uri]
+
+    async def wait_for_end(self, instance: Instance, uri: str) -> None:
+        """Wait until an instance that is being unsubscribed is so.
+
+        A new subscription waits for that: over HTTP, requests that are under way at the same time may arrive in any
+        order.
+        """
+        while ended := self._ending.get((instance, uri)):
+            await ended.wait()
 
     def release(self, client: Client, groups: Iterable[Group]) -> None:
         """Give back all subscriptions of a client that has gone, and whose groups these are."""
@@ -93,11 +114,11 @@ class ResourceSubscriptions:
     def renew(self, group: Group, instance: Instance) -> None:
         """Subscribe on a new link to all that the instance's clients want."""
         for uri in self.uris(group, instance):
-            self._send(group, instance, "resources/subscribe", uri)
+            self._background.create(self._subscribe(group, instance, uri))
 
     def give_back(self, group: Group, instance: Instance, uri: str) -> None:
         """Unsubscribe an instance from what none of its clients wants."""
-        if instance.state is State.READY and not self.is_wanted(instance, group, uri):
+        if instance.is_connected and not self.is_wanted(instance, group, uri):
             self._background.create(self._unsubscribe(group, instance, uri))
 
     def close(self) -> None:
@@ -139,7 +160,7 @@ class ResourceSubscriptions:
                 client.notify(Frame(method=frame.method, params=params))
 
     def _open(self, group: Group, instance: Instance) -> None:
-        if instance.state is State.READY:  # its link was opened before it had this client's subscriptions
+        if instance.is_connected:  # its link was opened before it had this client's subscriptions
             self.renew(group, instance)
         else:
             instance.start(wanted=True)
@@ -147,14 +168,15 @@ class ResourceSubscriptions:
     def _uris_of(self, client: Client, group: Group) -> list[str]:
         return [uri for (name, uri), clients in self._clients.items() if name == group.name and client in clients]
 
-    def _send(self, group: Group, instance: Instance, method: str, uri: str) -> None:
-        params = {"uri": Raw(wire.encode(uri))}
-        self._background.create(tell(group, instance, method, params))
+    async def _subscribe(self, group: Group, instance: Instance, uri: str) -> None:
+        await self.wait_for_end(instance, uri)
+        await tell(group, instance, "resources/subscribe", {"uri": Raw(wire.encode(uri))})
 
     async def _unsubscribe(self, group: Group, instance: Instance, uri: str) -> None:
         """Unsubscribe, unless another client has begun to subscribe before this could be sent, or the server ends."""
         if not instance.is_retired and not self.is_wanted(instance, group, uri):
-            await tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
+            with self.note_end(instance, uri):
+                await tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
 
     def _subscribers(self, group: Group, instance: Instance) -> Iterator[Client]:
         users = set(instance.users)

@@ -15,11 +15,13 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import ResourceNotFound
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.groups.instance import FIND_WITHIN_S, Instance
 from dynamic_mcp.mcp import names, uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.elicitations import name_asker
 from dynamic_mcp.proxy.fanout import first_result
-from dynamic_mcp.proxy.lists import FIND_WITHIN_S, Item, answer_list, learn
+from dynamic_mcp.proxy.listed_names import find_unread
+from dynamic_mcp.proxy.lists import Item, answer_list, learn
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
@@ -78,6 +80,7 @@ class Resources:
             return wire.result_frame(b"{}")
         try:
             with self._subscriptions.note_request(instance, own):
+                await self._subscriptions.wait_for_end(instance, own)
                 answer = await self._send(request, owner, params, instance)
         except asyncio.CancelledError:
             self._subscriptions.give_back(group.group, instance, own)
@@ -102,7 +105,8 @@ class Resources:
         instance = group.group.instance_for(request.client)
         if self._subscriptions.is_wanted(instance, group.group, own):
             return wire.result_frame(b"{}")
-        return await self._send(request, owner, params)
+        with self._subscriptions.note_end(instance, own):
+            return await self._send(request, owner, params)
 
     async def _send(
         self, request: Request, owner: Resource, params: Mapping[str, Raw], instance: Instance | None = None
@@ -120,7 +124,7 @@ class Resources:
         )
         if len(answer.error) and group.may_hide and not is_listed(group, uri):
             raise ResourceNotFound(written)  # as for one that is not allowed
-        return answer
+        return name_asker(group.name, request.client, answer) if len(answer.error) else answer
 
     async def _ask_all(self, request: Request, uri: str, params: Mapping[str, Raw]) -> Frame:
         """Ask all that could know an unlisted URI."""
@@ -168,11 +172,17 @@ async def find_template(request: Request, uri: str) -> Resource | None:
     if found is None:
         await learn(request.client, groups, [ListKind.TEMPLATES], FIND_WITHIN_S)
         found = _find_listing(groups, uri, ListKind.TEMPLATES)
-    return await find_resource(request, uri) if found is None else (found, uri)
+    if found is None and (owner := await find_resource(request, uri)) is not None:
+        return owner
+    found = found or find_unread(groups, ListKind.TEMPLATES, uri)
+    return None if found is None else (found, uri)
 
 
 async def _owner_or_not_found(request: Request, uri: str) -> Resource:
     owner = await find_resource(request, uri)
+    if owner is None:
+        unread = find_unread(request.view.offering("resources"), ListKind.RESOURCES, uri)
+        owner = None if unread is None else (unread, uri)
     if owner is None:
         raise ResourceNotFound(uri)
     return owner
@@ -182,7 +192,7 @@ def _rename(view: View, items: list[Item]) -> list[Raw]:
     groups = view.offering("resources")
     return [
         entry
-        if _find_listing(groups, uri) is group
+        if _find_listing(groups, uri) is group and not names.is_ours(uri)
         else wire.with_member(entry, names.group_uri(group.name, uri), "uri")
         for group, uri, entry in items
     ]
@@ -192,7 +202,7 @@ def _rename_templates(view: View, items: list[Item]) -> list[Raw]:
     groups = view.offering("resources")
     return [
         entry
-        if _find_listing(groups, template, ListKind.TEMPLATES) is group
+        if _find_listing(groups, template, ListKind.TEMPLATES) is group and not names.is_ours(template)
         else wire.with_member(entry, names.group_template(group.name, template), "uriTemplate")
         for group, template, entry in items
     ]

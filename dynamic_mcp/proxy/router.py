@@ -8,7 +8,7 @@ from dynamic_mcp.errors import METHOD_NOT_FOUND, LoginNeeded
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.capabilities import EXTENDING
-from dynamic_mcp.proxy.elicitations import Elicitations
+from dynamic_mcp.proxy.elicitations import Elicitations, check_asked
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
@@ -44,6 +44,7 @@ class Router:
         """Answer a request; one that was refused for want of a login is repeated after it."""
         answer = await self._answer_after_logins(request)
         if len(answer.error):
+            answer = check_asked(answer)
             self._elicitations.note_error(request.client, answer.error)
         return answer
 

@@ -36,7 +36,10 @@ ORDER = (
     ("plug-ins", "They may change arguments, which are redacted and decided again, or answer by themselves."),
     ("guards", "Arguments are judged."),
     ("limits", "The call is counted."),
-    ("approval", "A person is asked, where an access rule or a guard says so. Changed arguments are decided again."),
+    (
+        "approval",
+        "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
+    ),
     ("cache", "A kept result is the answer."),
     ("concurrent", "The call waits until one of the places of its tool is free."),
     ("audit", "The call is written down, right before it is sent."),
@@ -102,7 +105,7 @@ class RuledCalls:
 
     async def _send_decided(self, message: UpstreamRequest, decision: Decision | None) -> Frame:
         if _has_guards(message) and (guarded := await self._guard(message)) is not None:
-            decision = guarded if decision is None or not decision.must_ask else _join(decision, guarded)
+            decision = guarded if decision is None else _join(decision, guarded)
             if message.request.observation is not None:
                 message.request.observation.note_decision(decision)
         if _has_limits(message) and message.tool is not None:
@@ -167,8 +170,9 @@ class RuledCalls:
 
 
 def _join(decision: Decision, guarded: Decision) -> Decision:
-    """Return the decision of an access rule and a guard which both ask, so that neither is allowed as the other."""
-    return structs.replace(guarded, rule=f"{decision.rule}, {guarded.rule}")
+    """Return that a guard asks about what access rules allow; where both ask, neither is approved as the other."""
+    rule = f"{decision.rule}, {guarded.rule}" if decision.must_ask else guarded.rule
+    return structs.replace(guarded, rule=rule, allowed_by=decision.allowed_by)
 
 
 def _restore(message: UpstreamRequest) -> UpstreamRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.calls import own_arguments
@@ -96,7 +96,9 @@ class ToolSearch:
         await learn(request.client, groups, [ListKind.TOOLS], WAIT_S)
         indexed = await self._index_all(groups)
         indexes = [each.index for each in indexed]
-        matches = rank(indexes, query, similarity=await self._similarity(indexed, query))
+        ranking = partial(rank, indexes, query, similarity=await self._similarity(indexed, query))
+        is_large = any(each.is_large for each in indexes)
+        matches = await asyncio.to_thread(ranking) if is_large else ranking()
         is_small = sum(map(len, indexes)) <= MAX_IN_FULL
         details = [detail or (Detail.FULL if is_small or match.is_named else Detail.BRIEF) for match in matches]
         tools = {each.index.group: each.tools for each in indexed}
@@ -111,7 +113,7 @@ class ToolSearch:
             _HOW_TO_GET_MORE[Detail.BRIEF] if Detail.BRIEF in details and detail is None else "",
             _cut_remark(len(rows), len(matches)),
             _no_match(request.view, query) if indexes and not matches else "",
-            _unsearched_remark([group for group in groups if group.known is None]),
+            _unsearched_remark([group for group in groups if group.known is None or _lacks_tools(group.known)]),
         ]
         return [format_tools(rows), *filter(None, remarks)]
 
@@ -158,11 +160,13 @@ def _no_match(view: View, query: str) -> str:
 async def _list_tools(request: Request, group: GroupView, detail: Detail | None) -> list[str]:
     """Return the tools of a group, connecting to learn them if need be, and what the upstream says of itself."""
     catalog = await group.learn_catalog(request.client)
+    missing = group.complaint([ListKind.TOOLS]) if catalog.may_have_more(ListKind.TOOLS) else ""
     chosen, rows = _fitting(catalog.tools, group.presentation.answers.limit, detail)
     remarks = [
         catalog.instructions,
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
         _cut_remark(len(rows), len(catalog.tools)),
+        missing and f"Tools may be missing: {missing}. Those that you know may be called all the same.",
     ]
     return [format_tools(rows), *filter(None, remarks)]
 
@@ -195,10 +199,15 @@ def _cut_remark(count: int, total: int) -> str:
     return f"Only the first {count} of {total} tools are shown. To find others, describe one step in `query`."
 
 
+def _lacks_tools(catalog: Catalog) -> bool:
+    return not catalog.tools and catalog.may_have_more(ListKind.TOOLS)
+
+
 def _unsearched_remark(groups: list[GroupView]) -> str:
     if not groups:
         return ""
-    told = ", ".join(f"`{group.name}`" + (f" ({group.reason})" if group.reason else "") for group in groups)
+    reasons = {group.name: group.reason or (group.known and group.complaint([ListKind.TOOLS])) for group in groups}
+    told = ", ".join(f"`{name}`" + (f" ({reason})" if reason else "") for name, reason in reasons.items())
     return f"Not searched, because their tools are not known yet: {told}. Ask for one by `group` alone."
 
 

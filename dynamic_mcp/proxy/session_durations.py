@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.proxy.client_events import SESSION_CLOSED
 from dynamic_mcp.proxy.observation import Event
 
@@ -26,7 +25,7 @@ class OpenLinks(Generic[Labels]):
 
     def pop_ended(self) -> Iterator[tuple[float, Labels]]:
         """Yield for how many seconds each one was connected that is so no longer, and its labels."""
-        for instance in [each for each in self._links if each.state is not State.READY]:
+        for instance in [each for each in self._links if not each.is_connected]:
             began, labels = self._links.pop(instance)
             yield time.perf_counter() - began, labels
 

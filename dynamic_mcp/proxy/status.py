@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, ProxyStatus, SessionStatus
+from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus, InstanceStatus, ProxyStatus, SessionStatus
+from dynamic_mcp.proxy.copies import explain_copies, explain_start
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.handshake import ClientHello
 
 # A client may call itself anything; nobody needs more of it.
 _LONGEST_NAME = 60
+_LONGEST_REASON = 500
 
 Kind = Literal["stdio", "daemon", "http"]
 
 
 def read_status(
-    proxy: Proxy, config: str | Path, *, kind: Kind = "stdio", socket: str = "", url: str = "", metrics: str = ""
+    proxy: Proxy,
+    config: str | Path,
+    *,
+    configured: Iterable[str] = (),
+    kind: Kind = "stdio",
+    socket: str = "",
+    url: str = "",
+    metrics: str = "",
 ) -> ProxyStatus:
     """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does.
 
-    `metrics` is where its metrics are read.
+    `configured` are the groups of the config, which may have nothing that runs before there is a session. `metrics`
+    is where its metrics are read.
 
     A config that is in no file is a text, such as the URL of its server.
     """
     sessions = [_read_session(client) for client in proxy.clients]
+    groups = [*_read_groups(proxy.groups)]
+    known = {group.name for group in groups}
+    idle = [GroupStatus(name=name, state=NO_SESSION) for name in configured if name not in known]
     return ProxyStatus(
         config=config if isinstance(config, str) else identify(config),
         kind=kind,
@@ -40,8 +54,18 @@ def read_status(
         metrics=metrics,
         clients=[session.client for session in sessions],
         sessions=sessions,
-        groups=[_read_group(group) for group in proxy.groups],
+        groups=[*groups, *idle],
     )
+
+
+def _read_groups(groups: Iterable[Group]) -> Iterator[GroupStatus]:
+    first: dict[str, Group] = {}
+    for group in groups:
+        namesake = first.setdefault(group.name, group) if group.config.person is None else group
+        copies = explain_copies(group)
+        if not copies and namesake is not group:
+            copies = explain_start(group.config.upstream, namesake.config.upstream)
+        yield _read_group(group, copies)
 
 
 def _read_session(client: Client) -> SessionStatus:
@@ -63,7 +87,7 @@ def _directory(client: Client) -> str:
     return "" if client.workspace is None else client.workspace.directory
 
 
-def _read_group(group: Group) -> GroupStatus:
+def _read_group(group: Group, copies: str) -> GroupStatus:
     person = group.config.person
     return GroupStatus(
         name=group.name,
@@ -71,7 +95,9 @@ def _read_group(group: Group) -> GroupStatus:
         person_issuer="" if person is None else person.issuer,
         state=group.state.value,
         reason=group.reason,
-        tools=None if group.known is None else len(group.known.tools),
+        copies=copies,
+        missing=one_line(_missing(group), _LONGEST_REASON),
+        tools=_count_tools(group.known),
         in_flight=group.in_flight,
         calls=group.calls,
         failures=group.failures,
@@ -79,6 +105,22 @@ def _read_group(group: Group) -> GroupStatus:
             _read_instance(group.config.share, audience, instance) for audience, instance in group.instances.items()
         ],
     )
+
+
+def _missing(group: Group) -> str:
+    """Say which lists could not be read, and that the tools of a connected server are still waited for."""
+    known, is_connected = group.known, any(each.is_connected for each in group.instances.values())
+    if known is None or (known.knows(ListKind) or not is_connected):
+        return "" if known is None else known.failures
+    unread = [kind.method for kind in ListKind if not known.knows([kind])]
+    return "; ".join(filter(None, (known.failures, f"{', '.join(unread)}: not answered yet")))
+
+
+def _count_tools(known: Catalog | None) -> int | None:
+    """Return how many tools there are; None where none is known and there may be some."""
+    if known is None or (not known.tools and known.may_have_more(ListKind.TOOLS)):
+        return None
+    return len(known.tools)
 
 
 def _read_instance(share: Share, audience: Hashable, instance: Instance) -> InstanceStatus:
@@ -106,7 +148,7 @@ def _name_sharers(share: Share, instance: Instance) -> str:
         case Share.USER:
             return "user"
         case _:
-            return _name(instance.hello)
+            return "any AI tool" if instance.hello.is_common else _name(instance.hello)
 
 
 def _name(hello: ClientHello) -> str:

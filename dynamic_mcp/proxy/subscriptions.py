@@ -40,6 +40,7 @@ class Subscriptions:
         self._view_for = view_for
         self._snapshot = snapshot
         self._announced: dict[Client, Snapshot] = {}
+        self._waiting: set[Client] = set()
         self._levels: dict[Client, int] = {}
         self._with_level: WeakSet[Instance] = WeakSet()
         self._announcing: asyncio.TimerHandle | None = None
@@ -54,11 +55,14 @@ class Subscriptions:
 
     def add(self, client: Client) -> None:
         """Remember what the lists answer at the greeting of a client; later changes are announced to it."""
-        self._announced[client] = self._snapshot(self._view_for(client))
+        self._announced[client] = found = self._snapshot(self._view_for(client))
+        if None in found.values():
+            self._waiting.add(client)
 
     def remove(self, client: Client) -> None:
         """Forget a client."""
         self._announced.pop(client, None)
+        self._waiting.discard(client)
         self._levels.pop(client, None)
 
     def close(self) -> None:
@@ -66,6 +70,7 @@ class Subscriptions:
         if self._announcing is not None:
             self._announcing.cancel()
         self._announced.clear()
+        self._waiting.clear()
 
     # --- lists -----------------------------------------------------------------------------------------
 
@@ -74,12 +79,21 @@ class Subscriptions:
 
         A group that has changed concerns those who see it: of a thousand persons, the one whose login it has.
         """
+        for client in [*self._waiting]:
+            self._note_first(client)
         if changed is None:
             self._is_any_changed = True
         elif self._announced:
             self._changed.add(changed)
         if self._announcing is None and self._announced:
             self._announcing = asyncio.get_running_loop().call_later(SETTLE_S, self._announce)
+
+    def _note_first(self, client: Client) -> None:
+        """Remember what a list answers that has just come to be known: what it answers a moment later may be news."""
+        before, now = self._announced[client], self._snapshot(self._view_for(client))
+        self._announced[client] = {name: now[name] if each is None else each for name, each in before.items()}
+        if None not in self._announced[client].values():
+            self._waiting.discard(client)
 
     def _announce(self) -> None:
         self._announcing = None
@@ -145,12 +159,12 @@ class Subscriptions:
             if level >= lowest and client.has_room(frame):
                 caller.notify(_with_group_in_logger(group.name, frame) if client.only is None else frame)
 
-    def complain(self, text: str) -> None:
-        """Tell every client of an error of the proxy itself, unless it asked for worse only, or sees no proxy."""
-        params = {"level": "error", "logger": "dynamic-mcp", "data": text}
+    def complain(self, text: str, level: str) -> None:
+        """Send every client a log message of the proxy itself, unless it asked for worse only, or sees no proxy."""
+        params = {"level": level, "logger": "dynamic-mcp", "data": text}
         frame = Frame(method="notifications/message", params=Raw(wire.encode(params)))
         for client in self._announced:
-            if client.only is None and self._levels.get(client, 0) <= LEVELS.index("error"):
+            if client.only is None and self._levels.get(client, 0) <= LEVELS.index(level):
                 client.notify(frame)
 
 

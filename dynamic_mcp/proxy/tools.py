@@ -13,7 +13,8 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.mirrored_headers import NONE_MIRRORED, HeaderParameters
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.calls import Calls
-from dynamic_mcp.proxy.exposed import ExposedTools, Tool
+from dynamic_mcp.proxy.exposed import ExposedTools
+from dynamic_mcp.proxy.listed_names import Named
 from dynamic_mcp.proxy.lists import MISSING, offset, page
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
@@ -42,7 +43,7 @@ class Tools:
 
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
         """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
-        found: Tool | None = None
+        found: Named | None = None
         if isinstance(view, SingleView):
             found = next(((group, name) for group in view), None)
         elif name not in _OWN:

@@ -28,6 +28,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.lists import offset, page
 from dynamic_mcp.proxy.logins import LoginOffers
+from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resources import Resources
@@ -115,11 +116,16 @@ class Transparent:
         """Answer a list request with the entries as they came; a list that is not known is waited for."""
         params = wire.members(request.params) if len(request.params) else {}
         group = _group_of(request)
+        was_known = group.known is not None and group.known.knows([kind])
         catalog = await group.learn_catalog(request.client, [kind])
+        if was_known and catalog.lists[kind].has_failed:  # it may work again
+            catalog = await group.reread(request.client, [kind])
         listing = catalog.lists[kind]
+        if listing.has_failed and not listing.entries:
+            return Frame(error=listing.error)  # the upstream's own words
         is_missing = listing.is_unknown or not catalog.may(kind.capability)
-        if kind is not ListKind.TOOLS and (is_missing or (listing.complaints and not listing.entries)):
-            return await self._pass_on(request)  # the upstream says best itself why it has none
+        if kind is not ListKind.TOOLS and is_missing:
+            return await self._pass_on(request)  # the upstream says best itself that it has none
         if is_missing:
             return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
         start = offset(params.get("cursor", wire.NULL))
@@ -133,7 +139,7 @@ class Transparent:
             return wire.error_frame(INVALID_PARAMS, str(NotFound("tool", name or "")))
         if name is None:  # a server that takes it for text could find a tool that the filter keeps back
             raise wire.Malformed("`name` of the tool is missing")
-        if (tool := group.find_shown(name)) is not None and tool.changes_arguments:
+        if (tool := group.find_shown(name)) is not None and tool.changes_arguments and must_fit(group, name):
             await _check_arguments(request, name, params.get("arguments", wire.NULL))
         instance = group.group.instance_for(request.client) if "task" in params else None
         answer = await self._pipeline.send(
@@ -239,7 +245,9 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     if server_says:
         return True
     catalog = await group.learn_catalog(request.client, [kind])
-    return key in catalog.entries(kind) or key in (await group.reread(request.client, [kind])).entries(kind)
+    if key in catalog.entries(kind) or group.may_have(kind, key or ""):
+        return True
+    return key in (await group.reread(request.client, [kind])).entries(kind)
 
 
 async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
@@ -249,7 +257,7 @@ async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
     """
     group, args = _group_of(request), wire.EMPTY_OBJECT if bytes(given) == b"null" else given
     catalog = group.known
-    if catalog is None or not group.presentation.answers.validate or is_valid(catalog.input_schema(tool), args):
+    if catalog is None or is_valid(catalog.input_schema(tool), args):
         return
     if group.state is not State.READY:  # the schema is from disk
         catalog = await group.reread(request.client)

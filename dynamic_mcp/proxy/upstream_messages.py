@@ -41,9 +41,16 @@ class UpstreamMessages:
         return self._tasks.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream as its client may see it, with the id that a task has for that."""
+        """Return a request of the upstream as its client may see it, with the id that a task has for that.
+
+        Raises UnsafeQuestion.
+        """
+        from dynamic_mcp.proxy.asked_questions import prepare  # with the first question
+
+        name = instance.config.name
+        frame = prepare(name, user.client, self._views.redaction.redact(name, frame))
         self._elicitations.note_request(user.client, frame)
-        return self._tasks.with_client_task_id(instance, self._views.redaction.redact(instance.config.name, frame))
+        return self._tasks.with_client_task_id(instance, frame)
 
     def pass_on(
         self,

@@ -162,6 +162,23 @@ class GroupView:
         if self.group.admission.gate is not None and self.may_read(uri):
             self.refuse_held_request("resources/read", {"uri": Raw(wire.encode(uri))})
 
+    def may_have(self, kind: ListKind, key: str) -> bool:
+        """Return whether something may be asked for that is in no list, because its list could not be read.
+
+        The server knows best what it has. Tools that are shown in another way must be known first, and what is hidden
+        stays hidden.
+        """
+        if self.known is None or not self.known.may_have_more(kind):
+            return False
+        match kind:
+            case ListKind.TOOLS if self.overridden is not None or not self.presentation.tools.allows(key):
+                return False
+            case ListKind.TOOLS | ListKind.PROMPTS:
+                named = Kind.TOOL if kind is ListKind.TOOLS else Kind.PROMPT
+                return self.rules is None or self.judge(named, key).is_visible
+            case _:
+                return self.may_read(key)
+
     def may_read(self, uri: str) -> bool:
         """Tell whether a resource exists for this view, if there is one."""
         return self.rules is None or self.rules.may_see_resource(uri)
@@ -188,20 +205,20 @@ class GroupView:
         if said is None:
             return None
         if self.group.admission.gate is not None:
-            said = self.group.admission.gate.admit_hello(said)
+            said = await self.group.admission.gate.admit_hello(said)
         return self._lists.filter_hello(said, self.group.known)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
-        return self._filter(await self.group.learn_catalog(client, kinds))
+        return await self._filter(await self.group.learn_catalog(client, kinds))
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Read these lists again, for a name that is not among them. Raises UpstreamError."""
-        return self._filter(await self.group.reread(client, kinds))
+        return await self._filter(await self.group.reread(client, kinds))
 
-    def _filter(self, whole: Catalog) -> Catalog:
+    async def _filter(self, whole: Catalog) -> Catalog:
         """Return a catalog without what is held back, what is not presented, and what is not allowed."""
-        whole = self.group.admission.admit(whole)
+        whole = await self.group.admission.admit(whole)
         if whole is self._whole and self._known is not None:
             return self._known
         return self._present(whole)
@@ -287,7 +304,7 @@ class View:
         self.split_calls = config.split_calls
         self.roots = config.roots
         self.place = place
-        self.is_governed = rules is not None
+        self.access_rules = rules
         self._groups: dict[str, GroupView] = {}
         pool = pool or GroupViews()
         presentations = config.presentations
@@ -321,7 +338,7 @@ class View:
         """Tell whether a tool may be used, as far as that is known of its group."""
         found = self._groups.get(group)
         if found is None:
-            return not self.is_governed  # what it said is still there when the config has no such group any more
+            return self.access_rules is None  # what it said is still there when the config has no such group any more
         return found.rules is None or found.judge(Kind.TOOL, tool).is_visible
 
     def has_group(self, group: Group) -> bool:
@@ -374,7 +391,7 @@ class SingleView(View):
         self.split_calls = False
         self.roots = whole.roots
         self.place = whole.place
-        self.is_governed = whole.is_governed
+        self.access_rules = whole.access_rules
         self._groups = {each.name: each for each in group}
 
     def names_in_words(self, feature: str = "") -> str:
@@ -389,5 +406,5 @@ class AdaptedView(View):
         self.split_calls = split_calls
         self.roots = ()
         self.place = whole.place
-        self.is_governed = whole.is_governed
+        self.access_rules = whole.access_rules
         self._groups = {group.name: group for group in groups}

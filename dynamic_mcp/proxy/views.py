@@ -45,6 +45,11 @@ class Views:
         """Whether clients of one workspace may have different views."""
         return self._policy is not None or self._has_had_profiles
 
+    @property
+    def have_rules(self) -> bool:
+        """Whether access rules decide what somebody sees."""
+        return self._policy is not None
+
     def apply(self, configs: Mapping[Place, Config]) -> None:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)

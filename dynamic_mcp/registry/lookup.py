@@ -103,12 +103,17 @@ class Lookup:
         return NotFound("server in the registry", name, hint=f"{guess}{_how_to_search(name)}")
 
     async def _guess(self, name: str) -> Sequence[Hit]:
-        """Return servers whose names have a part of this one."""
+        """Return servers whose names have a part of this one.
+
+        Raises RegistryError if no registry answers and none has been asked before, as what cannot be a name is not.
+        """
         words = [part for part in name.rpartition("/")[2].replace("_", "-").split("-") if len(part) > 2]
         longest = sorted(words, key=len, reverse=True)[:2]
         try:
             return (await self.search([name.rpartition("/")[2], *longest], most_pages=1)).found
         except RegistryError as exc:
+            if not NAME.fullmatch(name):
+                raise
             self.notes.append(exc.message)
             return ()
 

@@ -14,6 +14,11 @@ from dynamic_mcp.search.fields import ToolTexts, extract_texts
 from dynamic_mcp.search.words import name_key, split_words, stem, trigrams
 
 MAX_WORDS = 1000
+# How many words of its tools a group may have in the index, each counted for every tool that has it. Of the tools
+# after those, only the names are indexed: a server may have any number of words.
+MAX_POSTINGS = 500_000
+# Words with the same three letters that are compared with a misspelt one.
+MAX_ALIKE = 2000
 EXACT = "="  # prefix of a word itself, which distinguishes it from a stem
 # Shorter words have no similar words; longer ones are similar from this likeness.
 MIN_FUZZY_LENGTH = 4
@@ -69,8 +74,12 @@ class GroupIndex:
         self._weights = array("f")
         about = [(tuning.group, split_words(group)), (tuning.group_description, split_words(description[:500]))]
         postings: dict[str, list[tuple[int, float]]] = {}
+        count = 0
         for number, (name, tool) in enumerate(tools.items()):
-            for term, weight in _weigh_terms(extract_texts(name, tool), about, tuning).items():
+            texts = extract_texts(name, tool) if count < MAX_POSTINGS else ToolTexts(name)
+            terms = _weigh_terms(texts, about, tuning)
+            count += len(terms)
+            for term, weight in terms.items():
                 postings.setdefault(term, []).append((number, weight))
         self._terms = {term: at for at, term in enumerate(postings)}
         for entries in postings.values():
@@ -80,6 +89,11 @@ class GroupIndex:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a search may take long."""
+        return len(self._tools) > MAX_POSTINGS // 10
 
     def tool_number(self, name: str) -> int | None:
         """Return the number of the tool with this name."""
@@ -117,7 +131,9 @@ class GroupIndex:
         for term in self._terms:
             if term.startswith(EXACT) and len(term) > MIN_FUZZY_LENGTH:
                 for gram in dict.fromkeys(trigrams(term[1:])):
-                    table.setdefault(gram, []).append(term[1:])
+                    words = table.setdefault(gram, [])
+                    if len(words) < MAX_ALIKE:
+                        words.append(term[1:])
         return table
 
 

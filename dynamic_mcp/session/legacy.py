@@ -168,6 +168,11 @@ class Session:
 
     # --- from the client -------------------------------------------------------------------------------
 
+    @property
+    def requests_in_flight(self) -> int:
+        """How many requests are being answered, each member of a batch among them."""
+        return len(self._serving)
+
     def receive(self, line: bytes, reply: Callable[[bytes], None] | None = None) -> None:
         """Take one line, whatever it holds; a closed session takes none.
 

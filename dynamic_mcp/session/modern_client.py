@@ -6,6 +6,7 @@ servers, which know only sessions, have one to serve. It ends when nobody has us
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
+from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.upstream.handshake import ClientHello, complete_info
 
 if TYPE_CHECKING:
@@ -95,6 +97,11 @@ class ModernClient:
         """Whether nothing is in flight, parked calls included, and nobody listens."""
         return not self.calls_in_flight and not self.listenings
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls are in flight, apart from those that listen."""
+        return len(self.calls_in_flight) > len(self.listenings)
+
     def has_room(self, frame: Frame) -> bool:
         """Tell whether a notification would be sent now."""
         return True
@@ -137,6 +144,7 @@ class ModernClients:
         self._now = now
         self._wall_clock = wall_clock
         self._clients: dict[Hashable, ModernClient] = {}
+        self._shares = Shares()
 
     def __iter__(self) -> Iterator[ModernClient]:
         return iter([*self._clients.values()])
@@ -149,13 +157,14 @@ class ModernClients:
         key = (origin, bytes(sender.client_info), bytes(sender.capabilities))
         client = self._clients.get(key)
         if client is None:
-            if len(self._clients) >= self.max_clients and not self._drop_idlest():
+            if not self._make_room(origin.authentication):
                 return None
             hello = ClientHello(MODERN, sender.capabilities, complete_info(sender.client_info))
             now, address = self._now(), channel.address
             since = self._wall_clock()
             client = ModernClient(self._server, origin, hello, address=address, since=since, used_at=now)
             self._clients[key] = client
+            self._shares.add(client)
             self._server.admit(client)
         client.used_at = self._now()
         return client
@@ -171,12 +180,17 @@ class ModernClients:
         for client in self:
             self._drop(client)
 
-    def _drop_idlest(self) -> bool:
-        idlest = min((each for each in self if each.is_idle), key=lambda each: each.used_at, default=None)
-        if idlest is not None:
-            self._drop(idlest)
-        return idlest is not None
+    def _make_room(self, authentication: Authentication) -> bool:
+        """End a client where there is no room for another one; return whether there is room now."""
+        most, shares = self.max_clients, self._shares
+        if len(self._clients) < most and not shares.is_used_up(authentication, most):
+            return True
+        ending = shares.choose_to_end(self, authentication, most, unused_since=math.inf)
+        if ending is not None:
+            self._drop(ending)
+        return ending is not None
 
     def _drop(self, client: ModernClient) -> None:
+        self._shares.remove(client)
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
         client.close()

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import URL_ELICITATION_REQUIRED
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.elicitations import required_elicitations
 from dynamic_mcp.proxy.request import Request
 
 # How often a call is made again.
@@ -24,21 +24,11 @@ async def answer_with_elicitations(request: Request, answer: Callable[[Request],
     """Answer a request, and again each time that its client has opened the URLs that the server asks for."""
     found = await answer(request)
     for _ in range(_MAX_ROUNDS):
-        elicitations = _required(found)
+        elicitations = required_elicitations(found.error)
         if not elicitations or not await _have_been_opened(request, elicitations):
             break
         found = await answer(request)
-    return _without_code(found, request.method) if _required(found) else found
-
-
-def _required(answer: Frame) -> list[Raw]:
-    """Return the elicitations that an error asks for; none if it is another error, or none."""
-    if not len(answer.error) or wire.value(wire.member(answer.error, "code")) != URL_ELICITATION_REQUIRED:
-        return []
-    try:
-        return wire.elements(wire.member(answer.error, "data", "elicitations"))
-    except wire.Malformed:
-        return []
+    return _without_code(found, request.method) if required_elicitations(found.error) else found
 
 
 async def _have_been_opened(request: Request, elicitations: list[Raw]) -> bool:
@@ -58,7 +48,7 @@ def _without_code(answer: Frame, method: str) -> Frame:
     """Tell a model what a person has to do, where the client cannot be asked, or the person does not want to."""
     if method != "tools/call":
         return answer
-    urls = [wire.text(wire.member(each, "url")) or "" for each in _required(answer)]
+    urls = [wire.text(wire.member(each, "url")) or "" for each in required_elicitations(answer.error)]
     message = wire.text(wire.member(answer.error, "message")) or "a person has to open a URL first"
     text = "\n".join((message, *(f"open {url}, then call again" for url in urls if url)))
     return wire.result_frame({"content": [{"type": "text", "text": text}], "isError": True})

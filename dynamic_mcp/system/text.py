@@ -13,6 +13,12 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def os_reason(exc: Exception) -> str:
+    """Return why the system refused, as it stands in a sentence: `no space left on device`."""
+    reason = getattr(exc, "strerror", None) or str(exc)
+    return reason[:1].lower() + reason[1:]
+
+
 def one_line(text: str, longest: int | None = MAX_LINE) -> str:
     """Return text on one line, without control characters and repeated spaces, cut to `longest` characters."""
     if longest is not None:

@@ -1,7 +1,7 @@
 """Repairs the arguments of a tool call where its input schema allows one interpretation only; pure.
 
-Valid arguments pass byte for byte. Only repaired arguments are encoded again, with a note of each change. If more
-than one interpretation is valid, none is used, and the error says what is wrong.
+Valid arguments pass byte for byte. Only repaired arguments are encoded again, with a note of each change. What cannot
+be repaired stays as it is, and a `Misfit` says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,38 @@ _AS_JSON = "was JSON in a string"
 _IN_A_LIST = "was one value and is now a list"
 
 
+class Misfit(Struct, frozen=True):
+    """Arguments that do not fit a schema. What is wrong with them is found when it is asked for."""
+
+    schema: InputSchema
+    args: Raw
+
+    def describe(self) -> str:
+        """Return a line for each problem, and one with the schema."""
+        flaws = self.schema.find_flaws(self.args)
+        more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
+        lines = [*map(str, flaws[:_MOST_SHOWN]), *more, *_suggest_names(self.schema, self.args, flaws)]
+        return _describe(self.schema, lines)
+
+    def refusal(self, tool: str) -> InvalidArguments:
+        """Return the error for a call that is not made because of this."""
+        return _refusal(tool, self.describe())
+
+
 class Interpretation(Struct, frozen=True):
-    """One interpretation of the arguments, with a note of each change that it makes."""
+    """One interpretation of the arguments, with a note of each change that it makes; `misfit` if it does not fit."""
 
     args: Raw
     notes: tuple[str, ...] = ()
+    misfit: Misfit | None = None
 
     def with_note(self, note: str, args: Raw) -> Interpretation:
         """Return an interpretation with one more change."""
         return Interpretation(args, (*self.notes, note))
+
+    def as_misfit(self, schema: InputSchema) -> Interpretation:
+        """Return this interpretation as one that does not fit."""
+        return Interpretation(self.args, self.notes, Misfit(schema, self.args))
 
 
 def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
@@ -62,21 +85,18 @@ def is_valid(schema: InputSchema, args: Raw) -> bool:
 def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw], tool: str) -> Interpretation:
     """Return the only interpretation of the arguments that fits the schema.
 
-    `extra_arguments` were given next to `args`. `tool` is for messages. Raises InvalidArguments with everything that
-    is wrong.
+    If none does, it is the most literal one, with each value repaired that can be, and with a `misfit`.
+    `extra_arguments` were given next to `args`. `tool` is for messages. Raises InvalidArguments if the arguments are
+    not an object, have a name twice, or can be read in more than one way.
     """
-    candidates = list(_interpret(schema, args, extra_arguments))
-    valid = {bytes(good.args): good for each in candidates if (good := _coerce(schema, each)) is not None}
+    candidates = [_coerce(schema, each) for each in _interpret(schema, args, extra_arguments)]
+    valid = {bytes(each.args): each for each in candidates if each.misfit is None}
     if len(valid) == 1:
         return next(iter(valid.values()))
-    if valid:
-        raise _refusal(schema, tool, ["they can be read in more than one way"])
-    if not candidates:
-        raise _refusal(schema, tool, ["`args` is not an object"])
-    flaws = schema.find_flaws(candidates[0].args)
-    more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
-    lines = [*map(str, flaws[:_MOST_SHOWN]), *more]
-    raise _refusal(schema, tool, [*lines, *_suggest_names(schema, candidates[0].args, flaws)])
+    if not candidates or valid:
+        problem = "they can be read in more than one way" if valid else "`args` is not an object"
+        raise _refusal(tool, _describe(schema, [problem]))
+    return candidates[0]
 
 
 # --- interpretations --------------------------------------------------------------------------------------------
@@ -175,12 +195,12 @@ def _to_object(members: Mapping[str, Raw]) -> Raw:
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation | None:
-    """Return the interpretation with every invalid value repaired, or None if one cannot be."""
+def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation:
+    """Return the interpretation with every invalid value repaired that can be."""
     if not _has_known_names(schema, reading):
-        return None
+        return reading.as_misfit(schema)
     if len(reading.args) > _LONGEST_REPAIRED:
-        return reading if schema.accepts(reading.args) else None
+        return reading if schema.accepts(reading.args) else reading.as_misfit(schema)
     repairs = 0
     for _ in range(_MOST_ROUNDS):
         if schema.accepts(reading.args):
@@ -191,7 +211,7 @@ def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation | No
             reading, repairs = better or reading, repairs + 1
         if reading is before:
             break
-    return None
+    return reading if schema.accepts(reading.args) else reading.as_misfit(schema)
 
 
 def _has_known_names(schema: InputSchema, reading: Interpretation) -> bool:
@@ -297,9 +317,12 @@ def _suggest_names(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Ite
             yield f"{problem}; {guess}" if guess else problem
 
 
-def _refusal(schema: InputSchema, tool: str, problems: Sequence[str]) -> InvalidArguments:
-    lines = [f"{tool} was not called, because its arguments do not fit:", *(f"- {each}" for each in problems)]
+def _refusal(tool: str, description: str) -> InvalidArguments:
+    return InvalidArguments(f"{tool} was not called, because its arguments do not fit:\n{description}")
+
+
+def _describe(schema: InputSchema, problems: Iterable[str]) -> str:
     text = wire.compact(schema.raw).decode()
     if len(text) > _LONGEST_SCHEMA_SHOWN:
         text = f"{text[:_LONGEST_SCHEMA_SHOWN]}… (of {len(text)} characters)"
-    return InvalidArguments("\n".join([*lines, f"its input schema: {text}"]))
+    return "\n".join([*(f"- {each}" for each in problems), f"its input schema: {text}"])

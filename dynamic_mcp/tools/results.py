@@ -138,6 +138,11 @@ def parse_data(structured: Raw | None, texts: Iterable[str]) -> object:
     return values[0] if len(values) == 1 else values
 
 
+def is_error(result: Raw) -> bool:
+    """Tell whether a result says that the call has failed."""
+    return bytes(wire.member(result, "isError")) == b"true"
+
+
 def add_to_error(result: Raw, words: str) -> Raw:
     """Return an error result with another text block added; any other result as it is."""
     try:

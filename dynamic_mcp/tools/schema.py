@@ -1,7 +1,8 @@
 """A tool's input schema, compiled once, to check the arguments of calls.
 
-A schema that is invalid or could take too long is not enforced, since the upstream decides in the end anyway.
-References are never fetched, and patterns are matched with limited backtracking.
+A parameter with a default is never missing, also where `required` names it: the server fills it in. Libraries such as
+zod describe what a server has then. A schema that is invalid or could take too long is not enforced, since the
+upstream decides in the end anyway. References are never fetched, and patterns are matched with limited backtracking.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _MAX_NAMES = 10
 _MAX_MESSAGE = 200
 _BACKTRACKS = 10_000
 _MAX_DEPTH = 5
+# How deep defaults are looked for.
+_MAX_RELAXED = 50
 _MAX_NESTED = 300
 
 _decode = msgspec.json.Decoder().decode
@@ -60,15 +63,21 @@ class InputSchema:
     def __init__(self, raw: Raw) -> None:
         self.raw = raw
         self._document = _decode_schema(raw)
+        self._lenient = _without_defaulted(self._document, raw)
         self._accepts_any_object = all(
             key in ANNOTATIONS or key == "type" or (key == "properties" and not value)
             for key, value in self._document.items()
         )
-        self._fits = None if self._accepts_any_object else compile_plain(self._document)
+        self._fits = None if self._accepts_any_object else compile_plain(self._lenient)
 
     @cached_property
     def _validator(self) -> Validator | None:
-        return None if self._accepts_any_object else _compile(self._document, len(self.raw))
+        return None if self._accepts_any_object else _compile(self._lenient, len(self.raw))
+
+    @cached_property
+    def _literal_validator(self) -> Validator | None:
+        """The validator of the schema as it is written, where that is another one."""
+        return None if self._lenient is self._document else _compile(self._document, len(self.raw))
 
     @property
     def accepts_any_object(self) -> bool:
@@ -98,7 +107,10 @@ class InputSchema:
             value = _decode(args)
             if self._fits is not None and self._fits(value):
                 return True
-            return self._validator is None or self._validator.is_valid(_normalize_integers(value))
+            if self._validator is None or self._validator.is_valid(value := _normalize_integers(value)):
+                return True
+            # of several alternatives, more than one may fit now
+            return self._literal_validator is not None and self._literal_validator.is_valid(value)
         except (*_DECODE_ERRORS, ValueError):
             return True
 
@@ -183,6 +195,67 @@ def _shorten(text: str) -> str:
     if len(text) > _MAX_MESSAGE:
         text = f"{text[: _MAX_MESSAGE // 2]} … {text[-_MAX_MESSAGE // 2 :]}"
     return replace_unprintable(text, " ")
+
+
+# --- defaults --------------------------------------------------------------------------------------------
+
+# Keywords whose parts are about the same object, and those whose parts are about what is in it.
+_SAME_OBJECT = ("allOf", "anyOf", "oneOf")
+_SAME_OBJECT_IF = ("then", "else")
+_INNER = ("items", "additionalItems", "additionalProperties", "contains", "unevaluatedItems", "unevaluatedProperties")
+_INNER_LISTS = ("prefixItems", "items")
+_INNER_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+
+
+def _without_defaulted(schema: Mapping[str, Any], raw: Raw) -> Mapping[str, Any]:
+    """Return a schema that requires no parameter that has a default; the same object if it requires none."""
+    data = bytes(raw)
+    if b'"default"' not in data or b'"required"' not in data:
+        return schema
+    relaxed = _relax(schema, schema, _MAX_RELAXED)
+    return schema if relaxed == schema else relaxed
+
+
+def _relax(
+    schema: Any,  # JSON
+    root: Mapping[str, Any],
+    depth: int,
+    defaulted: frozenset[str] = frozenset(),
+) -> Any:
+    """Return a part of a schema without requirements of the names in `defaulted`, and of those with a default in it.
+
+    `not` and `if` stay as they are: with less in them, the whole would take less.
+    """
+    if not isinstance(schema, dict) or depth == 0:
+        return schema
+    relaxed = dict(schema)
+    if isinstance(properties := schema.get("properties"), dict):
+        defaulted |= {name for name, each in properties.items() if _has_default(each, root)}
+    if isinstance(required := schema.get("required"), list):
+        relaxed["required"] = [name for name in required if not isinstance(name, str) or name not in defaulted]
+    for key in schema.keys() & {*_INNER, *_SAME_OBJECT_IF}:
+        relaxed[key] = _relax(schema[key], root, depth - 1, defaulted if key in _SAME_OBJECT_IF else frozenset())
+    for key in schema.keys() & {*_INNER_LISTS, *_SAME_OBJECT}:
+        if isinstance(parts := schema[key], list):
+            names = defaulted if key in _SAME_OBJECT else frozenset[str]()
+            relaxed[key] = [_relax(part, root, depth - 1, names) for part in parts]
+    for key in schema.keys() & {*_INNER_MAPS}:
+        if isinstance(parts := schema[key], dict):
+            relaxed[key] = {name: _relax(part, root, depth - 1) for name, part in parts.items()}
+    return relaxed
+
+
+def _has_default(schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH) -> bool:
+    """Tell whether a parameter has a default: itself, in one of its branches, or where it refers to."""
+    if not isinstance(schema, dict) or depth == 0:
+        return False
+    if "default" in schema:
+        return True
+    if isinstance(ref := schema.get("$ref"), str):  # followed once only, because references can multiply each other
+        target = _resolve_ref(root, ref)
+        return isinstance(target, dict) and "default" in target
+    parts = (part for key in _SAME_OBJECT if isinstance(schema.get(key), list) for part in schema[key])
+    return any(_has_default(part, root, depth - 1) for part in parts)
 
 
 # --- the shape of a schema -------------------------------------------------------------------------------

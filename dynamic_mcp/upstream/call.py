@@ -66,6 +66,7 @@ class Call:
         "label",
         "last_deadline",
         "method",
+        "questions",
         "timeout_s",
         "token",
     )
@@ -79,6 +80,7 @@ class Call:
         self.caller = caller
         self.token = ABSENT
         self.is_task = False
+        self.questions = 0
         self.timeout_s = timeout_s
         self.deadline = now + timeout_s
         self.last_deadline = now + timeout_s * PROGRESS_EXTENDS_TO

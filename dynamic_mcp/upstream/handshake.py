@@ -29,11 +29,16 @@ _UNDECLARED: Mapping[str, Raw] = dict.fromkeys(("tools", "resources", "prompts")
 
 
 class ClientHello(Struct, frozen=True):
-    """What an upstream is told of the client when a link opens, word for word."""
+    """What an upstream is told of the client when a link opens, word for word.
+
+    `is_common`: several kinds of clients use the link, and each request to a modern upstream has the capabilities of
+    its own.
+    """
 
     revision: Revision = NEWEST
     capabilities: Raw = field(default_factory=lambda: wire.EMPTY_OBJECT)
     client_info: Raw = field(default_factory=lambda: OURSELVES)
+    is_common: bool = False
 
     @property
     def name(self) -> str:
@@ -147,7 +152,8 @@ def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, R
         error = bytes(answer.error).decode("utf-8", "replace")
         if not isinstance(config.upstream, Broken):
             error = mask_of(config.upstream)(error)
-        raise Refused(config.name, f"answered {what} with the error {error}", code=error_code(answer))
+        message = f"answered {what} with the error {error}"
+        raise Refused(config.name, message, code=error_code(answer), error=bytes(answer.error))
     try:
         return wire.members(answer.result)
     except wire.Malformed:

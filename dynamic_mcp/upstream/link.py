@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     DynamicMcpError,
     LinkLost,
@@ -22,7 +23,7 @@ from dynamic_mcp.errors import (
     ProtocolViolation,
     TimedOut,
 )
-from dynamic_mcp.mcp import lines, wire
+from dynamic_mcp.mcp import lines, own_meta, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)
 
 _LONGEST_GARBAGE_SHOWN = 200
+# Questions of the upstream that the client of one call is asked.
+MAX_QUESTIONS = 50
 # Calls that became tasks, whose progress tokens are remembered.
 _MAX_TASKS = 1000
 
@@ -223,6 +226,8 @@ class Link:
         line = self._joiner.feed(line) if for_id is None else line
         if not line:
             return
+        if line.find(b"\r", 0, -1) >= 0 and not isinstance(line, lines.Oversized):
+            line = lines.on_one_line(line)  # white space to JSON, and the end of a line to some clients
         if isinstance(line, lines.Oversized):
             self._take_unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
@@ -239,6 +244,8 @@ class Link:
         except wire.Malformed as exc:
             self._take_unreadable(message, f"sent a message that cannot be read: {exc}")
         else:
+            if own_meta.may_be_in(message):
+                own_meta.rename_in(frame)
             self._dispatch(frame, for_id)
 
     def fail_request(self, id: bytes, error: DynamicMcpError) -> None:
@@ -340,8 +347,24 @@ class Link:
         if key in self._questions:
             group_logger(log, self.group).debug("group %s: dropped a second request with the id %s", self.group, key)
             return
-        task = self._loop.create_task(self._pass_question_on(caller, self.listener.prepare_question(frame, caller)))
-        self._questions[key] = Question(caller, task)
+        if not self._may_ask(caller):
+            why = f"no more than {MAX_QUESTIONS} questions are passed on while one call is answered"
+            self._reply(frame.id, wire.error_frame(INVALID_REQUEST, why))
+            return
+        try:
+            question = self.listener.prepare_question(frame, caller)
+        except DynamicMcpError as exc:
+            self._reply(frame.id, wire.error_frame(exc.rpc_code, str(exc)))
+            return
+        self._questions[key] = Question(caller, self._loop.create_task(self._pass_question_on(caller, question)))
+
+    def _may_ask(self, caller: Caller) -> bool:
+        """Count a question, and tell whether its client may still be asked it."""
+        call = next((each for each in self._calls.values() if each.caller is caller), None)
+        if call is not None:
+            call.questions += 1
+            return call.questions <= MAX_QUESTIONS
+        return len(self._questions) < MAX_QUESTIONS
 
     def _callers(self, for_id: bytes) -> list[Caller] | None:
         """Return whose calls a message may be about: that of its stream, else the latest of each recipient.

@@ -35,7 +35,7 @@ from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO, Caller
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, error_code
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, Listener
 from dynamic_mcp.upstream.modern_headers import ToolHeaders
 from dynamic_mcp.upstream.modern_questions import ModernQuestions
 from dynamic_mcp.upstream.modern_stamp import Stamp
@@ -104,7 +104,7 @@ class ModernLink:
         self._jitter = jitter
         self._closing: asyncio.Task[None] | None = None
         self._level = _UNNAMED_LEVEL if "logging" in server.capabilities else ""
-        self._questions = ModernQuestions(link.group, stamp.capabilities, listener.prepare_question)
+        self._questions = ModernQuestions(link.group, self._capabilities_of, listener.prepare_question)
         self._subscription = ModernSubscription(link, stamp, server, self._pass_on, jitter=jitter)
         link.listener = self
 
@@ -212,7 +212,10 @@ class ModernLink:
         label: str,
         level: str,
     ) -> Frame:
-        stamped = self._stamp.params(params, level)
+        stamp = self._stamp
+        if stamp.is_common and caller is not None:
+            stamp = stamp.of_client(cast(_Greeted, caller.client).hello)
+        stamped = stamp.params(params, level)
         try:
             answer = await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
         except HttpError as exc:
@@ -234,6 +237,9 @@ class ModernLink:
         if method == "tools/list":
             self._tool_headers.learn(answer.result)
         return answer
+
+    def _capabilities_of(self, caller: Caller) -> Mapping[str, Raw]:
+        return self._stamp.of_client(cast(_Greeted, caller.client).hello).capabilities
 
     async def _check_era(self) -> None:
         """End the link if the server has become one of another era, so that the next one finds out anew."""
@@ -274,8 +280,12 @@ class ModernLink:
         """Give the upstream what it asks for until it answers; the client's time does not count as the upstream's."""
         delays_s = delays(_RETRY_AFTER_S, _LONGEST_RETRY_S, self._jitter)
         loop = asyncio.get_running_loop()
+        questions = 0
         for _ in range(MAX_ROUNDS):
             requests, state = wire.member(result, "inputRequests"), wire.member(result, "requestState")
+            questions += _count(requests)
+            if questions > MAX_QUESTIONS:
+                raise ProtocolViolation(self.group, f"asks more than {MAX_QUESTIONS} questions to answer {label}")
             more = {"requestState": state} if len(state) else {}
             if len(requests):
                 more["inputResponses"] = await self._questions.ask(requests, caller, label=label, until=until)
@@ -387,3 +397,10 @@ def _with_hints(answer: Frame, ttl_ms: Raw | None, cache_scope: Raw | None) -> F
 
 
 _REPLACED = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+
+
+def _count(requests: Raw) -> int:
+    try:
+        return len(wire.members(requests)) if len(requests) else 0
+    except wire.Malformed:
+        return 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import LinkLost, ProtocolViolation, TimedOut, Unanswered
+from dynamic_mcp.errors import InvalidArguments, LinkLost, ProtocolViolation, TimedOut, Unanswered
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
 from dynamic_mcp.mcp.wire import Frame
@@ -22,11 +22,11 @@ Prepare = Callable[[Frame, Caller], Frame]
 
 
 class ModernQuestions:
-    """The questions of one link that wait for a client; `capabilities` are what it declared."""
+    """The questions of one link that wait for a client; `capabilities_of` returns what a caller's client declared."""
 
-    def __init__(self, group: str, capabilities: Mapping[str, Raw], prepare: Prepare) -> None:
+    def __init__(self, group: str, capabilities_of: Callable[[Caller], Mapping[str, Raw]], prepare: Prepare) -> None:
         self._group = group
-        self._capabilities = capabilities
+        self._capabilities_of = capabilities_of
         self._prepare = prepare
         self._asked: set[asyncio.Task[Raw]] = set()
 
@@ -44,12 +44,13 @@ class ModernQuestions:
 
         Raises Unanswered, ProtocolViolation, TimedOut and, after `end`, LinkLost.
         """
-        frames = {key: self._read(request, label) for key, request in self._members(requests, label).items()}
-        loop = asyncio.get_running_loop()
-        tasks = {
-            key: loop.create_task(self._ask(self._prepare(frame, caller), caller, label))
-            for key, frame in frames.items()
+        declared = self._capabilities_of(caller)
+        frames = {
+            key: self._read(request, caller, declared, label)
+            for key, request in self._members(requests, label).items()
         }
+        loop = asyncio.get_running_loop()
+        tasks = {key: loop.create_task(self._ask(frame, caller, label)) for key, frame in frames.items()}
         self._asked.update(tasks.values())
         reason = "the server no longer needs the answer"
         try:
@@ -94,7 +95,7 @@ class ModernQuestions:
         except wire.Malformed:
             raise ProtocolViolation(self._group, f"answered {label} with malformed `inputRequests`") from None
 
-    def _read(self, request: Raw, label: str) -> Frame:
+    def _read(self, request: Raw, caller: Caller, capabilities: Mapping[str, Raw], label: str) -> Frame:
         """Return a question as a request to a legacy client, if the client said that it can be asked it."""
         method, params = wire.text(wire.member(request, "method")) or "", wire.member(request, "params")
         capability = ASKED_WITH.get(method)
@@ -102,14 +103,17 @@ class ModernQuestions:
             why = f"answered {label} with a request `{method[:40]}`, which is none that clients answer"
             raise ProtocolViolation(self._group, why)
         is_url = wire.text(wire.member(params, "mode")) == "url"
-        declared = self._capabilities.get(capability)
+        declared = capabilities.get(capability)
         if declared is None or (is_url and capability == "elicitation" and not len(wire.member(declared, "url"))):
             what = f"`{method}` with a URL" if is_url else f"`{method}`"
             why = f"{label} needs an answer of the client to {what}, which the client did not declare"
             raise Unanswered(self._group, why, hint="use a client that supports it")
         if is_url and not len(wire.member(params, "elicitationId")):
             params = wire.with_member(params, uuid.uuid4().hex, "elicitationId")  # legacy clients require it
-        return Frame(method=method, params=params)
+        try:
+            return self._prepare(Frame(method=method, params=params), caller)
+        except InvalidArguments as exc:
+            raise Unanswered(self._group, f"{label} {exc.message}") from exc
 
 
 def _ignore(_: Frame) -> None:

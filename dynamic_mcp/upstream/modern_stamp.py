@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import MODERN
@@ -16,13 +17,20 @@ _LEGACY_CAPABILITY = "tasks"
 _ROOTS = "roots"
 # There are fewer, but clients may make some up.
 _MAX_LEVELS = 16
+_MAX_CLIENTS = 64
 
 
 class Stamp:
-    """The envelope of one link's requests; `capabilities` are those of the client that the upstream is told."""
+    """The envelope of one link's requests; `capabilities` are those of the client that the upstream is told.
+
+    On a link that is common to several kinds of clients, each has a stamp with its own capabilities.
+    """
 
     def __init__(self, hello: ClientHello) -> None:
         self.capabilities = _capabilities(hello)
+        self.is_common = hello.is_common
+        self._hello = hello
+        self._by_client: BoundedDict[tuple[str, bytes], Stamp] = BoundedDict(_MAX_CLIENTS)
         self._own = {
             envelope.PROTOCOL_VERSION: Raw(wire.encode(MODERN.name)),
             envelope.CLIENT_CAPABILITIES: Raw(wire.encode(self.capabilities)),
@@ -41,6 +49,17 @@ class Stamp:
         if envelope.LOG_LEVEL in meta:
             del meta[envelope.LOG_LEVEL]  # a legacy client does not mean it
         return {**params, "_meta": Raw(wire.encode({**meta, **own}))}
+
+    def of_client(self, client: ClientHello) -> Stamp:
+        """Return the stamp of the requests that are made for a client."""
+        if not self.is_common:
+            return self
+        key = client.revision.name, bytes(client.capabilities)
+        found = self._by_client.get(key)
+        if found is None:
+            hello = replace(client, client_info=self._hello.client_info)
+            found = self._by_client[key] = Stamp(hello)
+        return found
 
     def _meta(self, level: str) -> Raw:
         found = self._metas.get(level)

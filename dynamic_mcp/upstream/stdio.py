@@ -20,7 +20,7 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
+from dynamic_mcp.upstream.process.child import Process, start
 from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
 from dynamic_mcp.upstream.turns import Turns
 
@@ -120,11 +120,8 @@ class StdioTransport:
         self._is_ending = True
         await process.stdin.close()
         await process.wait_for_exit(GRACE_S)
-        process.signal_group(signal.SIGTERM)  # also for its children, which may not have noticed
-        if not await process.wait_for_end(GRACE_S):
-            process.signal_group(SIGKILL)
-            if not await process.wait_for_end(GRACE_S):
-                group_logger(log, self.group).error("group %s: process %s does not end", self.group, process.pid)
+        if not await process.end(grace_s=GRACE_S, kill_within_s=GRACE_S):  # its children may not have noticed
+            group_logger(log, self.group).error("group %s: process %s does not end", self.group, process.pid)
         process.close_pipes()
 
     def describe_end(self) -> str:

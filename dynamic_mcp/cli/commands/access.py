@@ -22,7 +22,9 @@ _connect_option = click.option("--connect", is_flag=True, help="Connect to group
 def _question_options(function: Callable[[Invocation, Question], int]) -> Callable[..., int | None]:
     """Add the options that say who asks for what to a command, which gets them as a Question."""
 
-    @click.option("--as", "subject", metavar="SUBJECT", help="Who asks; `local` is the local user.")
+    @click.option(
+        "--as", "subject", metavar="SUBJECT", help="Who asks: a name, or ISSUER:SUBJECT; `local` is the local user."
+    )
     @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of its credential.")
     @click.option("--claims", metavar="FILE", type=click.Path(), help="The claims of its token, as JSON.")
     @click.option("-g", "--group", required=True, metavar="GROUP", shell_complete=complete_group, help="The group.")

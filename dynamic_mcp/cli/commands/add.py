@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynamic_mcp.cli.options import common_options
+from dynamic_mcp.cli.options import common_options, header_option
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -28,7 +28,7 @@ _BY_HAND = {"headers": "--header", "kind": "--type", "variables": "--env", "cwd"
 @click.argument("name", metavar="NAME[@VERSION]")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
 @click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header to send with every request.")
+@header_option
 @click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="The URL's transport. Default: detected.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
@@ -54,7 +54,7 @@ def command(this: Invocation, /, name: str, program: tuple[str, ...], **given: A
     \b
     dynamic-mcp add io.github.user/weather
     dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
-    dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization=Bearer ${GITHUB_TOKEN}'
+    dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
     """
     if not program and not given["url"]:
         return _add_from_registry(this, name, given)
@@ -63,6 +63,7 @@ def command(this: Invocation, /, name: str, program: tuple[str, ...], **given: A
 
 def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: dict[str, Any]) -> int:
     from dynamic_mcp.cli.config_editor import add_server, parse_pairs
+    from dynamic_mcp.cli.headers import parse_headers
 
     url = given["url"]
     if program and url:
@@ -77,7 +78,7 @@ def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: d
         "args": list(program[1:]),
         "url": url,
         "env": parse_pairs("--env", given["variables"]),
-        "headers": parse_pairs("--header", given["headers"]),
+        "headers": parse_headers(given["headers"]),
         "cwd": given["cwd"],
     }
     entry = {field: value for field, value in fields.items() if value or (field == "command" and program)}

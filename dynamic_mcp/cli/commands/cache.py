@@ -1,4 +1,4 @@
-"""`dynamic-mcp cache`: what running proxies keep of servers."""
+"""`dynamic-mcp cache`: the cached results of servers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.group(short_help="Have running proxies drop kept results.", subcommand_metavar="COMMAND")
+@click.group(short_help="Clear cached results.", subcommand_metavar="COMMAND")
 def command() -> None:
-    """Deal with the results that running proxies keep, as `cache` of their servers wants it."""
+    """Manage the results that running proxies cache, as `cache` of their servers says."""
 
 
 @command.command("clear")
 @click.argument("server", required=False, shell_complete=complete_group)
 @output_options
 def clear(this: Invocation, server: str | None) -> None:
-    """Have all your proxies drop what they keep of SERVER, or everything.
+    """Clear the cached results of SERVER in all your running proxies, or of all servers.
 
-    When the command has ended, none of them answers from what it kept before.
+    When the command has ended, none of them answers from what it cached before.
     """
     from dynamic_mcp.cli.cache_clearing import clear_cache
 

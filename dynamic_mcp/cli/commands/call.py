@@ -42,8 +42,9 @@ def command(
     key=@FILE     the text of a file; key:=@FILE its JSON
     key=\\@text    a text that begins with @
 
-    Text is printed as text, structured content as JSON; images and other files are saved. --json prints the
-    whole result. An error result goes to stderr, with exit code 5. Ctrl-C cancels the call.
+    Text is printed as text, structured content as JSON, the output of a command line program as it is; images and
+    other files are saved. --json prints the whole result. An error result goes to stderr, with exit code 5. Ctrl-C
+    cancels the call. If the call needs approval, you are asked at the terminal.
 
     \b
     dynamic-mcp call time get_current_time timezone=Europe/Oslo

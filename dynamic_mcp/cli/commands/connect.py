@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dynamic_mcp.cli.options import client_id_option, client_secret_option, log_options, scope_option
+from dynamic_mcp.cli.options import client_id_option, client_secret_option, header_option, log_options, scope_option
 
 
 @click.command(short_help="Serve one remote server to one client over stdin and stdout, without a config.")
 @click.argument("url")
 @click.argument("unquoted", nargs=-1, metavar="")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A header for every request.")
+@header_option
 @click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="The URL's transport. Default: detected.")
 @client_id_option
 @client_secret_option
@@ -39,7 +39,8 @@ def command(
     \b
     dynamic-mcp connect https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
     """
-    from dynamic_mcp.cli.direct_server import DirectServer, parse_headers
+    from dynamic_mcp.cli.direct_server import DirectServer
+    from dynamic_mcp.cli.headers import parse_headers
     from dynamic_mcp.cli.startup import connect
 
     if unquoted:  # click would show what stands there, such as the second half of a header

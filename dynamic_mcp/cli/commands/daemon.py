@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group(short_help="Run, start, stop or install the daemon of a config.", subcommand_metavar="COMMAND")
 def command() -> None:
-    """Manage the daemon of a config, which runs one set of servers for all clients of this user.
+    """Manage the daemon of a config, which runs servers that all clients of this user share.
 
     With `"daemon": true` in the config's settings, the first client starts it by itself.
     """

@@ -89,7 +89,11 @@ def command(**given: Any) -> int:  # Any: click's values, each of its option's k
     from dynamic_mcp.cli.invocation import start_invocation
 
     this = start_invocation(
-        None, quiet=given.pop("quiet"), verbose=given.pop("verbose"), as_json=given.pop("as_json")
+        None,
+        quiet=given.pop("quiet"),
+        verbose=given.pop("verbose"),
+        as_json=given.pop("as_json"),
+        command="dynamic-mcp import",
     )
     if given["is_global"] and given["scope"] not in (None, "user"):
         raise click.UsageError("--global means `--scope user`, but --scope is something else")

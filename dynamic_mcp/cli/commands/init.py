@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @click.option(
     "--daemon/--no-daemon",
     default=None,
-    help="Run the servers once for all AI tools and windows, or separately for each. Default: ask; with --yes, once"
-    " if there is more than one AI tool.",
+    help="Keep servers running in the background and share them between AI tools and windows, or run them separately"
+    " for each. Default: ask; with --yes, share them if there is more than one AI tool.",
 )
 @common_options
 def command(this: Invocation, *, yes: bool, daemon: bool | None) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, project_option
+from dynamic_mcp.cli.options import common_options, header_option, project_option
 from dynamic_mcp.cli.suggestions import complete_ai_tool, complete_profile
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     metavar="URL",
     help="Connect to dynamic-mcp at this URL, such as http://127.0.0.1:8808/mcp, instead of starting it.",
 )
+@header_option
 @click.option(
     "--profile",
     metavar="NAME",
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     help="The profile that TOOL gets: only its servers and tools. Default: all.",
 )
 @click.option(
-    "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
+    "--replace",
+    is_flag=True,
+    help="Disable or remove the imported servers in TOOL, so that they run only through dynamic-mcp.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 @common_options
@@ -46,6 +49,7 @@ def command(
     scope: str,
     project: str | None,
     url: str | None,
+    headers: tuple[str, ...],
     profile: str | None,
     replace: bool,
     dry_run: bool,
@@ -54,15 +58,19 @@ def command(
 
     The rest of the file, comments included, is kept byte for byte. A backup is made first; `dynamic-mcp undo`
     reverts the change. A file that cannot be parsed is never written. Run it again to update the entry, e.g.
-    when the config needs more variables that the tool does not pass on by itself.
+    when the config needs more variables that the tool does not pass on by itself. A `${VARIABLE}` in a header is
+    written as TOOL writes it. A tool that is not known to take headers starts `dynamic-mcp connect`, which does.
 
     \b
     dynamic-mcp install cursor
     dynamic-mcp install claude --replace --dry-run
-    dynamic-mcp install vscode --url https://mcp.example.com/mcp
+    dynamic-mcp install vscode --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     dynamic-mcp install zed --profile review
     """
+    from dynamic_mcp.cli.headers import parse_headers
     from dynamic_mcp.cli.installer import Start, install
 
-    start = Start(url, profile)
+    if headers and url is None:
+        raise click.UsageError("--header goes with --url")
+    start = Start(url, profile, parse_headers(headers))
     return install(this, tool, scope, project, start=start, replace=replace, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""`dynamic-mcp token`: make, list and revoke the tokens with which HTTP clients say who they are."""
+"""`dynamic-mcp token`: make, list and revoke the tokens that HTTP clients authenticate with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(short_help="Make, list and revoke tokens of HTTP clients.", subcommand_metavar="COMMAND")
 def command() -> None:
-    """Make, list and revoke the tokens with which clients of `serve --http` say who they are.
+    """Make, list and revoke the tokens that clients of `serve --http` authenticate with.
 
     They are accepted where `settings.http.auth` has `{"kind": "bearer"}`. Only their hashes are kept. `undo` does not
     bring back a token.

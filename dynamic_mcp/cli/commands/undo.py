@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
     """Undo the changes with these IDs, in this order; without an ID, the latest one after asking.
 
+    All that one `init` has changed is undone together, without an ID or by an ID such as `init-1`. The ID of a part
+    undoes that part alone.
+
     A file that has not changed since is restored byte for byte. In one that has changed, only our edits are undone.
     """
     from dynamic_mcp.cli.change_history import show_changes, undo

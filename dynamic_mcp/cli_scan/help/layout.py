@@ -20,11 +20,15 @@ _MAX_LINES = 20_000
 
 
 class Entry(Struct):
-    """A line that begins with a flag or a word, and what is said of it."""
+    """A line that begins with a flag or a word, and what is said of it.
+
+    `has_gap` says that two spaces divide the two, as in a list; lines of prose have none.
+    """
 
     head: str
     indent: int
     heading: str
+    has_gap: bool = False
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -128,7 +132,8 @@ class _Reader:
 
     def _begin(self, entries: list[Entry], text: str, indent: int) -> None:
         head, description = _divide(text)
-        self._entry = Entry(head, indent, self._heading, [description] if description else [])
+        lines = [description] if description else []
+        self._entry = Entry(head, indent, self._heading, has_gap=bool(description), lines=lines)
         entries.append(self._entry)
         self._has_entries = True
 

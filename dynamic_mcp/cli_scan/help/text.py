@@ -137,12 +137,16 @@ def _commands_of(entry: Entry, layout: Layout) -> Iterator[Subcommand]:
             if _COMMAND.fullmatch(word.strip()):
                 yield Subcommand(word.strip())
         return
-    found = _COMMAND.match(entry.head)
-    if found is not None:
-        usage = entry.head[found.end() :].strip()
-        yield Subcommand(
-            found[1].rstrip(":."), shorten(entry.description), usage if usage[:1] in _USAGE_SIGNS else ""
-        )
+    head = entry.head.removeprefix("- ")
+    found = _COMMAND.match(head)
+    if found is None or found[1].endswith("."):
+        return
+    rest = head[found.end() :].strip()
+    is_listed = head != entry.head and found[1].endswith(":")  # `- name: what it does`
+    if is_listed:
+        yield Subcommand(found[1].rstrip(":"), shorten(join([rest, entry.description])))
+    elif not rest or rest[:1] in _USAGE_SIGNS or entry.has_gap:
+        yield Subcommand(found[1].rstrip(":"), shorten(entry.description), rest if rest[:1] in _USAGE_SIGNS else "")
 
 
 def _parsers_of(entry: Entry) -> Iterator[Subcommand]:

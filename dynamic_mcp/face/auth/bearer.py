@@ -14,6 +14,7 @@ from hmac import compare_digest
 from msgspec import Struct
 
 from dynamic_mcp.config.auth import Bearer
+from dynamic_mcp.config.issuers import TOKEN
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.auth.token_store import PREFIX, Stamp, StoredToken, TokenStore, hash_of
@@ -23,7 +24,6 @@ from dynamic_mcp.groups.audience import Authentication, Principal
 
 log = logging.getLogger(__name__)
 
-ISSUER = "token"
 _UNKNOWN = Denial("invalid_token", "the token is not known here, or was revoked")
 _EXPIRED = Denial("invalid_token", "the token has expired")
 
@@ -125,4 +125,4 @@ class BearerProvider:
 
 
 def _authentication(subject: str, roles: tuple[str, ...]) -> Authentication:
-    return Authentication(Principal(ISSUER, subject), "bearer", roles=roles)
+    return Authentication(Principal(TOKEN, subject), "bearer", roles=roles)

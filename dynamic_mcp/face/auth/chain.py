@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from asyncio import Future
 from collections.abc import Sequence
 
+from dynamic_mcp.face.auth.guesses import TokenGuesses
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Denial, Provider
 from dynamic_mcp.face.http.authenticator import Outcome, Page, Refused
@@ -28,12 +30,17 @@ _RETRY: Headers = ((b"retry-after", b"5"),)
 _DOUBLED = Denial("invalid_request", "the header `Authorization` is there twice")
 _TOO_LONG = Denial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
 _MALFORMED = Denial("invalid_token", "the token is empty, or has characters that a token cannot have")
+_GUESSED = "too many wrong tokens came from this address: try again in a few seconds"
+_RETRY_SOON: Headers = ((b"retry-after", b"2"),)
 _NO_CREDENTIAL = "there is no credential"
 _UNKNOWN = Denial("invalid_token", "the token is not one that is known here")
 
 
 class AuthChain:
-    """An `Authenticator`. Without `metadata`, nobody is told where to log in; every token needs the `scopes`."""
+    """An `Authenticator`. Without `metadata`, nobody is told where to log in; every token needs the `scopes`.
+
+    `guesses` are the wrong tokens of before; they outlive a reload.
+    """
 
     is_open = False
 
@@ -43,23 +50,27 @@ class AuthChain:
         metadata: ResourceMetadata | None = None,
         *,
         scopes: tuple[str, ...] = (),
+        guesses: TokenGuesses | None = None,
     ) -> None:
         self._providers = tuple(providers)
         self._metadata = metadata
         self._scopes = scopes
+        self._guesses = guesses or TokenGuesses(time.monotonic)
 
     def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:
         """Tell who sent a request; a future where that takes a question to somebody else."""
         token = _read_token(head)
         if isinstance(token, Denial):
             return self._refuse(token, head)
+        if token is not None and self._guesses.must_wait(head):
+            return Refused.of(refusal(429, _GUESSED, _RETRY_SOON), _GUESSED)
         for provider in self._providers:
             if provider.recognises(head, token):
                 found = provider.authenticate(head, token)
                 if isinstance(found, Future):
                     return self._convert_later(found, head, provider)
                 return self._convert(found, head, provider)
-        return self._refuse(_UNKNOWN if token is not None else None, head)
+        return self._refuse(None, head) if token is None else self._convert(_UNKNOWN, head)
 
     def is_valid(self, authentication: Authentication) -> bool:
         """Tell whether what was shown at the start of a stream still counts."""
@@ -77,8 +88,16 @@ class AuthChain:
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def _convert(self, found: Authentication | Denial, head: RequestHead, provider: Provider) -> Outcome:
-        return self._refuse(found, head, provider.name) if isinstance(found, Denial) else found
+    def _convert(
+        self, found: Authentication | Denial, head: RequestHead, provider: Provider | None = None
+    ) -> Outcome:
+        if isinstance(found, Authentication):
+            if b"authorization" in head.headers:
+                self._guesses.note_right(head)
+            return found
+        if found.error == "invalid_token":
+            self._guesses.note_wrong(head)
+        return self._refuse(found, head, "" if provider is None else provider.name)
 
     def _convert_later(
         self, found: Future[Authentication | Denial], head: RequestHead, provider: Provider

@@ -5,13 +5,13 @@ from __future__ import annotations
 from asyncio import Future
 
 from dynamic_mcp.config.auth import Forwarded
+from dynamic_mcp.config.issuers import FORWARDED
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 from dynamic_mcp.groups.audience import Authentication, Principal
 
-ISSUER = "forwarded"
 GROUPS_CLAIM = "groups"
 _MAX_USER = 500
 _MAX_GROUPS = 200
@@ -45,7 +45,7 @@ class ForwardedProvider:
         if len(user) > _MAX_USER or len(groups) > _MAX_GROUPS:
             return Denial("invalid_request", "a header of the reverse proxy is too long")
         claims = ((GROUPS_CLAIM, groups),) if groups else ()
-        return Authentication(Principal(ISSUER, user), "forwarded", claims=claims)
+        return Authentication(Principal(FORWARDED, user), "forwarded", claims=claims)
 
     def identify(self, head: RequestHead) -> Authentication | None:
         """Return the user of the headers on a page; None if no trusted peer names one."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from dynamic_mcp.config import auth
+from dynamic_mcp.config.issuers import issuer_of
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
+from dynamic_mcp.face.auth.guesses import TokenGuesses
 from dynamic_mcp.face.auth.jwt import make_jwt
-from dynamic_mcp.face.auth.login.addresses import Addresses, issuer_of
+from dynamic_mcp.face.auth.login.addresses import Addresses
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Provider
 from dynamic_mcp.face.auth.token_store import token_store
@@ -26,6 +29,7 @@ class ProviderPool:
 
     def __init__(self) -> None:
         self._providers: dict[_Key, Provider] = {}
+        self._guesses = TokenGuesses(time.monotonic)
 
     def make_authenticator(self, http: Http, config_file: Path) -> Authenticator:
         """Return what authenticates clients as this version says. The providers of others stay open."""
@@ -36,7 +40,8 @@ class ProviderPool:
                 self._providers[key] = _make_provider(key[0], http, config_file)
         providers = [self._providers[key] for key in _keys(http, config_file)]
         scopes = _required_scopes(http)
-        return AuthChain(providers, _make_metadata(http, scopes), scopes=scopes)
+        self._guesses.trust(http.forwarders)
+        return AuthChain(providers, _make_metadata(http, scopes), scopes=scopes, guesses=self._guesses)
 
     async def keep_only(self, http: Http, config_file: Path) -> None:
         """Close the providers that this version does not have."""

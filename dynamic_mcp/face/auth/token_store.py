@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.config.location import identify
-from dynamic_mcp.errors import DynamicMcpError, NotFound
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import os_reason
 
 PREFIX = "dmcp_"
 _RANDOM_BYTES = 32
@@ -80,7 +81,7 @@ class TokenStore:
         except FileNotFoundError:
             return ()
         except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {exc.strerror or exc}") from exc
+            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {os_reason(exc)}") from exc
         except (ValueError, RecursionError) as exc:
             hint = "move it away and make new tokens; those that are in it do not count any more"
             raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {exc}", hint=hint) from exc
@@ -107,13 +108,21 @@ class TokenStore:
         return token, made
 
     def revoke(self, id: str) -> StoredToken:
-        """Forget a token, which counts no more from now on, and return it. Raises NotFound and DynamicMcpError."""
+        """Remove a token, which is refused from now on, and return it.
+
+        `id` may be the beginning of one id alone. Raises NotFound, InvalidArguments if several ids begin so, and
+        DynamicMcpError.
+        """
         with self._locked():
             tokens = self.load()
-            found = next((each for each in tokens if each.id == id), None)
-            if found is None:
-                hint = "`dynamic-mcp token list` shows the tokens of a config"
+            several = [each for each in tokens if id and each.id.startswith(id)]
+            exact = [each for each in several if each.id == id]
+            hint = "`dynamic-mcp token list` shows the tokens of a config"
+            if not several:
                 raise NotFound("token", id, [each.id for each in tokens], hint=hint)
+            if len(several) > 1 and not exact:
+                raise InvalidArguments(f"several tokens begin with `{id}`", hint=hint)
+            found = (exact or several)[0]
             self._save(tuple(each for each in tokens if each is not found))
         return found
 
@@ -122,7 +131,7 @@ class TokenStore:
         try:
             paths.write_private(self.file, msgspec.json.format(msgspec.json.encode(content)))
         except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be saved: {exc.strerror or exc}") from exc
+            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be saved: {os_reason(exc)}") from exc
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -131,7 +140,7 @@ class TokenStore:
             if not self._lock.acquire(_LOCK_S):
                 raise DynamicMcpError(f"`{self.file}` has been locked by another process for {_LOCK_S:g} s")
         except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be changed: {exc.strerror or exc}") from exc
+            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be changed: {os_reason(exc)}") from exc
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from hashlib import sha256
 from html import escape
 from urllib.parse import parse_qsl, urlsplit
 
-from dynamic_mcp.face.auth import forwarded
+from dynamic_mcp.config.issuers import FORWARDED
 from dynamic_mcp.face.auth.pages import headers, page, paragraphs
 from dynamic_mcp.face.http.authenticator import Authenticator, Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
@@ -140,7 +140,7 @@ class UpstreamLoginPages:
                 return _Verdict.SAME
             if seen.principal.issuer in (person.issuer, shown.issuer):
                 return _Verdict.OTHER
-        return _Verdict.OTHER if shown.issuer == forwarded.ISSUER else _Verdict.UNKNOWN
+        return _Verdict.OTHER if shown.issuer == FORWARDED else _Verdict.UNKNOWN
 
     def _cookie_name(self, link: LoginLink) -> str:
         # the prefix keeps other hosts of the domain from setting it (RFC 6265bis, section 4.1.3.2)

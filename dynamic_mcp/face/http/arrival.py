@@ -40,6 +40,11 @@ class Arrived:
     arrival: Arrival
 
     @property
+    def sender(self) -> Authentication:
+        """Who sent the request."""
+        return self.arrival.authentication
+
+    @property
     def address(self) -> str:
         """The address that the request came from."""
         return self.arrival.address

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, cast
 from urllib.parse import quote
 
+from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.exchange import GONE, Handler, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.limits import (
     BODY_PROGRESS_BYTES,
@@ -15,6 +16,7 @@ from dynamic_mcp.face.http.limits import (
     MAX_FIELDS,
     MAX_HEAD_BYTES,
 )
+from dynamic_mcp.face.http.responses import RETRY_AFTER
 from dynamic_mcp.face.http.rules import Refusal, check_host, join_fields
 
 # As the specification of ASGI has them; what is in a mapping depends on its `type`.
@@ -42,6 +44,7 @@ class AsgiApp:
         self._handler = handler
         self._startup = startup
         self._shutdown = shutdown
+        self._bodies = BodyBudget()
         self._body_progress_within_s = body_progress_within_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,26 +69,35 @@ class AsgiApp:
             await exchange.deliver()
             return
         receiver = self._handler.begin(head, exchange)
+        hold = None if receiver is None else BodyHold(self._bodies, receiver)
         try:
-            if receiver is not None and exchange.is_unanswered:
-                await self._read_body(head, exchange, receiver, receive)
+            if receiver is not None and hold is not None and exchange.is_unanswered:
+                exchange.on_answer = hold.release
+                await self._read_body(head, exchange, receiver, receive, hold)
+                hold.settle()
             if exchange.is_ended:
                 await exchange.deliver()
             elif not exchange.has_lost_client:
                 await _stream(exchange, receive)
         finally:  # however it ends, the answer is over when this call is
+            if hold is not None:
+                hold.release()
             if exchange.lose_client() and receiver is not None:
                 receiver.disconnected()
 
     async def _read_body(
-        self, head: RequestHead, exchange: AsgiExchange, receiver: Receiver, receive: Receive
+        self, head: RequestHead, exchange: AsgiExchange, receiver: Receiver, receive: Receive, hold: BodyHold
     ) -> None:
         length = head.headers.get(b"content-length", b"")
         if length.isdigit() and len(length) < 20 and int(length) > receiver.max_body_bytes:
             receiver.refuse_body()
             return
         try:
-            body = await self._collect_body(receiver.max_body_bytes, receive)
+            body = await self._collect_body(receiver.max_body_bytes, receive, hold)
+        except Refusal as refusal:
+            receiver.disconnected()
+            exchange.refuse(refusal)
+            return
         except TimeoutError:
             receiver.disconnected()
             exchange.refuse(Refusal(408, "the body of the request has not come in time"))
@@ -97,8 +109,11 @@ class AsgiApp:
         else:
             receiver.receive_body(body)
 
-    async def _collect_body(self, most: int, receive: Receive) -> bytes | None:
-        """Return a body, or its beginning if it is too long; None if the client has gone. Raises TimeoutError."""
+    async def _collect_body(self, most: int, receive: Receive, hold: BodyHold) -> bytes | None:
+        """Return a body, or its beginning if it is too long; None if the client has gone.
+
+        Raises TimeoutError, and Refusal if too much is on its way.
+        """
         body, due = bytearray(), BODY_PROGRESS_BYTES
         has_more = True
         now = asyncio.get_running_loop().time
@@ -109,6 +124,8 @@ class AsgiApp:
                     return None
                 body += message.get("body", b"")
                 has_more = message.get("more_body", False)
+                if has_more and not hold.grow(len(body)):
+                    raise Refusal(503, "too many long messages are on their way: no more are taken", RETRY_AFTER)
                 if len(body) >= due:
                     due = len(body) + BODY_PROGRESS_BYTES
                     bound.reschedule(now() + self._body_progress_within_s)
@@ -164,6 +181,8 @@ class AsgiExchange:
         self.is_unanswered = True
         self.is_ended = False
         self.has_lost_client = False
+        self.on_answer: Callable[[], None] | None = None
+        """Called when the answer begins."""
         self.delivery: asyncio.Future[None] | None = None
         """What gives a stream to the server, which may hold it back for as long as the client does not read."""
         self._send = send
@@ -214,7 +233,8 @@ class AsgiExchange:
     def refuse(self, refusal: Refusal) -> None:
         """Answer instead of the handler."""
         body = refusal.reason.encode() + b"\n"
-        self.respond(Response(refusal.status, ((b"content-type", b"text/plain; charset=utf-8"),), body))
+        content_type = (b"content-type", b"text/plain; charset=utf-8")
+        self.respond(Response(refusal.status, (content_type, *refusal.headers), body))
         self._is_over = True
 
     def lose_client(self) -> bool:
@@ -243,6 +263,8 @@ class AsgiExchange:
         return not (self.is_unanswered or self.is_ended or self._is_over)
 
     def _put_start(self, response: Response, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        if self.on_answer is not None:
+            self.on_answer()
         self._put({"type": "http.response.start", "status": response.status, "headers": list(headers)})
 
     def _put_body(self, data: bytes, *, is_last: bool) -> None:

@@ -11,16 +11,19 @@ import math
 from collections.abc import Callable
 from typing import cast
 
+from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.answer import AnswerState, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
+from dynamic_mcp.face.http.body_budget import BodyHold
 from dynamic_mcp.face.http.connection_state import ConnectionState as _State
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Receiver, Response
 from dynamic_mcp.face.http.head_cache import HeadCache
-from dynamic_mcp.face.http.heads import CONTINUE
+from dynamic_mcp.face.http.heads import CONTINUE, TOO_MANY_CONNECTIONS
 from dynamic_mcp.face.http.input import InputBuffer
 from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, Peer, Request
+from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers
 from dynamic_mcp.face.http.rules import Refusal
 
 log = logging.getLogger(__name__)
@@ -30,9 +33,9 @@ class HttpConnection(asyncio.Protocol):
     """Parses requests, hands them to the handler, and keeps the client within its bounds."""
 
     __slots__ = (
-        "_body", "_connections", "_deadline", "_exchange", "_has_eof", "_heads", "_input", "_is_advancing",
-        "_is_full", "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_sent", "_state", "_taken",
-        "_transport", "_unread_deadline",
+        "_body", "_connections", "_deadline", "_exchange", "_has_eof", "_heads", "_hold", "_input", "_is_advancing",
+        "_is_full", "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_request_site", "_sent", "_site",
+        "_state", "_taken", "_transport", "_unread_deadline",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -46,6 +49,9 @@ class HttpConnection(asyncio.Protocol):
         self._exchange: HttpExchange | None = None
         self._receiver: Receiver | None = None
         self._body: RequestBody | None = None
+        self._hold: BodyHold | None = None  # what the body, or the one before it, has of the budget
+        self._site: str | None = None  # where it comes from; None if it was not admitted
+        self._request_site: str | None = None  # where the request of a trusted proxy comes from
         self._deadline = self._unread_deadline = math.inf
         self._sent = self._taken = self._lingered = 0
 
@@ -59,7 +65,11 @@ class HttpConnection(asyncio.Protocol):
         self._heads = HeadCache(self._peer)
         connections.add(self)
         self._deadline = self._next_deadline()
-        if connections.is_closing:
+        self._site = connections.admission.admit(self._peer.address)
+        if self._site is None:
+            self.send(TOO_MANY_CONNECTIONS)
+            self._close()
+        elif connections.is_closing:
             self._close()
 
     def data_received(self, data: bytes) -> None:
@@ -103,13 +113,18 @@ class HttpConnection(asyncio.Protocol):
         """Tell whoever is answering."""
         self._state = _State.CLOSING
         self._connections.remove(self)
+        if self._site is not None:
+            self._connections.admission.leave(self._site)
         self._input, self._body = InputBuffer(), None
+        self._release_hold()
         self._drop_exchange()
 
     # --- what the server asks --------------------------------------------------------------------------
 
     def check(self, now: float) -> None:
         """Act if what this waits for has not come in time."""
+        if self._hold is not None and self._body is None:
+            self._hold.settle()
         if self._is_full or self._state is _State.CLOSING:
             taken = self._sent - self.unread_bytes()
             if taken != self._taken:
@@ -150,6 +165,8 @@ class HttpConnection(asyncio.Protocol):
     def end_exchange(self) -> None:
         """Go on with the next request, or close."""
         exchange, self._exchange, self._receiver = self._exchange, None, None
+        self._release_hold()
+        self._end_request()
         if self._connections.is_closing or (exchange is not None and not exchange.is_keep_alive):
             if self._state is _State.BODY or self._input:
                 self._linger()
@@ -170,6 +187,7 @@ class HttpConnection(asyncio.Protocol):
 
     def abort_exchange(self) -> None:
         """Close at once, and tell nobody."""
+        self._end_request()
         self._exchange = self._receiver = None
         self._transport.abort()
 
@@ -187,7 +205,7 @@ class HttpConnection(asyncio.Protocol):
             else:
                 asyncio.get_running_loop().call_soon(self._advance)
         except Refusal as refusal:
-            self._refuse(refusal.status, refusal.reason)
+            self._refuse(refusal.status, refusal.reason, refusal.headers)
         finally:
             self._is_advancing = False
         if len(self._input) > limits.AHEAD_BYTES or self._is_paused:
@@ -244,8 +262,16 @@ class HttpConnection(asyncio.Protocol):
         """Let the handler begin; return who takes the body, unless it is answered already."""
         exchange = self._exchange
         assert exchange is not None
+        admission = self._connections.admission
+        if not self._site and admission.forwarding.trusts(request.head.peer):
+            self._request_site = admission.begin_request(request.head)
+            if self._request_site is None:
+                raise Refusal(503, "this address has too many requests in flight", RETRY_AFTER)
         try:
             receiver = self._connections.handler.begin(request.head, exchange)
+        except Upgraded as exc:
+            self._refuse_to_serve(exc)
+            return None
         except Exception:
             log.exception("a bug: a request cannot be handled")
             self._fail()
@@ -286,6 +312,8 @@ class HttpConnection(asyncio.Protocol):
                 if is_too_long := body.collected_bytes() > receiver.max_body_bytes:
                     body.drop()
                     self._tell(receiver.refuse_body)
+                elif not self._may_collect(receiver, body.collected_bytes()):
+                    raise Refusal(503, "too many long messages are on their way: no more are taken", RETRY_AFTER)
                 if is_too_long or body.note_progress():
                     self._deadline = self._next_deadline()
             return True
@@ -294,7 +322,25 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = self._next_deadline()
         if receiver is not None and body.is_wanted:
             self._deliver(receiver, body.take())
+        if self._hold is not None:
+            self._hold.settle()
         return True
+
+    def _may_collect(self, receiver: Receiver, collected: int) -> bool:
+        """Return whether a body may have so many bytes in memory before it is complete."""
+        if self._hold is None:
+            self._hold = BodyHold(self._connections.bodies, receiver)
+        return self._hold.grow(collected)
+
+    def _end_request(self) -> None:
+        if self._request_site is not None:
+            self._connections.admission.end_request(self._request_site)
+            self._request_site = None
+
+    def _release_hold(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
 
     def _deliver(self, receiver: Receiver, body: bytes) -> None:
         if len(body) <= receiver.max_body_bytes:
@@ -305,6 +351,8 @@ class HttpConnection(asyncio.Protocol):
     def _tell(self, receive: Callable[..., None], *arguments: bytes) -> None:
         try:
             receive(*arguments)
+        except Upgraded as exc:
+            self._refuse_to_serve(exc)
         except Exception:
             log.exception("a bug: a request cannot be handled")
             self._fail()
@@ -339,13 +387,17 @@ class HttpConnection(asyncio.Protocol):
         self._taken = self._sent - self.unread_bytes()
         self._unread_deadline = self._connections.clock() + limits.UNREAD_FOR_S
 
-    def _fail(self) -> None:
+    def _refuse_to_serve(self, error: Upgraded) -> None:
+        log.error("a request cannot be handled: %s", error.message)
+        self._fail(503, error.message)
+
+    def _fail(self, status: int = 500, reason: str = "an internal error; the log has more") -> None:
         """Answer a request that met a bug, and close."""
         self._receiver = None
         if self._exchange is not None:
-            self._refuse(500, "an internal error; the log has more")
+            self._refuse(status, reason)
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def _refuse(self, status: int, reason: str, headers: Headers = ()) -> None:
         """Answer instead of the handler, if it has not begun to, and close."""
         exchange = self._exchange
         if exchange is None and self._state is _State.BODY:  # it was answered before it went wrong
@@ -357,12 +409,14 @@ class HttpConnection(asyncio.Protocol):
             self._exchange = answer = HttpExchange(self)
             self._state = _State.BODY  # more may be coming
             content_type = (b"content-type", b"text/plain; charset=utf-8")
-            answer.respond(Response(status, (content_type,), reason.encode() + b"\n"))
+            answer.respond(Response(status, (content_type, *headers), reason.encode() + b"\n"))
 
     def _drop_exchange(self) -> None:
         """Take the request away from the handler."""
         exchange, receiver = self._exchange, self._receiver
         self._exchange = self._receiver = None
+        self._release_hold()
+        self._end_request()
         if exchange is not None:
             exchange.drop()
         if receiver is not None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dynamic_mcp.face.http import heads
+from dynamic_mcp.face.http.admission import Admission
+from dynamic_mcp.face.http.body_budget import BodyBudget
 from dynamic_mcp.face.http.exchange import Handler
 
 
@@ -35,6 +37,8 @@ class Connections:
         self.handler = handler
         self.root_path = root_path
         self.clock = clock
+        self.bodies = BodyBudget()
+        self.admission = Admission(clock)
         self.is_closing = False
         self.now = clock()
         self.date = heads.date_line(wall_clock())

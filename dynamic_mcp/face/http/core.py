@@ -38,6 +38,7 @@ from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.modern import ModernDispatcher
+from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class HttpFace:
         self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._sessions: dict[bytes, HttpSession] = {}
+        self._shares = Shares()
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
         self._denials = Denials(proxy.note, self._now)
@@ -144,7 +146,7 @@ class HttpFace:
         find = self._authenticator.find_page
         page = find(head.method, path) or find(head.method, head.root_path.encode() + path)
         is_for_any_origin = isinstance(page, OpenPage)
-        refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head)
+        refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head, may_navigate=True)
         if refused is not None:
             return self._note_refusal(head, refused)
         if page is None:
@@ -189,7 +191,10 @@ class HttpFace:
     def _may_be_there(self, head: RequestHead, route: Route, authentication: Authentication) -> bool:
         """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
         has_session = route.place is Place.MCP and b"mcp-session-id" in head.headers and not is_modern(head)
-        return has_session or self._proxy.has_place(authentication, route.only, route.profile)
+        if has_session:
+            return True
+        is_everybodys = route.profile == self._options.profile  # the one that the server serves at its own path
+        return self._proxy.has_place(authentication, route.only, route.profile, may_be_empty=is_everybodys)
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
@@ -285,19 +290,21 @@ class HttpFace:
         session.session.authentication = arrival.authentication
         session.session.address = arrival.address  # there is no channel that could say it
         cors = self._guard.cors_headers(head.headers)
-        return OldPost(session, arrival.exchange, cors, self._options.max_body_bytes)
+        return OldPost(self, session, arrival.exchange, cors, self._options.max_body_bytes)
 
     # --- sessions --------------------------------------------------------------------------------------
 
-    def refuse_request(self, session: HttpSession) -> Response | None:
-        """Return why no request of a session is taken now; None if one is.
+    def refuse_requests(self, session: HttpSession, requests: int) -> Response | None:
+        """Return why so many requests of a session are not taken now; None if they are.
 
         Its answers and cancellations are always taken.
         """
         if self.is_finishing:
             return refusal(503, "the server is about to end", RETRY_AFTER)
         most = self._options.max_in_flight
-        if len(session.in_flight) >= most:
+        if requests > most:
+            return refusal(413, f"a batch may have {most} requests at most")
+        if session.session.requests_in_flight + requests > most:
             return refusal(503, f"{most} requests of this session are in flight: no more are taken", RETRY_AFTER)
         return None
 
@@ -314,8 +321,9 @@ class HttpFace:
     def _open_session(self, arrival: Arrival, *, is_old: bool = False) -> HttpSession | Response:
         if self.is_finishing:
             return refusal(503, "the server is about to end", RETRY_AFTER)
-        if len(self._sessions) >= self._options.max_sessions and not self._end_idlest():
-            return refusal(503, f"there are {self._options.max_sessions} sessions: no more are taken", RETRY_AFTER)
+        refused = self._make_room(arrival.authentication)
+        if refused is not None:
+            return refused
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
         create = partial(
@@ -330,21 +338,28 @@ class HttpFace:
         id = secrets.token_urlsafe(24)
         session = HttpSession(id, create, route=route, now=self._now, budget=self._budget, is_old=is_old)
         self._sessions[id.encode()] = session
+        self._shares.add(session)
         log.debug("a session over HTTP has begun, for %s", arrival.address or "a Unix socket")
         return session
 
-    def _end_idlest(self) -> bool:
-        """Make room for a session, of one that its client has left behind; tell whether there is room now."""
-        idle = [each for each in self._sessions.values() if each.is_idle]
-        idlest = min(idle, key=lambda each: each.used_at, default=None)
-        if idlest is None or self._now() - idlest.used_at < _ABANDONED_AFTER_S:
-            return False
-        self.end(idlest)
-        return True
+    def _make_room(self, authentication: Authentication) -> Response | None:
+        """End a session where there is no room for another one; return why there is none."""
+        most, sessions, shares = self._options.max_sessions, self._sessions.values(), self._shares
+        is_used_up = shares.is_used_up(authentication, most)
+        if len(sessions) < most and not is_used_up:
+            return None
+        abandoned = self._now() - _ABANDONED_AFTER_S
+        ending = shares.choose_to_end(sessions, authentication, most, unused_since=abandoned)
+        if ending is None:
+            why = "you have your share of the sessions" if is_used_up else f"there are {most} sessions"
+            return refusal(503, f"{why}: no more are taken", RETRY_AFTER)
+        self.end(ending)
+        return None
 
     def end(self, session: HttpSession) -> None:
         """End a session."""
         if self._sessions.pop(session.id.encode(), None) is not None:
+            self._shares.remove(session)
             session.close()
 
     # --- time, and the end -----------------------------------------------------------------------------

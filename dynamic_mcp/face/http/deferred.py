@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal, with_headers
+from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,15 @@ class DeferredRequest:
         self._body: bytes | None = None
         self._receiver: Receiver | None = None
         self._is_connected = True
+
+    @property
+    def sender(self) -> Authentication | None:
+        """Who sent the request, once that is known."""
+        outcome = self._outcome
+        if not outcome.done() or outcome.cancelled() or outcome.exception() is not None:
+            return None
+        found = outcome.result()
+        return found if isinstance(found, Authentication) else None
 
     @property
     def needs_client(self) -> bool:
@@ -71,6 +81,7 @@ class PageReceiver:
     """Takes the body of a request for a page, and answers with what the page returns, once that is noted."""
 
     needs_client = True
+    sender = None
     max_body_bytes = _MAX_PAGE_BYTES
 
     def __init__(

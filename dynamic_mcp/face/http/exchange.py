@@ -7,6 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from dynamic_mcp.groups.audience import Authentication
+
 # The peer of a connection that has ended before anybody asked for its address; it is nobody's address.
 GONE = "gone"
 
@@ -78,6 +80,11 @@ class Receiver(Protocol):
 
     max_body_bytes: int
     """Beyond this the way in reads no further and calls `refuse_body`."""
+
+    @property
+    def sender(self) -> Authentication | None:
+        """Who sent the request; None as long as that is not known."""
+        ...
 
     @property
     def needs_client(self) -> bool:

@@ -22,6 +22,10 @@ class Forwarding:
         proxies = tuple(proxies)
         self._trusted = TrustedPeers(proxies) if proxies else None
 
+    def trusts(self, peer: str) -> bool:
+        """Return whether a peer is one of these proxies."""
+        return self._trusted is not None and peer in self._trusted
+
     def address_of(self, head: RequestHead) -> str:
         """Return the address that a request came from; empty if nobody knows it, as over a Unix socket."""
         peer = "" if head.peer == GONE else head.peer

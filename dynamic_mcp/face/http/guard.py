@@ -2,6 +2,7 @@
 
 A page of another site can send requests to addresses that only its visitor reaches. With Host checked, it cannot do
 so under a name of its own; with Origin checked, not under ours (MCP specification, transports, security warning).
+Browsers send no Origin with images, scripts and links; of those, `Sec-Fetch-Site` tells that another site has them.
 """
 
 from __future__ import annotations
@@ -40,14 +41,19 @@ class Guard:
         self._trusted = TrustedPeers(options.trusted_proxies)
         self._good_hosts: set[bytes] = set()
 
-    def check(self, head: RequestHead) -> Response | None:
-        """Return why a request is refused; None if it is not."""
+    def check(self, head: RequestHead, *, may_navigate: bool = False) -> Response | None:
+        """Return why a request is refused; None if it is not.
+
+        `may_navigate`: a link of another site may lead there, as to the page of a login.
+        """
         host = self._host_of(head)
         refused = self._check_host(host)
         if refused is not None:
             return refused
         origin = head.headers.get(b"origin")
-        if origin is None or origin in self._origins or origin in self._own_origins or _is_same_origin(origin, host):
+        if origin is None:
+            return self._check_site(head, may_navigate=may_navigate)
+        if origin in self._origins or origin in self._own_origins or _is_same_origin(origin, host):
             return None
         hint = "such pages never may" if origin == b"null" else "`allowed_origins` may name it"
         why = f"pages of `{_printable(origin)}` may not use this server"
@@ -79,6 +85,15 @@ class Guard:
             (b"access-control-max-age", _PREFLIGHT_FOR_S),
         )
         return Response(204, granted)
+
+    def _check_site(self, head: RequestHead, *, may_navigate: bool) -> Response | None:
+        """Check a request without an Origin (Fetch Metadata, section 2.3)."""
+        if head.headers.get(b"sec-fetch-site") != b"cross-site":
+            return None
+        if may_navigate and head.headers.get(b"sec-fetch-mode") == b"navigate":
+            return None
+        why = "pages of other sites may not use this server"
+        return Refused.of(refusal(403, f"{why}: `allowed_origins` may name those that send their origin"), why)
 
     def _host_of(self, head: RequestHead) -> bytes:
         headers = head.headers

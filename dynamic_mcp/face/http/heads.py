@@ -7,6 +7,10 @@ import time
 from dynamic_mcp.face.http.exchange import Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_MANY_CONNECTIONS = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 30\r\n"
+    b"content-type: text/plain\r\n\r\nthere are too many connections"
+)
 LAST_CHUNK = b"0\r\n\r\n"
 
 # How the body that follows a head is framed.

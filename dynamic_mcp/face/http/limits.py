@@ -19,6 +19,14 @@ LINGER_FOR_S = 2.0
 LINGER_BYTES = 32 << 20
 # A body that nobody wants is read to its end if no more than this is left of it.
 DRAIN_BYTES = 256 << 10
+# Connections of a server, unless `max_sessions` needs more, and of one address; IPv6 networks (/64) count as one.
+CONNECTIONS = 4096
+CONNECTIONS_OF_ADDRESS = 1024
+# What unfinished bodies may have in memory together: of known senders, and of those that are not known yet. The first
+# bytes of each body of a known sender are not counted.
+COLLECTED_BYTES = 256 << 20
+COLLECTED_UNKNOWN_BYTES = 16 << 20
+UNCOUNTED_BYTES = 64 << 10
 # What is read ahead while a request is being answered.
 AHEAD_BYTES = 64 << 10
 # Requests of one connection that are begun before the others have their turn.

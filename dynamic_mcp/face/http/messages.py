@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from dynamic_mcp.errors import PARSE_ERROR
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.lines import on_one_line
 from dynamic_mcp.mcp.wire import Frame
@@ -12,9 +13,23 @@ _VERSION = envelope.PROTOCOL_VERSION.encode()
 
 
 def parse_message(body: bytes) -> Frame:
-    """Parse a message, which may stand on several lines; what is in it stands on one. Raises Malformed."""
+    """Parse a message, which may stand on several lines; what is in it stands on one. Raises Malformed.
+
+    JSON over a network is UTF-8 (RFC 8259, section 8.1): what is not may be read differently by whoever is behind us.
+    """
+    check_utf8(body)
     frame = wire.parse(body)
     return wire.parse(on_one_line(body)) if b"\n" in body or b"\r" in body else frame
+
+
+def check_utf8(body: bytes) -> None:
+    """Raise Malformed if a body is not UTF-8."""
+    if body.isascii():
+        return
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        raise wire.Malformed("the body is not UTF-8", PARSE_ERROR) from None
 
 
 def has_envelope(body: bytes, frame: Frame) -> bool:

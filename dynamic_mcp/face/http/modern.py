@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERSION
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
 from dynamic_mcp.face.http.header_checks import VERSION, Tools, find_mismatch
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
@@ -120,7 +120,7 @@ class ModernRequests:
         most = self._options.max_body_bytes
         if is_modern(arrival.head):
             return ModernPost(self, arrival, cors=cors, max_body_bytes=most)
-        return _UnknownVersion(arrival.head, arrival.exchange, cors=cors, max_body_bytes=most)
+        return _UnknownVersion(arrival, cors=cors, max_body_bytes=most)
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
         """Do what is due: turn slow answers into streams, keep streams alive, end those of expired credentials."""
@@ -172,12 +172,13 @@ class _UnknownVersion:
 
     needs_client = False
 
-    __slots__ = ("_cors", "_exchange", "_head", "max_body_bytes")
+    __slots__ = ("_cors", "_exchange", "_head", "max_body_bytes", "sender")
 
-    def __init__(self, head: RequestHead, exchange: Exchange, *, cors: Headers, max_body_bytes: int) -> None:
+    def __init__(self, arrival: Arrival, *, cors: Headers, max_body_bytes: int) -> None:
         self.max_body_bytes = max_body_bytes
-        self._head = head
-        self._exchange = exchange
+        self.sender = arrival.authentication
+        self._head = arrival.head
+        self._exchange = arrival.exchange
         self._cors = cors
 
     def receive_body(self, body: bytes) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dynamic_mcp.face.http.exchange import Exchange, Response
+from dynamic_mcp.face.http.messages import check_utf8
+from dynamic_mcp.face.http.post import Sessions
 from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
+from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.lines import on_one_line
 
 
@@ -13,10 +17,13 @@ class OldPost:
 
     needs_client = False
 
-    __slots__ = ("_cors", "_exchange", "_session", "max_body_bytes")
+    __slots__ = ("_cors", "_exchange", "_session", "_sessions", "max_body_bytes")
 
-    def __init__(self, session: HttpSession, exchange: Exchange, cors: Headers, max_body_bytes: int) -> None:
+    def __init__(
+        self, sessions: Sessions, session: HttpSession, exchange: Exchange, cors: Headers, max_body_bytes: int
+    ) -> None:
         self.max_body_bytes = max_body_bytes
+        self._sessions = sessions
         self._session = session
         self._exchange = exchange
         self._cors = cors
@@ -26,8 +33,23 @@ class OldPost:
         if self._session.session.is_closed:
             self._respond(ENDED)
             return
+        try:
+            check_utf8(body)
+        except wire.Malformed as exc:
+            self._respond(refusal(400, str(exc), code=exc.code))
+            return
+        requests = _count_requests(body)
+        refused = self._sessions.refuse_requests(self._session, requests) if requests else None
+        if refused is not None:
+            self._respond(refused)
+            return
         self._respond(ACCEPTED)
         self._session.session.receive(on_one_line(body))
+
+    @property
+    def sender(self) -> Authentication:
+        """Who sent the message."""
+        return self._session.session.authentication
 
     def refuse_body(self) -> None:
         """Answer a message that is too long."""
@@ -38,3 +60,14 @@ class OldPost:
 
     def _respond(self, response: Response) -> None:
         self._exchange.respond(with_headers(response, self._cors))
+
+
+def _count_requests(body: bytes) -> int:
+    """Return how many requests a body is; what cannot be read is none, and is refused by the session."""
+    if wire.is_batch(body):
+        return wire.count_members(body)
+    try:
+        frame = wire.parse(on_one_line(body))
+    except wire.Malformed:
+        return 0
+    return 1 if frame.method and len(frame.id) else 0

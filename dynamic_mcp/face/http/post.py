@@ -27,8 +27,8 @@ _ANSWER_AS_JSON_WITHIN_S = 5.0
 class Sessions(Protocol):
     """Whoever begins sessions."""
 
-    def refuse_request(self, session: HttpSession) -> Response | None:
-        """Return why no request of a session is taken now; None if one is."""
+    def refuse_requests(self, session: HttpSession, requests: int) -> Response | None:
+        """Return why so many requests of a session are not taken now; None if they are."""
         ...
 
     def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
@@ -105,7 +105,9 @@ class Post(Arrived):
             self.respond(refusal(400, "the header `Mcp-Method` names another method than the body"))
             return
         is_request = bool(frame.method) and len(frame.id) > 0
-        session = self._find_session(is_initialize=is_request and frame.method == "initialize", is_request=is_request)
+        session = self._find_session(
+            is_initialize=is_request and frame.method == "initialize", requests=1 if is_request else 0
+        )
         if session is not None:
             self._is_receiving = True
             self._note_request(session, is_request=is_request)
@@ -126,14 +128,14 @@ class Post(Arrived):
         if not (wire.is_batch(body) and exc.code == INVALID_REQUEST):
             self.respond(refusal(400, str(exc), code=exc.code))
             return
-        session = self._find_session(is_initialize=False, is_request=True)
+        session = self._find_session(is_initialize=False, requests=wire.count_members(body))
         if session is not None:
             self._is_receiving = True
             self._note_request(session, is_request=True)
             session.session.receive_batch(on_one_line(body), self.reply, self)
             self._is_receiving = False
 
-    def _find_session(self, *, is_initialize: bool, is_request: bool) -> HttpSession | None:
+    def _find_session(self, *, is_initialize: bool, requests: int) -> HttpSession | None:
         if self.session is None:
             begun = self._sessions.begin_session(self, is_initialize=is_initialize)
             if isinstance(begun, Response):
@@ -144,7 +146,7 @@ class Post(Arrived):
             self.respond(ENDED)
             return None
         self.session.session.authentication = self.arrival.authentication
-        refused = self._sessions.refuse_request(self.session) if is_request else None
+        refused = self._sessions.refuse_requests(self.session, requests) if requests else None
         if refused is not None:
             self.respond(refused)
             return None

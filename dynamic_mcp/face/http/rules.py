@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dynamic_mcp.face.http.responses import Headers
+
 
 class Refusal(Exception):
-    """A request that no handler sees: the status and the reason that the client is told."""
+    """A request that no handler sees: the status and the reason that the client is told, and further headers."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, headers: Headers = ()) -> None:
         super().__init__(status, reason)
         self.status = status
         self.reason = reason
+        self.headers = headers
 
 
 def join_fields(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], frozenset[bytes]]:

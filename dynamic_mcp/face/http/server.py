@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypedDict
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
 from dynamic_mcp.face.http.connection import HttpConnection
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Handler
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.listening import UnixSocket, bind_tcp
 
 # Clients that may connect at once before one is accepted.
@@ -46,6 +47,11 @@ class HttpServer:
 
     def __repr__(self) -> str:
         return f"<HttpServer {len(self._servers)} listening, {len(self._connections)} connections>"
+
+    def set_bounds(self, *, connections: int, forwarders: Iterable[str]) -> None:
+        """Have so many connections at most from now on, and count those of these proxies by whom they name."""
+        admission = self._connections.admission
+        admission.most, admission.forwarding = connections, Forwarding(forwarders)
 
     async def open(
         self, address: Address, *, tls: ssl.SSLContext | None = None, unix_mode: int = 0o600

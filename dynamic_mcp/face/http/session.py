@@ -30,7 +30,7 @@ ENDED = refusal(404, "the session has ended: begin a new one with `initialize`")
 
 
 class InFlight(Protocol):
-    """A request in flight and its way back."""
+    """A request in flight, or a batch of them, and its way back."""
 
     def answer_soon(self, now: float) -> None:
         """Begin a stream if the answer takes its time."""
@@ -106,6 +106,11 @@ class HttpSession:
         if any(each.is_connected for each in self.streams.values()):
             return False
         return not self.in_flight or self.session.is_being_asked
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests are in flight that do not wait for the client."""
+        return bool(self.in_flight) and not self.session.is_being_asked
 
     # --- streams ---------------------------------------------------------------------------------------
 

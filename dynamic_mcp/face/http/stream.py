@@ -49,6 +49,7 @@ class Stream:
 
     max_body_bytes = 1 << 16
     needs_client = False
+    sender = None
 
     def __init__(self, owner: Owner, number: int) -> None:
         self.number = number

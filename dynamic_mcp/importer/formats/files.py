@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.system import file_reader, paths
+from dynamic_mcp.system.text import os_reason
 
 
 class FileError(DynamicMcpError):
@@ -112,4 +113,4 @@ def _remove_directories(directories: list[Path]) -> None:
 
 
 def _explain(exc: OSError) -> str:
-    return (exc.strerror or str(exc)).lower()
+    return os_reason(exc)

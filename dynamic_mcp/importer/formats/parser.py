@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.system import file_reader
+from dynamic_mcp.system.text import os_reason
 
 LARGEST = file_reader.LARGEST_BYTES
 _LARGEST_JSON5 = 256 * 1024
@@ -52,7 +53,7 @@ def read_contents(file: Path) -> bytes:
     except file_reader.UnsuitableFileError as exc:
         raise UnreadableError(f"is {exc.strerror}") from exc
     except OSError as exc:
-        raise UnreadableError(f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+        raise UnreadableError(f"cannot be read: {os_reason(exc)}") from exc
 
 
 def decode(data: bytes) -> str:

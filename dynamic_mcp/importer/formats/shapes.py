@@ -44,9 +44,9 @@ class Shape:
         start = {self.command: [command, *args]} if self.is_argv else {self.command: command, "args": list(args)}
         return self._make_entry(start)
 
-    def make_remote_entry(self, url: str) -> dict[str, object]:
-        """Return an entry that connects to a URL; for a shape of `remote_shapes`."""
-        return self._make_entry({self.command: url})
+    def make_remote_entry(self, url: str, headers: Mapping[str, object] = MappingProxyType({})) -> dict[str, object]:
+        """Return an entry that connects to a URL, with fields of `remote_headers`; for a shape of `remote_shapes`."""
+        return self._make_entry({self.command: url, **headers})
 
     def _make_entry(self, start: Mapping[str, object]) -> dict[str, object]:
         name = {"name": NAME} if self.has_name else {}

@@ -74,6 +74,7 @@ class _Row(Struct, frozen=True, gc=False):
     decision: str = ""
     result_bytes: int = 0
     ms: float = 0.0
+    wait_ms: float = 0.0
 
 
 _decode = msgspec.json.Decoder(_Row).decode
@@ -175,7 +176,7 @@ class FileIndexer:
                 row.outcome not in NO_ERRORS,
                 row.outcome == "denied",
                 int(row.ms * 1000),
-                pace_of(row.ms),
+                pace_of(row.ms - row.wait_ms),  # a person's time says nothing of a tool
                 row.result_bytes,
             )
 

@@ -17,7 +17,7 @@ from dynamic_mcp.observe.audit.journal import Journal
 from dynamic_mcp.observe.audit.keeper import Keeper
 from dynamic_mcp.observe.audit.line import AuditLine
 from dynamic_mcp.observe.audit.log import AuditLog, gap_line
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import os_reason, pluralize
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Recorder:
         except OSError as exc:
             self._complain(exc)
             if self._stops_writes and is_write:
-                raise NotRecorded(what, exc.strerror or str(exc)) from None
+                raise NotRecorded(what, os_reason(exc)) from None
         else:
             if self._is_failing:
                 self._note_success()
@@ -151,4 +151,4 @@ class Recorder:
         if not self._is_failing:
             self._is_failing = True
             then = "calls that may change something are refused" if self._stops_writes else "calls go on unrecorded"
-            log.error("the audit log in %s cannot be written: %s; %s", self._log.directory, exc, then)
+            log.error("the audit log in %s cannot be written: %s; %s", self._log.directory, os_reason(exc), then)

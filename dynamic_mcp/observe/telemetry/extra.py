@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-HINT = 'install it: `pip install "dynamic-mcp-proxy[otel]"`'
-
 
 def is_installed() -> bool:
     """Tell whether the SDK of OpenTelemetry and its exporter over HTTP are there, without loading them."""

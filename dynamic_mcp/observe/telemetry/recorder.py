@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -37,8 +36,8 @@ class Exporter(Protocol):
         """Tell whether a trace is recorded."""
         ...
 
-    def flush(self, within_s: float) -> None:
-        """Send all that there is, within a bound, and end."""
+    def flush(self) -> None:
+        """Send all that there is, and end."""
         ...
 
 
@@ -64,7 +63,6 @@ class Recorder:
         self._exporter: Exporter | None = None
         self._work, self._hurry, self._is_done = threading.Event(), threading.Event(), threading.Event()
         self._is_ending = self._has_complained = False
-        self._flush_until = 0.0
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
@@ -103,8 +101,10 @@ class Recorder:
             trace.is_sampled = self._exporter.decides(trace, name)
 
     def close(self, within_s: float = FLUSH_WITHIN_S) -> None:
-        """Send what is left, for at most `within_s`; to be called in a thread."""
-        self._flush_until = time.monotonic() + within_s
+        """Send what is left and wait for that, `within_s` at most; to be called in a thread.
+
+        What takes longer goes on in the background, as long as the process does.
+        """
         if self._spans or self._durations:
             self.start()
         self._is_ending = True
@@ -137,7 +137,7 @@ class Recorder:
             self._drain(exporter)
             self._complain()
         self._drain(exporter)
-        exporter.flush(max(0.0, self._flush_until - time.monotonic()))
+        exporter.flush()
 
     def _drain(self, exporter: Exporter) -> None:
         while self._spans or self._durations:

@@ -75,12 +75,12 @@ class SdkExporter:
         result = self._sampler.should_sample(parent, int(trace.id, 16), name, SpanKind.SERVER)
         return result.decision is Decision.RECORD_AND_SAMPLE
 
-    def flush(self, within_s: float) -> None:
-        """Send all that there is, and end; who waits for it has a bound of its own."""
+    def flush(self) -> None:
+        """Send all that there is, and end, within the bounds of the SDK; who waits for it has one of its own."""
         if self._traces is not None:
             self._traces.shutdown()
         if self._metrics is not None:
-            self._metrics.shutdown(within_s * 1000)
+            self._metrics.shutdown()
 
     def _take_span(self, span: Span) -> None:
         trace = span.trace

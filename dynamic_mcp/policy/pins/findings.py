@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -26,6 +26,7 @@ _MAX_FINDINGS = 10
 _MAX_CHARACTERS = 4
 _MAX_PAYLOADS = 20
 _LONGEST_NAME = 40
+_LONGEST_PLACE = 200
 
 # Beginnings of words that come one soon after the other, as they do in injections.
 _PHRASES = (
@@ -73,7 +74,20 @@ class Finding(Struct, frozen=True):
     is_hidden: bool
 
 
-def find_all(form: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
+class ForeignNames(Struct, frozen=True):
+    """The names of the tools of other servers, but for those that a server has itself. It copies none of them."""
+
+    others: Sequence[Collection[str]]
+    own: Collection[str]
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in each for each in self.others) and name not in self.own
+
+    def __bool__(self) -> bool:
+        return any(self.others)
+
+
+def find_all(form: Raw, foreign: Container[str] = ()) -> tuple[Finding, ...]:
     """Return what was found in a definition in its canonical form; `foreign` are names of tools of other servers."""
     return (*find_in_characters(form), *find_in_words(form, foreign))
 
@@ -101,11 +115,10 @@ def _find_hidden_in(form: Raw) -> Iterator[Finding]:
             yield Finding(f"it has hidden characters: {', '.join(named)}{more}", where, is_hidden=True)
 
 
-def find_in_words(form: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ...]:
+def find_in_words(form: Raw, foreign: Container[str] = ()) -> tuple[Finding, ...]:
     """Return what reads as if it were written for a model and against its user; a definition may be innocent."""
     source = bytes(form)[:_MAX_SEARCHED].decode("utf-8", "replace")
-    names = frozenset(name for name in foreign if _DISTINCTIVE.search(name))
-    names &= frozenset(_find_names(source)) if names else names
+    names = _find_foreign(source, foreign) if foreign else frozenset()
     if not names and not _may_have_payload(source) and not _may_have_phrase(source):
         return ()
     found: dict[str, Finding] = {}
@@ -118,6 +131,11 @@ def find_in_words(form: Raw, foreign: Collection[str] = ()) -> tuple[Finding, ..
         if not left or len(found) >= _MAX_FINDINGS:
             break
     return tuple(found.values())[:_MAX_FINDINGS]
+
+
+def _find_foreign(source: str, foreign: Container[str]) -> frozenset[str]:
+    """Return which foreign names are in a text: looked up word by word, as there may be any number of names."""
+    return frozenset(name for name in _find_names(source) if name in foreign and _DISTINCTIVE.search(name))
 
 
 def _find_suspicious(text: str, names: frozenset[str]) -> Iterator[str]:
@@ -193,6 +211,8 @@ def _strings(form: Raw) -> Iterator[tuple[str, str]]:
                 for name in each:
                     yield where, name
                 at = f"{where}." if where else ""
+                at = at if len(at) < _LONGEST_PLACE else "..."  # else deep nesting costs the square of its depth
                 left += [(at + one_line(name, _LONGEST_NAME), inner) for name, inner in reversed(each.items())]
             case list():
-                left += [(f"{where}[{index}]", inner) for index, inner in reversed([*enumerate(each)])]
+                at = where if len(where) < _LONGEST_PLACE else "..."
+                left += [(f"{at}[{index}]", inner) for index, inner in reversed([*enumerate(each)])]

@@ -6,7 +6,7 @@ A person's approval counts for the definition that was approved, whatever is fou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -26,21 +26,28 @@ from dynamic_mcp.policy.pins.definition import (
 )
 from dynamic_mcp.policy.pins.lock_file import Pin, PinnedServer
 from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first definition that is new
     from dynamic_mcp.policy.pins.changes import Change
     from dynamic_mcp.policy.pins.findings import Finding
+    from dynamic_mcp.policy.pins.look_alikes import LookAlikes
     from dynamic_mcp.policy.pins.words import ChangeClass
 
-# What one server may have pinned: how many definitions, and bytes of them.
+# What one server may have pinned: how many definitions, characters of their names, and bytes of them.
 MAX_PINS = 20_000
+MAX_NAME_CHARACTERS = 4 << 20
 MAX_DEFINITION_BYTES = 256 << 10
 MAX_SERVER_BYTES = 8 << 20
-# In how much of an update words are looked for, while everybody waits; what is hidden is looked for everywhere.
+# In how much of an update words are looked for; what is hidden is looked for everywhere.
 MAX_SEARCHED_BYTES = 4 << 20
+# What is judged while everybody waits.
+MAX_ENTRIES_AT_ONCE = 500
+MAX_BYTES_AT_ONCE = 1 << 20
 # Definitions before that may come back: a server may say other things to other people.
 MAX_FORMER = 4
 _MAX_FINGERPRINTS = 50_000
+_NO_ROOM = "its server has more definitions than can be pinned"
 
 
 class Reason(Struct, frozen=True):
@@ -56,7 +63,7 @@ class PinJudgement(Struct, frozen=True):
     """What is held and why, and what else is not as it was pinned.
 
     `changes` has the held ones too. `additions` are first sights, held or not. `accepted` are the pins that are to be
-    written: first sights, and changes that pass.
+    written: first sights, and changes that pass. `unpinned` are those of first sights that pass, but do not fit.
     """
 
     held: Mapping[Key, Reason] = {}
@@ -64,6 +71,7 @@ class PinJudgement(Struct, frozen=True):
     additions: tuple[Key, ...] = ()
     findings: Mapping[Key, tuple[Finding, ...]] = {}
     accepted: Mapping[Key, Pin] = {}
+    unpinned: Mapping[Key, Pin] = {}
 
 
 class Fingerprints:
@@ -81,18 +89,27 @@ class Fingerprints:
         return found
 
 
+def is_large(catalog: Catalog) -> bool:
+    """Return whether it takes long to judge what a server offers."""
+    lists = [catalog.entries(kind.listed_as) for kind in PinKind if kind.listed_as is not None]
+    if sum(map(len, lists)) > MAX_ENTRIES_AT_ONCE:
+        return True
+    size = sum(len(entry) for entries in lists for entry in entries.values())
+    return size + len(catalog.instructions) + len(catalog.title) > MAX_BYTES_AT_ONCE
+
+
 def judge(
     pinned: PinnedServer | None,
     catalog: Catalog,
     policy: Policy,
     *,
     today: str,
-    foreign: Collection[str] = (),
+    foreign: Sequence[Collection[str]] = (),
     fingerprints: Fingerprints | None = None,
 ) -> PinJudgement:
     """Compare what a server offers with what is pinned of it; None is a server that was never seen.
 
-    `today` is a date, as `2026-11-23`, and `foreign` are names of tools of other servers.
+    `today` is a date, as `2026-11-23`, and `foreign` are the names of the tools of each other server.
     """
     if policy == "trust":
         return PinJudgement()
@@ -106,9 +123,9 @@ def judge(
             new.append(_New((kind, name), entry, fingerprint, pin))
     if not new:
         return PinJudgement()
-    # pins that must make room for new ones would free what they are of
-    room = MAX_PINS - sum(len(pinned.pins(kind)) for kind in PinKind) if policy == "hold" else len(new)
-    return _judge_new(new, policy, today, frozenset(foreign).difference(catalog.tools), room)
+    from dynamic_mcp.policy.pins.findings import ForeignNames
+
+    return _judge_new(new, pinned, policy, today, ForeignNames(foreign, catalog.tools))
 
 
 class _New(Struct, frozen=True):
@@ -120,35 +137,89 @@ class _New(Struct, frozen=True):
     pinned: Pin | None
 
 
-def _judge_new(new: list[_New], policy: Policy, today: str, foreign: Collection[str], room: int) -> PinJudgement:
-    """Judge entries that are not as they are pinned; there is room for so many pins of first sights."""
+class _Room:
+    """How much more fits beside what is pinned of a server: a pin never makes room for another one.
+
+    Else a server would free a definition by offering many others, and what a write evicts would be new again.
+    """
+
+    def __init__(self, pinned: PinnedServer) -> None:
+        self._pins, self._characters = MAX_PINS, MAX_NAME_CHARACTERS
+        for kind in PinKind:
+            for name in pinned.pins(kind):
+                self.take(name)
+
+    def take(self, name: str) -> bool:
+        """Return whether a pin of this name still fits, and take its room if so."""
+        if self._pins < 1 or self._characters < len(name):
+            return False
+        self._pins -= 1
+        self._characters -= len(name)
+        return True
+
+
+def _judge_new(
+    new: Sequence[_New], pinned: PinnedServer, policy: Policy, today: str, foreign: Container[str]
+) -> PinJudgement:
+    """Judge entries that are not as they are pinned."""
     from dynamic_mcp.policy.pins.findings import find_all, find_in_characters
 
     held: dict[Key, Reason] = {}
     changes: list[Change] = []
     findings: dict[Key, tuple[Finding, ...]] = {}
     accepted: dict[Key, Pin] = {}
-    to_search = MAX_SEARCHED_BYTES
+    unpinned: dict[Key, Pin] = {}
+    to_search, room, names = MAX_SEARCHED_BYTES, _Room(pinned), _PinnedNames(pinned)
     for each in new:
         form = Raw(canonical(each.entry))
         pin = Pin(each.fingerprint, _to_keep(form), today)
         found = find_all(form, foreign) if to_search > 0 else find_in_characters(form)
         to_search -= len(form)
-        if found:
-            findings[each.key] = found
         change = None if each.pinned is None else _compare(each, each.pinned, form)
+        reason = _reason(change, found, policy)
+        fits = True
         if change is not None:
             changes.append(change)
-        reason = _reason(change, found, policy)
-        if not reason and change is None:
-            reason = "" if room > 0 else f"{MAX_PINS} definitions of its server are pinned already"
-            room -= 1
+        else:
+            if alike := names.find_alike(each.key):
+                found = (*found, alike)
+                reason = reason or (alike.text if policy == "hold" else "")
+            fits = bool(reason) or room.take(each.key[1])
+            reason = reason or (_NO_ROOM if policy == "hold" and not fits else "")
+        if found:
+            findings[each.key] = found
         if reason:
             held[each.key] = Reason(reason, pin, change, found)
-        else:
+        elif fits:
             accepted[each.key] = pin
+        else:
+            unpinned[each.key] = pin
     additions = tuple(each.key for each in new if each.pinned is None)
-    return PinJudgement(held, tuple(changes), additions, findings, accepted)
+    return PinJudgement(held, tuple(changes), additions, findings, accepted, unpinned)
+
+
+class _PinnedNames:
+    """The names of what is pinned, to tell which others look like them."""
+
+    def __init__(self, pinned: PinnedServer) -> None:
+        self._pinned = pinned
+        self._by_kind: dict[PinKind, LookAlikes] = {}
+
+    def find_alike(self, key: Key) -> Finding | None:
+        """Return that something new has a name that looks like one that is pinned; None if it does not."""
+        kind, name = key
+        if not self._pinned.pins(kind):
+            return None
+        from dynamic_mcp.policy.pins.findings import Finding
+        from dynamic_mcp.policy.pins.look_alikes import LookAlikes
+
+        names = self._by_kind.get(kind)
+        if names is None:
+            names = self._by_kind[kind] = LookAlikes(self._pinned.pins(kind))
+        alike = names.find(name)
+        if alike is None:
+            return None
+        return Finding(f"its name looks like that of the {kind.noun} `{one_line(alike)}`", "", is_hidden=False)
 
 
 def _compare(new: _New, pinned: Pin, form: Raw) -> Change:
@@ -209,9 +280,16 @@ def approve(pinned: PinnedServer | None, approved: Mapping[Key, Reason], by: str
 
 
 def pin_all(pinned: PinnedServer, pins: Mapping[Key, Pin]) -> PinnedServer:
-    """Return the server with these pins, each with those that it had before, which may come back."""
-    merged = {(kind, name): _with_former(pinned.find(kind, name), pin) for (kind, name), pin in pins.items()}
-    return _bounded(pinned.with_pins(merged), merged)
+    """Return the server with those of these pins that fit, each with those that it had before, which may come back.
+
+    If none does, that is the same object.
+    """
+    room, merged = _Room(pinned), dict[Key, Pin]()
+    for (kind, name), pin in pins.items():
+        before = pinned.find(kind, name)
+        if before is not None or room.take(name):
+            merged[kind, name] = _with_former(before, pin)
+    return _bounded(pinned.with_pins(merged)) if merged else pinned
 
 
 def _with_former(before: Pin | None, pin: Pin) -> Pin:
@@ -221,18 +299,14 @@ def _with_former(before: Pin | None, pin: Pin) -> Pin:
     return structs.replace(pin, former=tuple(each for each in former if each.hash != pin.hash)[:MAX_FORMER])
 
 
-def _bounded(server: PinnedServer, latest: Collection[Key]) -> PinnedServer:
-    """Return the server without its oldest pins, and without definitions, where there is too much of them."""
+def _bounded(server: PinnedServer) -> PinnedServer:
+    """Return the server without its largest definitions, where they are too much in all; their fingerprints stay."""
     pins = {(kind, name): pin for kind in PinKind for name, pin in server.pins(kind).items()}
     size = sum(len(each.definition) for pin in pins.values() for each in (pin, *pin.former))
-    if len(pins) <= MAX_PINS and size <= MAX_SERVER_BYTES:
+    if size <= MAX_SERVER_BYTES:
         return server
-    oldest_first = sorted(pins, key=lambda key: (key in latest, pins[key].first_seen))
-    kept = oldest_first[-MAX_PINS:]
-    share = MAX_SERVER_BYTES // len(kept)
-    bounded = {key: _cut(pins[key], share) if size > MAX_SERVER_BYTES else pins[key] for key in kept}
-    emptied = PinnedServer(server.source, server.version)
-    return emptied.with_pins(bounded)
+    share = MAX_SERVER_BYTES // len(pins)
+    return server.with_pins({key: _cut(pin, share) for key, pin in pins.items()})
 
 
 def _cut(pin: Pin, most: int) -> Pin:

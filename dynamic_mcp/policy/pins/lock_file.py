@@ -19,6 +19,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import UnsuitableFileError, read_bytes
+from dynamic_mcp.system.text import os_reason
 
 FORM = 1
 MAX_BYTES = 64 << 20
@@ -122,9 +123,9 @@ def read_lock(path: Path) -> Lock:
     except FileNotFoundError:
         return Lock()
     except UnsuitableFileError as exc:
-        raise CorruptLockFile(exc.strerror or str(exc)) from exc
+        raise CorruptLockFile(os_reason(exc)) from exc
     except OSError as exc:
-        raise LockFileError((exc.strerror or str(exc)).lower()) from exc
+        raise LockFileError(os_reason(exc)) from exc
     return _decode(data)
 
 
@@ -148,7 +149,7 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
         finally:
             lock.release()
     except OSError as exc:
-        raise LockFileError((exc.strerror or str(exc)).lower()) from exc
+        raise LockFileError(os_reason(exc)) from exc
 
 
 def set_aside(path: Path) -> None:

@@ -29,6 +29,7 @@ from dynamic_mcp.proxy.approval.form import build_form
 from dynamic_mcp.proxy.approval.queue import OpenBox, Queue
 from dynamic_mcp.proxy.approval.subject import Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.proxy.approval.wait import Forms, Wait
+from dynamic_mcp.proxy.authorization import Right
 from dynamic_mcp.proxy.observation import ApprovalNote, Event
 from dynamic_mcp.proxy.pipeline import APPROVAL, Next, UpstreamRequest
 from dynamic_mcp.proxy.request import Request
@@ -100,14 +101,15 @@ class HumanApproval:
 
     # --- requests --------------------------------------------------------------------------------------
 
-    async def send(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
+    async def send(self, message: UpstreamRequest, decision: Decision, right: Right | None, following: Next) -> Frame:
         """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
 
-        Raises ApprovalDenied, ApprovalNeeded and ApprovalPending.
+        `right` says why the client may do it at all, where there are access rules. Raises ApprovalDenied,
+        ApprovalNeeded and ApprovalPending.
         """
         since = self._clock.now()
         try:
-            subject = await identify(message, decision.rule)
+            subject = await identify(message, decision.rule, right)
             grant = self._find_grant(message, subject) or await self._ask(message, subject)
         except (ApprovalDenied, ApprovalNeeded) as exc:
             _observe_refusal(message, exc.reason)
@@ -180,7 +182,7 @@ class HumanApproval:
                 await self._forms.show(wait, offered, partial(self._decide, question))
             elif question.verdict is None and self._queue is not None:
                 left_s = question.expires_at - self._clock.now()
-                if await self._queue.put(question, wait.subject, offered, left_s):
+                if await self._queue.put(question, wait.subject, offered, left_s, hold_s=wait.left_s):
                     await wait.until_decided()
 
     def _outcome(self, wait: Wait) -> Grant:
@@ -189,7 +191,8 @@ class HumanApproval:
         self._observe(message, subject, question.id, None, self._clock.now() - wait.since)
         if verdict is None:
             if self._queue is not None and self._queue.has(question):
-                raise ApprovalPending(subject.label, question.id, self._queue.expires(question))
+                is_local = subject.principal == LOCAL
+                raise ApprovalPending(subject.label, question.id, self._queue.expires(question), is_local=is_local)
             if wait.is_over:
                 raise ApprovalDenied(subject.label, "nobody has answered in time")
             raise ApprovalNeeded(subject.label)

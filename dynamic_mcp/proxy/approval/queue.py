@@ -74,12 +74,14 @@ class Queue:
         """Return until when a question waits, in seconds since 1970."""
         return self._expires[question.id]
 
-    async def put(self, question: Question, subject: Subject, offered: Sequence[Scope], left_s: float) -> bool:
-        """Let a question wait here, for so many seconds; tell whether it can."""
+    async def put(
+        self, question: Question, subject: Subject, offered: Sequence[Scope], left_s: float, *, hold_s: float
+    ) -> bool:
+        """Let a question wait here for `left_s`, and its call for `hold_s`; return whether it can."""
         if not self.has(question):
             now = self._wall_clock()
             self._expires[question.id] = now + left_s
-            pending = _to_pending(question, subject, offered, (now, now + left_s), self._config)
+            pending = _to_pending(question, subject, offered, (now, now + hold_s, now + left_s), self._config)
             self._putting[question.id] = self._tasks.create(self._put(question, pending), name="a pending approval")
         putting = self._putting.get(question.id)
         # a request that is cancelled meanwhile must not leave half a question behind
@@ -115,15 +117,16 @@ class Queue:
 
 
 def _to_pending(
-    question: Question, subject: Subject, offered: Sequence[Scope], times: tuple[float, float], config: str
+    question: Question, subject: Subject, offered: Sequence[Scope], times: tuple[float, float, float], config: str
 ) -> PendingApproval:
-    key = question.key
+    key, right = question.key, subject.right
     return PendingApproval(
         id=question.id,
         pid=os.getpid(),
         config=config,
         since=times[0],
-        expires=times[1],
+        held_until=times[1],
+        expires=times[2],
         subject=key.principal.subject,
         issuer=key.principal.issuer,
         client=subject.client_name,
@@ -135,5 +138,7 @@ def _to_pending(
         arguments=subject.arguments,
         notes=subject.notes,
         rule=key.rule,
+        roles=() if right is None else right.roles,
+        allowed_by="" if right is None else right.rule,
         offered=tuple(offered),
     )

@@ -18,6 +18,8 @@ from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.policy.approval import ApprovalKey
 from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.proxy.authorization import Right
+from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.text import one_line
@@ -33,7 +35,10 @@ _NOT_ARGUMENTS = frozenset(("_meta", "name", "uri", *RETRY_MEMBERS))
 
 
 class Subject(Struct, frozen=True):
-    """A request that a person is asked about. `arguments` are those that would be sent, `client` is who sent it."""
+    """A request that a person is asked about. `arguments` are those that would be sent, `client` is who sent it.
+
+    `right` says why the client may send it, where there are access rules.
+    """
 
     key: ApprovalKey
     group: GroupView
@@ -43,6 +48,7 @@ class Subject(Struct, frozen=True):
     notes: tuple[str, ...]
     client_name: str
     client: weakref.ref[Client]
+    right: Right | None
 
     @property
     def label(self) -> str:
@@ -85,17 +91,17 @@ class Subject(Struct, frozen=True):
                 raise InvalidArguments(exc.message) from None
 
     def _check_by_schema(self, edited: Raw) -> None:
-        catalog, answers = self.group.group.known, self.group.presentation.answers
-        if catalog is None or not answers.validate:
+        catalog, name = self.group.group.known, self.key.name
+        if catalog is None or not must_fit(self.group, self.group.shown_name(name)):
             schema = InputSchema(wire.EMPTY_OBJECT)
         else:
-            schema = catalog.input_schema(self.key.name)
+            schema = catalog.input_schema(name)
         if not arguments.is_valid(schema, edited):
             flaws = schema.describe_flaws(edited)
             raise InvalidArguments(f"the arguments do not fit {self.label}: {flaws or 'they are not an object'}")
 
 
-async def identify(message: UpstreamRequest, rule: str) -> Subject:
+async def identify(message: UpstreamRequest, rule: str, right: Right | None) -> Subject:
     """Return what a person is asked about, by what the server says of it now.
 
     Raises ApprovalDenied if it cannot be shown, and UpstreamError if the server cannot be reached.
@@ -104,10 +110,10 @@ async def identify(message: UpstreamRequest, rule: str) -> Subject:
     if message.group.state is not State.READY:
         # what it was yesterday, on disk, is not what would run today
         await message.group.reread(message.request.client, [kind])
-    return describe(message, rule)
+    return describe(message, rule, right)
 
 
-def describe(message: UpstreamRequest, rule: str) -> Subject:
+def describe(message: UpstreamRequest, rule: str, right: Right | None = None) -> Subject:
     """Return what a person is asked about, by what is known of it. Raises ApprovalDenied if it cannot be shown."""
     params, group, client = message.params or {}, message.group, message.request.client
     kind = _KINDS.get(message.method, ListKind.RESOURCES)
@@ -136,6 +142,7 @@ def describe(message: UpstreamRequest, rule: str) -> Subject:
         notes=message.notes,
         client_name=client.hello.name,
         client=weakref.ref(client),
+        right=right,
     )
 
 

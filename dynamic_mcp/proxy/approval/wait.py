@@ -66,6 +66,11 @@ class Wait:
         return self.message.request.client
 
     @property
+    def left_s(self) -> float:
+        """How long the request still waits."""
+        return max(0.0, self._ends_at - self._clock.now())
+
+    @property
     def is_over(self) -> bool:
         """Whether the request waits no longer, whatever the answer is."""
         return self._clock.now() >= self._ends_at

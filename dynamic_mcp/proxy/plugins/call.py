@@ -21,6 +21,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, CallFailed, CallKind, CallRequest, CallResult
+from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
 from dynamic_mcp.proxy.plugins.opened import OpenPlugin, describe
 from dynamic_mcp.proxy.request_state import StateRefused
@@ -225,9 +226,9 @@ def _describe(message: UpstreamRequest, caller: Caller) -> CallRequest:
 
 
 def _check_by_schema(message: UpstreamRequest, request: CallRequest, arguments: Raw) -> None:
-    """Check arguments by the server's schema, where the config wants that. Raises InvalidArguments."""
-    catalog = message.group.group.known
-    if request.kind != "tool" or catalog is None or not message.group.presentation.answers.validate:
+    """Check arguments by the server's schema, where they must fit. Raises InvalidArguments."""
+    catalog, group = message.group.group.known, message.group
+    if request.kind != "tool" or catalog is None or not must_fit(group, group.shown_name(request.name)):
         return
     schema = catalog.input_schema(request.name)
     if not schema.accepts(arguments):

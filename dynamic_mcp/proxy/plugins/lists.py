@@ -19,11 +19,12 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.errors import DynamicMcpError, PluginError
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.mcp import uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Item
 from dynamic_mcp.middleware import ListKind as PublicListKind
-from dynamic_mcp.proxy.lists import FIND_WITHIN_S, learn
+from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.plugins.opened import ActivePlugin
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, SingleView, View
@@ -88,7 +89,7 @@ class HookedView(View):
         self.split_calls = whole.split_calls
         self.roots = whole.roots
         self.place = whole.place
-        self.is_governed = whole.is_governed
+        self.access_rules = whole.access_rules
         self.instructions = whole.instructions
         self.emptiness = whole.emptiness
         self._groups = {group.name: group for group in groups}
@@ -116,6 +117,7 @@ class HookedGroup(GroupView):
         self._outcomes: dict[ListKind, _Outcome] = {}
         self._catalog: Catalog | None = None
         self._shown: Catalog | None = None
+        self._hidden: tuple[Mapping[str, Raw], Mapping[str, Raw], frozenset[str]] | None = None
 
     def __getattr__(self, name: str) -> Any:  # Any: the members of the base, of any type
         return getattr(self._base, name)
@@ -162,6 +164,10 @@ class HookedGroup(GroupView):
         found = dict.fromkeys((self._base.complaint(kinds), *(exc.message for exc in errors if exc is not None)))
         return "; ".join(filter(None, found))
 
+    def may_have(self, kind: ListKind, key: str) -> bool:
+        """Return whether something may be asked for that is in no list: plug-ins have not said so."""
+        return False
+
     def may_read(self, uri: str) -> bool:
         """Tell whether a resource exists for this client, if there is one.
 
@@ -172,8 +178,36 @@ class HookedGroup(GroupView):
             return False
         if uri in whole.entries(ListKind.RESOURCES):
             return uri in shown.entries(ListKind.RESOURCES)
-        made_by = [each for each in whole.entries(ListKind.TEMPLATES) if uri_template.matches(each, uri)]
-        return not made_by or any(each in shown.entries(ListKind.TEMPLATES) for each in made_by)
+        if all(whole.entries(kind).keys() == shown.entries(kind).keys() for kind in _RESOURCES):
+            return True
+        return self._may_read_unlisted(uri, whole, shown)
+
+    def _may_read_unlisted(self, uri: str, whole: Catalog, shown: Catalog) -> bool:
+        """Tell whether no reading of a URI is of what plug-ins have left out."""
+        from dynamic_mcp.policy.arguments import ConditionError
+        from dynamic_mcp.policy.uris import variants
+
+        try:
+            readings = variants(uri)
+        except ConditionError:
+            return False
+        if not self._find_hidden(whole, shown).isdisjoint(readings):
+            return False
+        templates, shown_templates = whole.entries(ListKind.TEMPLATES), shown.entries(ListKind.TEMPLATES)
+        for reading in readings:
+            made_by = [each for each in templates if uri_template.matches(each, reading)]
+            if made_by and not any(each in shown_templates for each in made_by):
+                return False
+        return True
+
+    def _find_hidden(self, whole: Catalog, shown: Catalog) -> frozenset[str]:
+        """Return the readings of the resources that plug-ins have left out."""
+        lists = whole.entries(ListKind.RESOURCES), shown.entries(ListKind.RESOURCES)
+        if self._hidden is None or self._hidden[0] is not lists[0] or self._hidden[1] is not lists[1]:
+            from dynamic_mcp.policy.uris import readings_of_all
+
+            self._hidden = *lists, readings_of_all(lists[0].keys() - lists[1].keys())
+        return self._hidden[2]
 
     # --- asking plug-ins -------------------------------------------------------------------------------
 

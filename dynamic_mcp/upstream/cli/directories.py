@@ -29,6 +29,13 @@ def check_paths(roots: tuple[str, ...], directory: str, paths: Iterable[tuple[st
             raise BadArguments(f"`{argument}` must be in {_list(roots)}")
 
 
+def check_places(roots: tuple[str, ...], directory: str, places: Iterable[str]) -> None:
+    """Check that what a program says it would work with is in the roots. Raises BadArguments. Reads the disk."""
+    for place in places:
+        if not _is_inside(_resolve("cwd", Path(directory, place)), roots):
+            raise BadArguments(f"it would work with `{place}`, which is not in {_list(roots)}")
+
+
 def _resolve(argument: str, path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))

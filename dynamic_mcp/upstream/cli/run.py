@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import tempfile
 from collections.abc import Callable
 
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.upstream.cli.output import Output
-from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
+from dynamic_mcp.upstream.process.child import Process, start
 
 # How long a program may take to end after SIGTERM, and to be gone after SIGKILL.
 GRACE_S = 5.0
@@ -137,10 +136,7 @@ async def _finish(process: Process) -> None:
 
 
 async def _end(process: Process) -> None:
-    process.signal_group(signal.SIGTERM)
-    if not await process.wait_for_end(GRACE_S):
-        process.signal_group(SIGKILL)
-        await process.wait_for_end(_GONE_WITHIN_S)
+    await process.end(grace_s=GRACE_S, kill_within_s=_GONE_WITHIN_S)
     process.close_pipes()
 
 

@@ -21,7 +21,7 @@ from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.packs.model import Command, tool_name
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.cli import argv
-from dynamic_mcp.upstream.cli.directories import check_paths, choose_directory
+from dynamic_mcp.upstream.cli.directories import check_paths, check_places, choose_directory
 from dynamic_mcp.upstream.cli.progress import Progress
 from dynamic_mcp.upstream.cli.results import make_result, refusal
 from dynamic_mcp.upstream.cli.run import Outcome, run
@@ -38,6 +38,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 _DEFAULT_TIMEOUT_S = 60.0
 _VERSION_WITHIN_S = 5.0
 _VERSION_BYTES = 10_000
+_PLACES_WITHIN_S = 5.0
+_PLACES_BYTES = 100_000
 
 
 class CommandLineTransport:
@@ -160,6 +162,8 @@ class CommandLineTransport:
         if stdin is not None and not (command.stdin and isinstance(stdin, str)):
             raise argv.BadArguments("`stdin` must be a text" if command.stdin else "there is no argument `stdin`")
         directory = await asyncio.to_thread(self._choose_directory, arguments.get("cwd"), words.paths)
+        if line.places and line.roots and directory is not None:
+            await self._check_places(directory, command.environment)
         progress = Progress(token, self._take_line, self._send_progress)
         try:
             return await run(
@@ -181,6 +185,20 @@ class CommandLineTransport:
         directory = choose_directory(roots, chosen)
         check_paths(roots, directory, paths)
         return directory
+
+    async def _check_places(self, directory: str, environment: Mapping[str, str]) -> None:
+        """Ask the program what it would work with. Raises BadArguments if that is not in the roots, or not known."""
+        line = self._line
+        outcome = await run(
+            self._program((*line.fixed, *line.places), directory, environment),
+            stdin=None,
+            timeout_s=_PLACES_WITHIN_S,
+            output_limit=_PLACES_BYTES,
+        )
+        if outcome.stopped or outcome.stdout.is_cut:
+            raise argv.BadArguments("it does not say in time which files it would work with")
+        # it may have failed, as git does outside of a repository: what it has printed counts all the same
+        await asyncio.to_thread(check_places, line.roots, directory, outcome.stdout.text().splitlines())
 
     def _take_line(self, text: str) -> None:
         self._stderr_logger.debug("group %s on stderr: %s", self.group, self._mask(text))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import signal
@@ -23,14 +24,17 @@ from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.system.prctl import forbid_inspection
 from dynamic_mcp.upstream.process import strays
 from dynamic_mcp.upstream.process.group import ProcessGroup
 from dynamic_mcp.upstream.process.guardian import guardian
-from dynamic_mcp.upstream.process.strays import Strays
+from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans
 
 # How often to check whether a process group has ended, which raises no event.
 _POLL_S = 0.02
 SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+# Set to let debuggers and profilers of the same user attach, which would also let servers read our environment.
+_TRACEABLE = "DYNAMIC_MCP_TRACEABLE"
 
 _live: set[Process] = set()
 # Numbers every start of a child, and every call of `terminate_all`, in the order in which they happen.
@@ -51,8 +55,9 @@ def terminate_all(within_s: float) -> None:
 
 def kill_all() -> None:
     """Kill every child and all that it started, at once; for an exit that cannot wait."""
-    _kill_all(next(_order))
     strays.kill_all()
+    _kill_all(next(_order))
+    strays.kill_all()  # what the killed have started meanwhile
 
 
 def _terminate(before: int) -> None:
@@ -69,7 +74,7 @@ def _children(before: int) -> list[Process]:
     return [process for process in _live if process.number < before]
 
 
-class _Launch(Struct, frozen=True):
+class _Launch(Struct):
     """A child that has been started: our ends of its pipes, and its pidfd where the system has one."""
 
     child: subprocess.Popen[bytes]
@@ -77,7 +82,7 @@ class _Launch(Struct, frozen=True):
     stdin: int | None
     stdout: int
     stderr: int
-    pidfd: int | None
+    pidfd: int | None = None
 
     def discard(self) -> None:
         """Kill a child that nobody will use."""
@@ -85,8 +90,19 @@ class _Launch(Struct, frozen=True):
         for fd in descriptors:
             assert fd is not None
             os.close(fd)
+        threading.Thread(target=self.kill, daemon=True).start()
+
+    def kill(self) -> None:
+        """Kill the child and all that it started, and wait for that."""
+        self.strays.find()
         _kill(self.child)
-        threading.Thread(target=_reap, args=(self.child,), daemon=True).start()
+        self.strays.signal(SIGKILL)
+        self.child.wait()
+        self.strays.record_exit()
+        if self.strays.find():
+            self.strays.signal(SIGKILL)
+        self.strays.close()
+        guardian.release(self.child.pid)
 
 
 class Process:
@@ -148,6 +164,8 @@ class Process:
         if self._has_ended:
             return
         self._strays.signal(number)
+        if self._group.has_ended:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if sys.platform == "win32":
                 self._launch.child.terminate()
@@ -158,6 +176,20 @@ class Process:
         """Kill the child and its group, and from now on any stray as soon as it is found."""
         self._has_grace = False
         self.signal_group(SIGKILL)
+
+    async def end(self, *, grace_s: float, kill_within_s: float) -> bool:
+        """End the child and all that it started; return whether nothing of it is left.
+
+        They are asked to end, and killed after `grace_s`. Strays are found before their server is killed, which would
+        hide where they come from.
+        """
+        self.signal_group(signal.SIGTERM)
+        if await self.wait_for_end(grace_s):
+            return True
+        self._has_grace = False
+        await asyncio.to_thread(self._strays.find)
+        self.signal_group(SIGKILL)
+        return await self.wait_for_end(kill_within_s)
 
     async def wait_for_exit(self, within_s: float) -> bool:
         """Wait until the child itself has exited; return whether it has."""
@@ -176,23 +208,22 @@ class Process:
             async with asyncio.timeout(within_s):
                 await self.exited.wait()
                 self._launch.child.wait()  # it has exited: this only reaps it
+                self._strays.record_exit()
                 while self._group.poll():  # noqa: ASYNC110 - a process group's end raises no event
                     await asyncio.sleep(_POLL_S)
                 await self._end_strays()
                 self._has_ended = True
         if self in _live and self._has_ended:
             _live.discard(self)
+            self._strays.close()
             await asyncio.to_thread(guardian.release, self.pid)
         return self._has_ended
 
     async def _end_strays(self) -> None:
-        if not self._strays.is_any_alive():
-            if not await asyncio.to_thread(self._strays.find):
-                return
+        while self._strays.is_any_alive() or await asyncio.to_thread(self._strays.find):
             self._strays.signal(signal.SIGTERM if self._has_grace else SIGKILL)
-        while self._strays.is_any_alive():  # noqa: ASYNC110 - as above
-            await asyncio.sleep(_POLL_S)
-        self._strays.forget()
+            while self._strays.is_any_alive():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(_POLL_S)
 
     def close_pipes(self) -> None:
         """Close our ends of the child's output; a process that left the group may hold the other ends for ever."""
@@ -240,6 +271,8 @@ async def start(program: Program, *, stdin: int | None = None) -> Process:
 
 
 def _launch(program: Program, file: int | None) -> _Launch:
+    adopt_orphans()
+    _protect()
     with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
         if file is None:
             child_in, stdin = _pipe(theirs, ours)
@@ -250,16 +283,27 @@ def _launch(program: Program, file: int | None) -> _Launch:
         stderr, child_err = _pipe(ours, theirs)
         strays = Strays()
         with guardian.watch_start(child_in if file is None else None) as guard:
-            child = _popen(program, strays, child_in, child_out, child_err)
+            try:
+                child = _popen(program, strays, child_in, child_out, child_err)
+            except BaseException:
+                strays.close()
+                raise
+            strays.server = child.pid
             guard(child.pid)
+        launch = _Launch(child, strays, stdin, stdout, stderr)
         try:
-            pidfd = _open_pidfd(child.pid)
+            launch.pidfd = _open_pidfd(child.pid)
         except OSError:
-            _kill(child)
-            _reap(child)
+            launch.kill()
             raise
         ours.pop_all()
-        return _Launch(child, strays, stdin, stdout, stderr, pidfd)
+        return launch
+
+
+@functools.cache
+def _protect() -> None:
+    if not os.environ.get(_TRACEABLE):
+        forbid_inspection()
 
 
 def _popen(program: Program, strays: Strays, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
@@ -306,11 +350,6 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
     else:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, SIGKILL)
-
-
-def _reap(child: subprocess.Popen[bytes]) -> None:
-    child.wait()
-    guardian.release(child.pid)
 
 
 def _exit_code(child: subprocess.Popen[bytes]) -> int:

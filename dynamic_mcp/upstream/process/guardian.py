@@ -13,24 +13,43 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from dynamic_mcp.upstream.process.strays import OURS, VARIABLE
+from dynamic_mcp.config.workspace import SERVER_MARK
+from dynamic_mcp.upstream.process.strays import mark_prefix, no_server_mark
 
 log = logging.getLogger(__name__)
 
-# If its input ends while groups are left, the proxy is gone. The group of a child that was just being started is not
-# known yet; on Linux the child is found by the pipe that is its stdin (no fork can be in progress, because it would
-# hold our input open). A group that has ended is never signalled again, because its number may have been reused. On
-# Linux, processes that have left their group are found by the mark in their environment.
+# If its input ends while groups are left, the proxy is gone; if none is left, it has been dismissed. The group of a
+# child that was just being started is not known yet; on Linux the child is found by the pipe that is its stdin (no
+# fork can be in progress, because it would hold our input open). A group that has ended is never signalled again,
+# because its number may have been reused. On Linux, processes that have left their group are found by the mark in
+# their environment. Those that have removed it are found by ancestry, before any of their parents is ended; they are
+# not asked to end, but killed with the rest.
 _SCRIPT = r"""
 trap '' HUP INT QUIT TERM
-mark=$1 groups= pipes=
+mark=$1 groups= pipes= family=
 without() { rest=; for each in $2; do [ "$each" = "$1" ] || rest="$rest $each"; done; }
+has() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac; }
+find_family() {
+    pairs=$(grep -s '^PPid:' /proc/[0-9]*/status | sed 's|^/proc/\([0-9]*\)/status:PPid:[^0-9]*|\1 |')
+    family=$groups grown=1
+    while [ "$grown" ]; do
+        grown=
+        set -- $pairs
+        while [ $# -gt 1 ]; do
+            has "$2" "$family" && ! has "$1" "$family" && family="$family $1" grown=1
+            shift 2
+        done
+    done
+}
 signal() {
     left=
     for group in $groups; do kill "-$1" "-$group" && left="$left $group"; done
     groups=$left
     strays=$(grep -ls "$mark" /proc/[0-9]*/environ | tr -dc '0-9\n')
     for stray in $strays; do kill "-$1" "$stray" && left="$left $stray"; done
+    rest=
+    for each in $family; do kill "-${2:-$1}" "$each" && rest="$rest $each"; done
+    family=$rest left=$left$rest
 }
 while read -r what number; do
     case $what in
@@ -40,11 +59,13 @@ while read -r what number; do
     ended) without "$number" "$groups"; groups=$rest ;;
     esac
 done
+[ -n "$groups$pipes" ] || exit 0
 for pipe in $pipes; do
     readers=$(ls -l /proc/[0-9]*/fd/0 | sed -n "s|.* /proc/\([0-9]*\)/fd/0 -> pipe:.$pipe.\$|\1|p")
     groups="$groups $readers"
 done
-signal TERM
+find_family
+signal TERM 0
 for turn in 1 2 3 4 5 6 7 8 9 10; do
     [ -n "$left" ] || exit 0
     sleep 0.1
@@ -124,13 +145,13 @@ class Guardian:
     def _start(self) -> None:
         try:
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", _SCRIPT, "dynamic-mcp-guardian", f"{VARIABLE}={OURS}"],
+                ["/bin/sh", "-c", _SCRIPT, "dynamic-mcp-guardian", f"{SERVER_MARK}={mark_prefix()}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 cwd="/",
-                env={"PATH": os.defpath},
+                env={"PATH": os.defpath, SERVER_MARK: no_server_mark()},
                 start_new_session=True,
             )
         except OSError as exc:

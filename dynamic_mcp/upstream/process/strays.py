@@ -1,84 +1,247 @@
-"""Processes of a server that have left its process group, as daemons do. A mark in their environment identifies them.
+"""Processes of a server that have left its process group, as daemons do: found by a mark or by ancestry.
 
-Only Linux shows the environment of a process; on other systems no strays are found.
+Every server starts with a mark in its environment, which its descendants inherit. A process that has removed the mark
+belongs to the server of its parent. Once its parents have ended, it is a child of this process, and belongs to the
+only server that can have started it. While there are several, it is left alone: it may belong to one that goes on.
+
+Only Linux shows environments and ancestry; on other systems no strays are found.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import signal
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
-VARIABLE = "DYNAMIC_MCP_SERVER"
-# The start of the mark of every server that this process starts.
-OURS = secrets.token_hex(8)
+from dynamic_mcp.config.workspace import SERVER_MARK
+from dynamic_mcp.system.prctl import become_subreaper
+from dynamic_mcp.upstream.process.orphans import OrphanReaper
+from dynamic_mcp.upstream.process.table import ProcessStat, now_in_ticks, read_stat, read_table
+
+# How often, and how many times, to look at a process that has yet to become another program.
+_STARTING_POLL_S = 0.001
+_STARTING_POLLS = 1000
+
+_numbers = itertools.count()
+# The servers that run, by their marks.
+_servers: dict[str, Strays] = {}
+_adoption = threading.Lock()
+_adopts_orphans: bool | None = None
+_applications = 0
+
+
+@cache
+def mark_prefix() -> str:
+    """Return the start of the mark of every server that this process starts, and that no other process has.
+
+    It is made when it is first needed, so that forks of this process have their own.
+    """
+    return secrets.token_hex(8)
+
+
+def no_server_mark() -> str:
+    """Return the mark of what this process starts that is no server: browsers, notices, the programs of plug-ins."""
+    return f"none.{mark_prefix()}"
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose parents end, and reap them; call this before the first server starts.
+
+    From then on, what this process starts has the mark of no server unless it is given another environment.
+    """
+    global _adopts_orphans
+    with _adoption:
+        if _adopts_orphans is None and not _applications:
+            _adopts_orphans = become_subreaper()
+            if _adopts_orphans:
+                os.environ[SERVER_MARK] = no_server_mark()
+                OrphanReaper(_is_server).start()
+
+
+@contextlib.contextmanager
+def leaving_orphans() -> Iterator[None]:
+    """Adopt none meanwhile: this is an application of others, whose own children would look like orphans."""
+    global _applications
+    _applications += 1
+    try:
+        yield
+    finally:
+        _applications -= 1
 
 
 class Strays:
     """The strays of one server: `mark` the environment that the server starts in, then `find` them."""
 
     def __init__(self) -> None:
-        self._mark = f"{OURS}.{secrets.token_hex(4)}"
+        self.server: int | None = None
+        """The process that was started, until it is reaped."""
+        self.has_exited = False
+        self._mark = f"{mark_prefix()}.{next(_numbers)}"
+        self._started_at = now_in_ticks()
+        self._lock = threading.Lock()
         self._pidfds: list[int] = []
+        _servers[self._mark] = self
 
     def mark(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment to start the server in."""
-        return {**environment, VARIABLE: self._mark}
+        return {**environment, SERVER_MARK: self._mark}
 
     def find(self) -> bool:
         """Find the strays that run now; return whether there are any."""
-        self.forget()
-        self._pidfds = list(_find_marked(self._mark))
-        return bool(self._pidfds)
+        pidfds = list(_open_pidfds(self._is_stray))
+        self._replace(pidfds)
+        return bool(pidfds)
+
+    def record_exit(self) -> None:
+        """Record that the server has exited and is reaped. Its strays may go on."""
+        self.server, self.has_exited = None, True
 
     def is_any_alive(self) -> bool:
-        """Tell whether any stray that was found still runs."""
-        return any(_is_running(pidfd) for pidfd in self._pidfds)
+        """Return whether any stray that was found still runs."""
+        with self._lock:
+            return any(_is_running(pidfd) for pidfd in self._pidfds)
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the strays that were found."""
-        for pidfd in self._pidfds:
-            _signal(pidfd, number)
+        with self._lock:
+            for pidfd in self._pidfds:
+                _signal(pidfd, number)
 
-    def forget(self) -> None:
-        """Forget the strays that were found."""
-        for pidfd in self._pidfds:
+    def close(self) -> None:
+        """Forget the server, which has ended with its strays."""
+        _servers.pop(self._mark, None)
+        self._replace([])
+
+    def may_have_started(self, process: ProcessStat) -> bool:
+        """Return whether the server is older than a process."""
+        return self._started_at <= process.start
+
+    def _is_stray(self, pid: int, process: ProcessStat, origins: _Origins) -> bool:
+        # the environments of older processes, which are most, need not be read
+        return pid != self.server and self.may_have_started(process) and self._is_only(origins.find(pid))
+
+    def _is_only(self, origins: list[str]) -> bool:
+        """Return whether the server is among the origins, and no other one of them goes on."""
+        others = (_servers.get(mark) for mark in origins if mark != self._mark)
+        return self._mark in origins and all(strays is None or strays.has_exited for strays in others)
+
+    def _replace(self, pidfds: list[int]) -> None:
+        with self._lock:
+            before, self._pidfds = self._pidfds, pidfds
+        for pidfd in before:
+            with contextlib.suppress(ChildProcessError):  # it is not our child, as most are not
+                os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
             os.close(pidfd)
-        self._pidfds.clear()
 
 
 def kill_all() -> None:
-    """Kill the strays of every server, at once."""
-    for pidfd in _find_marked(OURS):
+    """Kill every server and all that it may have started, at once."""
+    for pidfd in _open_pidfds(lambda pid, _, origins: bool(origins.find(pid))):
         _signal(pidfd, signal.SIGKILL)
         os.close(pidfd)
 
 
-def _find_marked(mark: str) -> Iterator[int]:
-    """Yield a pidfd, which the caller closes, for each process whose mark starts with `mark`."""
+def _is_server(pid: int) -> bool:
+    return any(strays.server == pid for strays in [*_servers.values()])
+
+
+def _open_pidfds(is_wanted: Callable[[int, ProcessStat, _Origins], bool]) -> Iterator[int]:
+    """Yield a pidfd, which the caller closes, for each process that is wanted."""
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
         return
-    entry = f"{VARIABLE}={mark}".encode()
-    for name in os.listdir("/proc"):  # noqa: PTH208 - of hundreds
-        if not name.isdigit() or not _has_entry(name, entry):
+    table = read_table()
+    origins = _Origins(table)
+    for pid, process in table.items():
+        if process.has_ended or not is_wanted(pid, process, origins):
             continue
         with contextlib.suppress(OSError):
-            pidfd = os.pidfd_open(int(name))
-            if _has_entry(name, entry):  # the pid still belongs to the same process
+            pidfd = os.pidfd_open(pid)
+            if (now := read_stat(pid)) is not None and now.start == process.start:
                 yield pidfd
-            else:
+            else:  # the pid belongs to another process by now
                 os.close(pidfd)
 
 
-def _has_entry(pid: str, entry: bytes) -> bool:
+class _Origins:
+    """Which servers may have started a process, by their marks: one if that is certain, none if no server has."""
+
+    def __init__(self, table: Mapping[int, ProcessStat]) -> None:
+        self._table = table
+        self._servers = dict(_servers)
+        self._by_process = {strays.server: mark for mark, strays in self._servers.items()}
+        self._us = os.getpid()
+        self._our_session = os.getsid(0)
+        self._known: dict[int, list[str]] = {self._us: []}
+
+    def find(self, pid: int) -> list[str]:
+        path: list[int] = []
+        while pid not in self._known:
+            self._known[pid] = []  # the table is no snapshot: it may show two processes as each other's parents
+            path.append(pid)
+            found = self._find(pid)
+            if found is None:
+                pid = self._table[pid].parent
+            else:
+                self._known[pid] = found
+        origins = self._known[pid]
+        self._known.update(dict.fromkeys(path, origins))
+        return origins
+
+    def _find(self, pid: int) -> list[str] | None:
+        """Return what a process itself shows; None if it shows nothing, and has the origins of its parent."""
+        process, mark = self._table.get(pid), _read_mark(pid)
+        if process is None or mark == no_server_mark():
+            return []
+        if mark is not None and mark.startswith(mark_prefix()):
+            return [mark]
+        if pid in self._by_process:
+            return [self._by_process[pid]]
+        if process.parent != self._us:
+            return None
+        # A child of ours without a mark of ours is an orphan, unless it has our session, which no server has, or
+        # does not show its environment. As process 1, we also get the orphans of processes that are no descendants.
+        if not _adopts_orphans or self._us == 1 or process.session == self._our_session or mark is None:
+            return []
+        if (mark := _read_settled_mark(pid)) is None or mark == no_server_mark():
+            return []
+        if mark.startswith(mark_prefix()):
+            return [mark]
+        return [mark for mark, strays in self._servers.items() if strays.may_have_started(process)]
+
+
+def _read_settled_mark(pid: int) -> str | None:
+    """Return the mark of a child of ours that may just be starting; None if it has ended, or takes too long.
+
+    Until it has become another program it shows our environment, and for a moment after that none at all: on a busy
+    machine also when its start has returned.
+    """
+    us = read_stat(os.getpid())
+    for _ in range(_STARTING_POLLS):
+        before, mark, after = read_stat(pid), _read_mark(pid), read_stat(pid)
+        if before is None or after is None or after.has_ended:
+            return None
+        is_starting = after.environment == 0 or (us is not None and after.environment == us.environment)
+        if not is_starting and before.environment == after.environment:
+            return mark
+        time.sleep(_STARTING_POLL_S)
+    return None
+
+
+def _read_mark(pid: int) -> str | None:
+    """Return the mark in the environment of a process, empty without one; None if it is not readable."""
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it has ended, or belongs to another user
-        return False
-    return environment.startswith(entry) or b"\0" + entry in environment
+        environment = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has ended, belongs to another user, or forbids inspection
+        return None
+    _, is_marked, rest = environment.partition(f"\0{SERVER_MARK}=".encode())
+    return rest.partition(b"\0")[0].decode(errors="replace") if is_marked else ""
 
 
 def _is_running(pidfd: int) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from dynamic_mcp.config.issuers import issuer_of, origin_of
 from dynamic_mcp.config.resolved import Http
 
 AUTHORIZE = "/authorize"
@@ -16,15 +17,6 @@ JWKS = "/.well-known/jwks.json"
 # A token names what it is for, and is a header of each request.
 _MAX_RESOURCE_CHARS = 500
 _OLD_TRANSPORT = "/sse"
-
-
-def issuer_of(http: Http) -> str:
-    """Return the issuer: `public_url` without the path of MCP, so its origin and what comes before our paths."""
-    assert http.public_url is not None
-    parts = urlsplit(http.public_url)
-    path, mcp = parts.path.rstrip("/"), http.path.rstrip("/")
-    prefix = path.removesuffix(mcp) if mcp and path.endswith(mcp) else http.root_path.rstrip("/")
-    return f"{_origin_of(parts)}{prefix}"
 
 
 class Addresses:
@@ -68,7 +60,7 @@ class Addresses:
             parts = urlsplit(resource)
         except ValueError:
             return None
-        if _origin_of(parts) != self.origin or parts.query or "#" in resource:
+        if origin_of(parts) != self.origin or parts.query or "#" in resource:
             return None
         path = parts.path.rstrip("/")
         if path in ("", self.prefix):
@@ -91,13 +83,6 @@ class Addresses:
 def is_within(part: str, granted: str) -> bool:
     """Tell whether what is granted covers a part of the server."""
     return part == granted or part.startswith(granted + "/") or not granted
-
-
-def _origin_of(parts: SplitResult) -> str:
-    """Return an origin as browsers write it (RFC 6454, section 6.2)."""
-    scheme = parts.scheme.lower()
-    usual = {"https": ":443", "http": ":80"}.get(scheme, "")
-    return f"{scheme}://{parts.netloc.lower().removesuffix(usual)}"
 
 
 def _decode(part: str) -> str:

@@ -1,7 +1,8 @@
 """Client ID metadata documents: a client whose id is the URL of a document that says what it is.
 
 draft-ietf-oauth-client-id-metadata-document; MCP 2026-07-28, authorization. Anybody can make us fetch one, so a fetch
-is bounded, follows no redirects, and goes to no network that we are not in ourselves (`oauth/address_policy.py`).
+is bounded, follows no redirects, and goes to no network that we are not in ourselves (`oauth/address_policy.py`), nor
+to this machine.
 """
 
 from __future__ import annotations
@@ -152,12 +153,15 @@ def lifetime_s(headers: Mapping[str, str]) -> float:
     return _DEFAULT_S
 
 
-def guarded_fetch(public_url: str, resolver: Resolver | None = None) -> Fetch:
-    """Return what fetches documents for the server that is at this URL."""
+def guarded_fetch(public_url: str, resolver: Resolver | None = None, *, may_be_local: bool = False) -> Fetch:
+    """Return what fetches documents for the server that is at this URL.
+
+    `may_be_local` lets a server on this machine fetch them from there and from private networks too.
+    """
 
     async def fetch(url: str) -> FetchedDocument:
         web = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.web")
-        policy = AddressPolicy(public_url, resolver)
+        policy = AddressPolicy(public_url, resolver, may_be_local=may_be_local)
         try:
             async with asyncio.timeout(web.TIMEOUT_S), web.create_client(policy) as client:
                 response = await client.get(url, headers={"Accept": "application/json"})

@@ -19,7 +19,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 1
+_FORMAT = 2
+# Files of these earlier formats are deleted: the first one could have tokens in plain text.
+_REPLACED = (1,)
 # Another process has the file for milliseconds; one that has it for longer is stuck.
 _BUSY_S = 10.0
 
@@ -35,7 +37,8 @@ CREATE TABLE IF NOT EXISTS codes (id BLOB PRIMARY KEY, data BLOB NOT NULL, until
 CREATE INDEX IF NOT EXISTS codes_until ON codes (until);
 CREATE TABLE IF NOT EXISTS families (
   id TEXT PRIMARY KEY, client TEXT NOT NULL, subject TEXT NOT NULL, data BLOB NOT NULL, secret BLOB NOT NULL,
-  number INTEGER NOT NULL, made REAL NOT NULL, renewed REAL NOT NULL, until REAL NOT NULL, answer BLOB);
+  number INTEGER NOT NULL, newest TEXT NOT NULL, made REAL NOT NULL, renewed REAL NOT NULL, until REAL NOT NULL,
+  answer BLOB);
 CREATE INDEX IF NOT EXISTS families_until ON families (until);
 CREATE INDEX IF NOT EXISTS families_owner ON families (client, subject);
 CREATE INDEX IF NOT EXISTS families_answered ON families (renewed) WHERE answer IS NOT NULL;
@@ -105,10 +108,21 @@ class Database:
         if not lock.acquire(_BUSY_S):
             raise OSError("another process opens it for too long")
         try:
+            _delete_replaced(self._file)
             self._connection = _open_or_replace(self._file)
         finally:
             lock.release()
         return self._connection
+
+
+def _delete_replaced(file: Path) -> None:
+    """Delete the files of earlier formats beside a file."""
+    current = f".v{_FORMAT}.sqlite"
+    if not file.name.endswith(current):
+        return
+    for number in _REPLACED:
+        for suffix in ("sqlite", "sqlite-wal", "sqlite-shm"):
+            file.with_name(f"{file.name.removesuffix(current)}.v{number}.{suffix}").unlink(missing_ok=True)
 
 
 def _open_or_replace(file: Path) -> sqlite3.Connection:
@@ -137,6 +151,7 @@ def _open(file: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()

@@ -2,6 +2,9 @@
 
 A code counts once, and a refresh token until its successor was handed out (RFC 9700, sections 2.1.1 and 4.14). What
 is used again was stolen from somebody: all that the login gave is revoked. Every function is part of a transaction.
+
+The database never has a token: of the newest refresh token it has the hash, and an answer that may be given again is
+sealed with the refresh token that it was given for.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.config.private import Private
+from dynamic_mcp.face.auth.login import sealing
 from dynamic_mcp.face.auth.login.records import Grant
 from dynamic_mcp.face.auth.login.store import hash_of
 
@@ -90,8 +94,9 @@ def redeem_code(
     family = Family(secrets.token_urlsafe(16), grant)
     connection.execute("UPDATE codes SET family = ? WHERE id = ?", (family.id, key))
     secret = secrets.token_bytes(32)
-    _add_family(connection, family, secret, lifetimes, now)
-    return issue(connection, family, _token(family.id, secret, 1) if grant.may_refresh else None)
+    token = _new_token(family.id, secret, 1) if grant.may_refresh else None
+    _add_family(connection, family, secret, token, lifetimes, now)
+    return issue(connection, family, token)
 
 
 def spend_code(connection: sqlite3.Connection, code: str) -> None:
@@ -119,18 +124,27 @@ def refresh(
     if row.until <= now:
         return Refused("the login has expired")
     if number == row.number - 1 and now <= row.renewed + GRACE_S and row.answer is not None:
-        return row.answer
-    if number != row.number:
+        answer = sealing.open_sealed(row.answer, token)
+        if answer is not None:
+            return answer
+    if number != row.number or not hmac.compare_digest(hash_of(token), row.newest):
         revoke(connection, row.id, lifetimes, now)
         return Refused("the refresh token was used before: the login is revoked", was_reused=True)
-    connection.execute("UPDATE families SET answer = NULL WHERE answer IS NOT NULL AND renewed < ?", (now - GRACE_S,))
-    answer = issue(connection, Family(row.id, row.grant), _token(row.id, row.secret, number + 1))
+    forget_answers(connection, now)
+    successor = _new_token(row.id, row.secret, number + 1)
+    answer = issue(connection, Family(row.id, row.grant), successor)
     until = min(now + lifetimes.refresh_s, row.made + _MOST_TIMES * lifetimes.refresh_s)
     connection.execute(
-        "UPDATE families SET number = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
-        (number + 1, now, until, answer, row.id),
+        "UPDATE families SET number = ?, newest = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
+        (number + 1, hash_of(successor), now, until, sealing.seal(answer, token), row.id),
     )
     return answer
+
+
+def forget_answers(connection: sqlite3.Connection, now: float) -> bool:
+    """Delete the answers that are not given again; return whether there are others."""
+    connection.execute("UPDATE families SET answer = NULL WHERE answer IS NOT NULL AND renewed < ?", (now - GRACE_S,))
+    return connection.execute("SELECT 1 FROM families WHERE answer IS NOT NULL LIMIT 1").fetchone() is not None
 
 
 def find_family(connection: sqlite3.Connection, token: str) -> Family | None:
@@ -153,13 +167,14 @@ def revoked(connection: sqlite3.Connection, now: float) -> frozenset[str]:
 
 
 class _Row(Private, frozen=True):
-    """What is kept of a login; `number` is that of its newest refresh token."""
+    """What is kept of a login; `number` and the hash `newest` are those of its newest refresh token."""
 
     shown: ClassVar = ("id", "number")
     id: str
     grant: Grant
     secret: bytes
     number: int
+    newest: str
     made: float
     renewed: float
     until: float
@@ -168,20 +183,26 @@ class _Row(Private, frozen=True):
 
 def _find(connection: sqlite3.Connection, token: str) -> tuple[_Row, int] | None:
     """Return the login of a refresh token that we have made, and the token's number."""
-    id, _, rest = token.partition(".")
+    body, _, mac = token.rpartition(".")
+    id, _, rest = body.partition(".")
     text = rest.partition(".")[0]
     row = connection.execute(
-        "SELECT id, data, secret, number, made, renewed, until, answer FROM families WHERE id = ?", (id,)
+        "SELECT id, data, secret, number, newest, made, renewed, until, answer FROM families WHERE id = ?", (id,)
     ).fetchone()
     if row is None or not text.isdecimal() or len(text) > 9:
         return None
     known = _Row(row[0], msgspec.json.decode(row[1], type=Grant), *row[2:])
-    is_ours = hmac.compare_digest(token.encode(), _token(id, known.secret, int(text)).encode())
+    is_ours = hmac.compare_digest(mac.encode(), _mac(body, known.secret).encode())
     return (known, int(text)) if is_ours else None
 
 
 def _add_family(
-    connection: sqlite3.Connection, family: Family, secret: bytes, lifetimes: Lifetimes, now: float
+    connection: sqlite3.Connection,
+    family: Family,
+    secret: bytes,
+    token: str | None,
+    lifetimes: Lifetimes,
+    now: float,
 ) -> None:
     grant = family.grant
     connection.execute("DELETE FROM families WHERE until < ?", (now,))
@@ -195,11 +216,20 @@ def _add_family(
     if count >= MAX_FAMILIES:
         connection.execute("DELETE FROM families WHERE id IN (SELECT id FROM families ORDER BY renewed LIMIT 1)")
     until = now + (lifetimes.refresh_s if grant.may_refresh else lifetimes.access_s)
-    row = (family.id, *owner, msgspec.json.encode(grant), secret, 1, now, now, until, None)
-    connection.execute("INSERT INTO families VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    newest = "" if token is None else hash_of(token)
+    row = (family.id, *owner, msgspec.json.encode(grant), secret, 1, newest, now, now, until, None)
+    connection.execute("INSERT INTO families VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _token(family: str, secret: bytes, number: int) -> str:
-    """Return a refresh token of a login: numbered, so that an old one can be told from a made-up one."""
-    mac = hmac.new(secret, b"refresh %d" % number, sha256).hexdigest()
-    return f"{family}.{number}.{mac}"
+def _new_token(family: str, secret: bytes, number: int) -> str:
+    """Return a new refresh token of a login.
+
+    It is random, so that nothing in the database leads to it; its number and its MAC tell an old one from a made-up
+    one.
+    """
+    body = f"{family}.{number}.{secrets.token_urlsafe(32)}"
+    return f"{body}.{_mac(body, secret)}"
+
+
+def _mac(body: str, secret: bytes) -> str:
+    return hmac.new(secret, body.encode(), sha256).hexdigest()

@@ -50,9 +50,10 @@ class LoginProvider:
         at, peers, known = Addresses(http), PeerAddresses(http.forwarders), frozenset({OFFLINE, *login.scopes})
         self._who = who
         self._database = database = Database(file)
-        self._documents = ClientDocuments(database, fetch or guarded_fetch(http.public_url), now)
+        fetch = fetch or guarded_fetch(http.public_url, may_be_local=login.has_local_documents)
+        self._documents = ClientDocuments(database, fetch, now)
         self._access = AccessTokens(at, database, now)
-        tokens = Tokens(
+        self._tokens = tokens = Tokens(
             at,
             database,
             Lifetimes(login.access_ttl_s, login.refresh_ttl_s),
@@ -96,6 +97,7 @@ class LoginProvider:
         """End what is under way, and close the file."""
         await self._documents.close()
         await self._access.close()
+        await self._tokens.close()
         if not callable(self._who):
             await self._who.close()
         await self._database.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import re
@@ -16,7 +17,7 @@ from dynamic_mcp.face.auth.login.access_tokens import peek
 from dynamic_mcp.face.auth.login.addresses import Addresses, is_within
 from dynamic_mcp.face.auth.login.client_metadata import is_document_url
 from dynamic_mcp.face.auth.login.clients import CODE, REFRESH
-from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.face.auth.login.database import Database, DatabaseError
 from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, json_response, parse_form
 from dynamic_mcp.face.auth.login.grants import Family, Issue, Lifetimes, Refused
 from dynamic_mcp.face.auth.login.records import Grant
@@ -24,9 +25,12 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON
 from dynamic_mcp.oauth.pkce import challenge_of
+from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
+# An answer is deleted so long after it counted for the last time: several at once, if clients refresh together.
+_LATER_S = 1.0
 _VERIFIER = re.compile(r"[A-Za-z0-9\-._~]{43,128}", re.ASCII)
 
 
@@ -47,6 +51,8 @@ class Tokens:
         self._lifetimes = lifetimes
         self._now = now
         self._on_revoke = on_revoke
+        self._tasks = TaskSet(log)
+        self._forgetting: asyncio.TimerHandle | None = None
 
     async def answer(self, request: PageRequest) -> Response:
         """Answer POST /token. Raises OAuthError."""
@@ -63,6 +69,8 @@ class Tokens:
                 log.warning("the client %s: %s", ascii(client_id[:200]), answer.why)
                 self._on_revoke()
             raise OAuthError("invalid_grant", answer.why)
+        if grant_type == REFRESH:
+            self._forget_answers_later()
         return Response(200, JSON + NO_STORE, answer)
 
     async def revoke(self, request: PageRequest) -> Response:
@@ -81,6 +89,32 @@ class Tokens:
         await self._database.run(work)
         self._on_revoke()
         return json_response({})
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+
+    def _forget_answers_later(self) -> None:
+        """Delete the answer from the database once it is not given again."""
+        if self._forgetting is None:
+            loop = asyncio.get_running_loop()
+            self._forgetting = loop.call_later(grants.GRACE_S + _LATER_S, self._forget_answers)
+
+    def _forget_answers(self) -> None:
+        self._forgetting = None
+        self._tasks.create(self._delete_answers(), name="delete answers with tokens")
+
+    async def _delete_answers(self) -> None:
+        now = self._now()
+        try:
+            has_more = await self._database.run(lambda connection: grants.forget_answers(connection, now))
+        except DatabaseError:
+            return  # it was logged; the next refresh deletes them
+        if has_more:
+            self._forget_answers_later()
 
     # --- grants ----------------------------------------------------------------------------------------
 

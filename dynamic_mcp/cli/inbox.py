@@ -1,0 +1,99 @@
+"""What a proxy sends to a command besides answers: progress and log messages, and questions for the person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.system.task_set import TaskSet
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.terminal_forms import TerminalForms
+
+log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """Shows notifications on stderr, and forms on the terminal if it `may_ask`."""
+
+    def __init__(self, out: Output, send: Callable[[bytes], None], *, may_ask: bool) -> None:
+        self._out = out
+        self._may_ask = may_ask
+        self._forms: TerminalForms | None = None  # loaded with the first form
+        self._send = send
+        self._tasks = TaskSet(log)
+        self._questions: dict[bytes, asyncio.Task[None]] = {}
+
+    @property
+    def capabilities(self) -> Mapping[str, object]:
+        """What the proxy may ask of this command."""
+        return {"elicitation": {"form": {}}} if self._may_ask else {}
+
+    def receive(self, frame: Frame) -> None:
+        """Take a notification, or a question, which is answered when the person has answered."""
+        if len(frame.id):
+            key = bytes(frame.id)
+            question = self._questions[key] = self._tasks.create(self._answer(frame), name="question")
+            question.add_done_callback(lambda _: self._questions.pop(key, None))
+        elif frame.method == "notifications/cancelled":
+            withdrawn = self._questions.get(bytes(wire.member(frame.params, "requestId")))
+            if withdrawn is not None:
+                withdrawn.cancel()
+                self._out.say("the question is withdrawn")
+        else:
+            _show_notification(self._out, frame)
+
+    async def close(self) -> None:
+        """Leave what is still asked unanswered."""
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+
+    async def _answer(self, frame: Frame) -> None:
+        if not self._may_ask or frame.method != "elicitation/create":
+            answer = wire.error_frame(METHOD_NOT_FOUND, f"a command does not answer `{frame.method}`")
+        else:
+            try:
+                answer = wire.result_frame(await self._ask(frame.params))
+            except wire.Malformed as exc:
+                answer = wire.error_frame(INVALID_PARAMS, str(exc))
+        self._send(wire.answer_line(frame.id, answer))
+
+    async def _ask(self, params: Raw) -> Mapping[str, object]:
+        if self._forms is None:
+            from dynamic_mcp.cli.terminal_forms import TerminalForms
+
+            self._forms = TerminalForms(self._out)
+        return await self._forms.ask(params)
+
+
+def _show_notification(out: Output, frame: Frame) -> None:
+    """Show the progress and the log messages of upstreams on stderr."""
+    params = json.loads(bytes(frame.params) or b"null") or {}
+    match frame.method:
+        case "notifications/progress":
+            out.update_progress(_format_progress(params))
+        case "notifications/message":
+            out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
+
+
+def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
+    done, total = params.get("progress"), params.get("total")
+    far = f"{done}/{total}" if total is not None else f"{done}"
+    share = ""
+    if isinstance(done, int | float) and isinstance(total, int | float) and total > 0:
+        share = f" ({min(1.0, max(0.0, done / total)):.0%})"
+    return f"progress {far}{share}{': ' if params.get('message') else ''}{params.get('message', '')}"
+
+
+def _format_data(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
+    data = params.get("data", "")
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

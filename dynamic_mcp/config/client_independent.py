@@ -1,0 +1,74 @@
+"""Servers that are known to offer every client the same, to ask none anything, and to keep no state of a client.
+
+Such a server needs one process for all AI tools, whoever they say they are, from its first start on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dynamic_mcp.config.resolved import CommandLine, Program, Upstream
+
+# Published packages, and where their sources show it. All were read at the commit of 2026-07-29. Memory 2026.8.31,
+# time 2026.10.19 and git 2026.10.19 were also run with several clients.
+CLIENT_INDEPENDENT = {
+    "@modelcontextprotocol/server-memory": "https://github.com/modelcontextprotocol/servers/tree/main/src/memory",
+    "mcp-server-fetch": "https://github.com/modelcontextprotocol/servers/tree/main/src/fetch",
+    "mcp-server-git": "https://github.com/modelcontextprotocol/servers/tree/main/src/git",
+    "mcp-server-time": "https://github.com/modelcontextprotocol/servers/tree/main/src/time",
+}
+# What these packages install, where that is not their name.
+_EXECUTABLES = {"mcp-server-memory": "@modelcontextprotocol/server-memory"}
+# What runs the package that is named next, and the flags that may stand between them.
+_RUNNERS = (
+    *(("npx",), ("npm", "exec"), ("pnpx",), ("pnpm", "dlx"), ("yarn", "dlx"), ("bunx",), ("bun", "x")),
+    *(("uvx",), ("uv", "tool", "run"), ("pipx", "run")),
+)
+_FLAGS = frozenset(("-y", "--yes", "-q", "--quiet", "--offline", "--prefer-offline", "--"))
+_PYTHON = re.compile(r"pythonw?[\d.]*")
+_VERSION = re.compile(r"(?<=.)(?:@|==)[^/\\@]*$")
+_IN_NODE_MODULES = re.compile(
+    r"(?:^|[\\/])node_modules[\\/]((?:@[^\\/]+[\\/])?[^\\/@]+)[\\/](?:dist|build)[\\/][^\\/]+\.js$"
+)
+
+
+def is_client_independent(upstream: Upstream) -> bool:
+    """Return whether a server is known to make no difference between its clients.
+
+    A command line program makes none: it is a server only here.
+    """
+    match upstream:
+        case CommandLine():
+            return True
+        case Program(command=command, args=args):
+            return _package_of((command, *args)) in CLIENT_INDEPENDENT
+        case _:
+            return False
+
+
+def _package_of(words: tuple[str, ...]) -> str:
+    """Return the package that a command runs, without its version; empty if it cannot be told with certainty."""
+    program = _program_name(words[0])
+    if program == "cmd" and len(words) > 2 and words[1].lower() == "/c":
+        return _package_of(words[2:])
+    command = (program, *words[1:])
+    for runner in _RUNNERS:
+        if command[: len(runner)] == runner:
+            return _VERSION.sub("", _first_name(command[len(runner) :]))
+    if program == "python" and command[1:2] == ("-m",):
+        return "".join(command[2:3]).replace("_", "-")
+    if program == "node" and len(command) > 1:
+        found = _IN_NODE_MODULES.search(command[1])
+        return found[1].replace("\\", "/") if found else ""
+    return _EXECUTABLES.get(program, program)
+
+
+def _first_name(words: Iterable[str]) -> str:
+    name = next((word for word in words if word not in _FLAGS), "")
+    return "" if name.startswith("-") else name
+
+
+def _program_name(command: str) -> str:
+    name = re.split(r"[\\/]", command)[-1].removesuffix(".exe").removesuffix(".cmd")
+    return "python" if _PYTHON.fullmatch(name) else name

@@ -1,0 +1,81 @@
+"""How many connections there may be, in all and from one address, before anybody has said who they are.
+
+Behind a reverse proxy that is trusted, all connections come from one address: there, requests in flight are counted
+by the address that the proxy names. Peers of a Unix socket have no address; only their total is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from dynamic_mcp.face.http import limits
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.forwarding import Forwarding, site_of
+
+log = logging.getLogger(__name__)
+
+# A log does not grow with what it tells of.
+_WARN_EVERY_S = 60.0
+
+
+class Admission:
+    """Counts connections, and requests from behind trusted proxies. `most` bounds all connections of a server."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.most = limits.CONNECTIONS
+        self.forwarding = Forwarding()
+        self._clock = clock
+        self._connections = 0
+        self._by_site: Counter[str] = Counter()
+        self._warned_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Admission {self._connections} connections, {len(self._by_site)} addresses>"
+
+    def admit(self, peer: str) -> str | None:
+        """Count a connection, and return what to give to `leave`; None if it is one too many."""
+        site = "" if self.forwarding.trusts(peer) else site_of(peer)
+        if self._connections >= self.most:
+            self._warn("%d connections are open", self._connections)
+            return None
+        if not self._take(site):
+            self._warn("%s has %d connections or requests", site, self._by_site[site])
+            return None
+        self._connections += 1
+        return site
+
+    def leave(self, site: str) -> None:
+        """Count a connection no more."""
+        self._connections -= 1
+        self.end_request(site)
+
+    def begin_request(self, head: RequestHead) -> str | None:
+        """Count a request of a trusted proxy for whom it is, until `end_request`; None if it is one too many."""
+        site = site_of(self.forwarding.address_of(head))
+        if self._take(site):
+            return site
+        self._warn("%s has %d requests", site, self._by_site[site])
+        return None
+
+    def end_request(self, site: str) -> None:
+        """Count a request no more."""
+        if site:
+            self._by_site[site] -= 1
+            if not self._by_site[site]:
+                del self._by_site[site]
+
+    def _take(self, site: str) -> bool:
+        if not site:
+            return True
+        if self._by_site[site] >= limits.CONNECTIONS_OF_ADDRESS:
+            return False
+        self._by_site[site] += 1
+        return True
+
+    def _warn(self, message: str, *facts: object) -> None:
+        now = self._clock()
+        if self._warned_at is None or now - self._warned_at >= _WARN_EVERY_S:
+            self._warned_at = now
+            log.warning(f"{message}: no more are taken for now", *facts)

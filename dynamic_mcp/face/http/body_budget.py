@@ -1,0 +1,89 @@
+"""What bodies may have in memory together while they come: much from senders who are known, little from others.
+
+The first bytes of each body of a known sender are not counted, so that short messages pass while long ones must wait;
+the number of connections bounds them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dynamic_mcp.face.http import limits
+from dynamic_mcp.face.http.exchange import Receiver
+from dynamic_mcp.groups.audience import Authentication, Principal
+
+# One known sender has a share of the budget, but two bodies of the longest kind always fit into that.
+_SHARES = 2
+
+
+class BodyBudget:
+    """Counts the bytes of unfinished bodies, by sender."""
+
+    def __init__(self) -> None:
+        self._total = self._unknown = 0
+        self._by_principal: Counter[Principal] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<BodyBudget {self._total} bytes, {self._unknown} of unknown senders>"
+
+    def take(self, sender: Authentication | None, count: int, longest: int) -> bool:
+        """Take bytes for a body that may be `longest`; return whether there were as many."""
+        if sender is None:
+            if self._unknown + count > limits.COLLECTED_UNKNOWN_BYTES:
+                return False
+            self._unknown += count
+            return True
+        most = max(limits.COLLECTED_BYTES, 2 * _SHARES * longest)
+        share = most if sender.is_local else most // _SHARES
+        if self._total + count > most or self._by_principal[sender.principal] + count > share:
+            return False
+        self._total += count
+        self._by_principal[sender.principal] += count
+        return True
+
+    def give_back(self, sender: Authentication | None, count: int) -> None:
+        """Give bytes back that were taken."""
+        if sender is None:
+            self._unknown -= count
+            return
+        self._total -= count
+        self._by_principal[sender.principal] -= count
+        if not self._by_principal[sender.principal]:
+            del self._by_principal[sender.principal]
+
+
+class BodyHold:
+    """What one body has of the budget."""
+
+    __slots__ = ("_budget", "_held", "_receiver", "_sender")
+
+    def __init__(self, budget: BodyBudget, receiver: Receiver) -> None:
+        self._budget = budget
+        self._receiver = receiver
+        self._sender: Authentication | None = None
+        self._held = 0
+
+    def grow(self, collected: int) -> bool:
+        """Have so many bytes in all; return whether that is possible."""
+        sender = self._receiver.sender
+        if sender is not self._sender:
+            self.release()
+            self._sender = sender
+        needed = collected - self._held - (limits.UNCOUNTED_BYTES if sender is not None else 0)
+        if needed <= 0:
+            return True
+        is_taken = self._budget.take(sender, needed, self._receiver.max_body_bytes)
+        if is_taken:
+            self._held += needed
+        return is_taken
+
+    def settle(self) -> None:
+        """Give all back once the body was taken by somebody who is known; until then it waits in memory."""
+        if self._sender is not None or self._receiver.sender is not None:
+            self.release()
+
+    def release(self) -> None:
+        """Give all back."""
+        if self._held:
+            self._budget.give_back(self._sender, self._held)
+            self._held = 0

@@ -1,0 +1,51 @@
+"""The audit log of a proxy, in a process that serves and in a command that asks servers itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import structs
+
+from dynamic_mcp.config.observe import Audit
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.observe.audit.keeper import Keeping
+from dynamic_mcp.observe.audit.trail import Trail
+from dynamic_mcp.proxy.audit.observer import AuditObserver
+from dynamic_mcp.system import paths
+
+
+class Auditing:
+    """Writes the log of a proxy, whose `roles_of` returns all roles of a client."""
+
+    def __init__(self, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
+        self._roles_of = roles_of
+        self._trails: dict[Audit, Trail] = {}
+
+    def observe(self, config: Config, settings: Audit) -> AuditObserver:
+        """Return the observer that writes the log of these settings.
+
+        Requests in flight go on with that of the settings before.
+        """
+        trail = self._trail(structs.replace(settings, arguments="keys"))
+        return AuditObserver(trail, arguments=settings.arguments, config=str(config.file), roles_of=self._roles_of)
+
+    def count_failures(self) -> int:
+        """Return how often something could not be written."""
+        return sum(trail.recorder.failures for trail in self._trails.values())
+
+    async def close(self) -> None:
+        """Write what is left."""
+        for trail in self._trails.values():
+            trail.recorder.close()  # here, as all that it records is recorded here
+            await asyncio.to_thread(trail.close)
+        self._trails.clear()
+
+    def _trail(self, settings: Audit) -> Trail:
+        found = self._trails.get(settings)
+        if found is None:
+            keeping = Keeping(settings.keep_s, settings.seal_key, settings.seal_syslog, settings.seal_command)
+            directory = settings.path or paths.state_dir() / "audit"
+            found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
+        return found

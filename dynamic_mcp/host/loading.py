@@ -1,0 +1,74 @@
+"""Loads what a daemon or an HTTP server may need later, while its files are those that it was started from."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+
+import dynamic_mcp
+from dynamic_mcp.config.resolved import Config, Remote
+from dynamic_mcp.errors import Upgraded
+
+log = logging.getLogger("dynamic_mcp")
+
+# What serving may come to, also with another version of the config.
+_ROOMS = (
+    "config", "embeddings", "face", "groups", "host", "mcp", "middleware", "oauth", "observe", "packs", "policy",
+    "proxy", "search", "session", "system", "tools", "upstream",
+)  # fmt: skip
+# Of other people's packages, those that only functions of these rooms import.
+_PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
+# These need packages that may not be installed, and are loaded at the start where the config asks for them.
+_OPTIONAL = ("dynamic_mcp.config.cel", "dynamic_mcp.observe.telemetry")
+# These bring cryptography and joserfc.
+_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_", "dynamic_mcp.observe.audit")
+# These bring the MCP SDK and authlib.
+_FOR_LOGINS = tuple(
+    f"dynamic_mcp.oauth.{name}" for name in ("discovery", "grants", "login", "registration", "tokens")
+)
+# These bring pydantic, and find the words for a config that is not valid.
+_FOR_ERRORS = ("dynamic_mcp.config.model", "dynamic_mcp.config.problems", "dynamic_mcp.config.schema")
+
+
+async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> None:
+    """Load each module in a thread, one after the other, so that calls go on meanwhile.
+
+    A process that can hand over to one of the new version does without what is large and seldom needed.
+    """
+    for name in list_modules(config, serves_http=serves_http, can_hand_over=can_hand_over):
+        try:
+            await asyncio.to_thread(import_module, name)
+        except Upgraded:
+            return
+        except ImportError as exc:
+            log.debug("`%s` cannot be loaded: %s", name, exc)
+    log.debug("loaded all that serving may need")
+
+
+def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
+    """Return the names of the modules that a process which serves this config may need."""
+    yield from _PACKAGES
+    unwanted: tuple[str, ...] = _OPTIONAL
+    if can_hand_over:
+        unwanted += _FOR_ERRORS
+    if serves_http:
+        yield "cryptography.hazmat.primitives.ciphers.aead"
+    else:
+        unwanted += _FOR_HTTP
+    if not any(isinstance(group.upstream, Remote) for group in config.groups):
+        unwanted += _FOR_LOGINS
+    for room in _ROOMS:
+        yield from _walk(f"dynamic_mcp.{room}", [f"{folder}/{room}" for folder in dynamic_mcp.__path__], unwanted)
+
+
+def _walk(package: str, folders: list[str], unwanted: tuple[str, ...]) -> Iterator[str]:
+    for module in pkgutil.iter_modules(folders):
+        name = f"{package}.{module.name}"
+        if name.startswith(unwanted):
+            continue
+        yield name
+        if module.ispkg:
+            yield from _walk(name, [f"{folder}/{module.name}" for folder in folders], unwanted)

@@ -1,0 +1,95 @@
+"""Shares a bounded number of sessions or clients between principals, so that one of them never takes all.
+
+One principal has at most half. Where all are taken, a principal with fewer gets one of the principal with the most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from dynamic_mcp.groups.audience import Authentication, Principal
+
+_SHARES = 2
+
+
+class Member(Protocol):
+    """A session, or a client without one."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who it is for."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight, and nobody listens."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests are in flight."""
+        ...
+
+    @property
+    def used_at(self) -> float:
+        """When it was used last."""
+        ...
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Shares:
+    """Counts the members of each principal."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Principal] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<Shares {self._counts.total()} of {len(self._counts)} principals>"
+
+    def add(self, member: Member) -> None:
+        """Count a member."""
+        self._counts[member.principal] += 1
+
+    def remove(self, member: Member) -> None:
+        """Count a member no more."""
+        principal = member.principal
+        self._counts[principal] -= 1
+        if self._counts[principal] <= 0:
+            del self._counts[principal]
+
+    def is_used_up(self, authentication: Authentication, most: int) -> bool:
+        """Return whether a principal has its share of `most`; the local user may have all of them."""
+        if authentication.is_local:
+            return False
+        return self._counts[authentication.principal] >= max(1, most // _SHARES)
+
+    def choose_to_end(
+        self, members: Iterable[M], authentication: Authentication, most: int, *, unused_since: float
+    ) -> M | None:
+        """Return the member that ends for a new one of somebody; None if there is no room for that.
+
+        That is one that was not used since `unused_since`; only their own if their share is used up. Otherwise one of
+        the principal that has the most, if that has more than they will.
+        """
+        own = authentication.principal
+        is_used_up = self.is_used_up(authentication, most)
+        left = [
+            each
+            for each in members
+            if each.is_idle and each.used_at <= unused_since and (not is_used_up or each.principal == own)
+        ]
+        if left or is_used_up:
+            return min(left, key=_use, default=None)
+        largest, count = max(self._counts.items(), key=lambda each: each[1], default=(own, 0))
+        if count < self._counts[own] + 2:
+            return None
+        theirs = (each for each in members if each.principal == largest and not each.is_busy)
+        return min(theirs, key=lambda each: (not each.is_idle, each.used_at), default=None)
+
+
+def _use(member: Member) -> float:
+    return member.used_at

@@ -1,0 +1,98 @@
+"""The installed files that this process was started from, which an upgrade replaces under it.
+
+A process never mixes two versions: once its files were replaced, it loads no more of its own modules.
+Nothing but builtins is imported at the start, because a window starts with this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import dynamic_mcp
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+_PACKAGE = "dynamic_mcp"
+# How long the new program may take to say its version, or to start a daemon.
+_RUN_WITHIN_S = 10.0
+
+
+class Installation:
+    """The package in `file`, as it was when this was made. Every installer writes that file anew."""
+
+    def __init__(self, file: str | None = dynamic_mcp.__file__) -> None:
+        self._file = file or ""
+        self._started_from = _identify(self._file)
+
+    def has_changed(self) -> bool:
+        """Return whether the files were replaced or removed."""
+        return _identify(self._file) != self._started_from
+
+    def is_complete(self) -> bool:
+        """Return whether the program can be started now. Runs it, so this takes a moment."""
+        return self.run("--version")
+
+    def run(self, *arguments: str) -> bool:
+        """Run the program as it is installed now; return whether it succeeds in time."""
+        import subprocess
+
+        command = [sys.executable, "-P", "-m", _PACKAGE, *arguments]
+        quiet = subprocess.DEVNULL
+        try:
+            status = subprocess.run(
+                command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_RUN_WITHIN_S, cwd="/", check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return status.returncode == 0
+
+
+def guard_imports(installation: Installation) -> None:
+    """From now on, raise Upgraded for each import that would load a part of another version."""
+    sys.meta_path.insert(0, _OwnModules(installation))
+    sys.meta_path.append(_MissingModules(installation))
+
+
+class _OwnModules:
+    """Asked first: refuses what belongs to this program."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.startswith(f"{_PACKAGE}.") and self._installation.has_changed():
+            _refuse(fullname)
+        return None
+
+
+class _MissingModules(_OwnModules):
+    """Asked last: refuses what nothing has found, such as a package that came in another version."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if self._installation.has_changed():
+            _refuse(fullname)
+        return None
+
+
+def _refuse(module: str) -> None:
+    from dynamic_mcp.errors import Upgraded  # loaded long ago wherever imports are guarded
+
+    raise Upgraded(module)
+
+
+def _identify(file: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - pathlib takes as long to load as all of this
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
