@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import gc
 import logging
 import os
 import signal
@@ -11,11 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import hypothesis
 import pytest
-from hypothesis import settings
 
+from tests import examples, leftovers
 from tests.idle_loop import IdleLoop
+from tests.run_report import RunReport
+from tests.soak import SoakOfToday
 
 # The tests start thousands of programs: what one has compiled is kept for the next, as where they are installed.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -24,12 +27,26 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# For `tests/cli/test_fuzz.py`, which tries 10,000 command lines with it.
-settings.register_profile("long", deadline=None)
 
-# How long an example takes says something about the machine, and nothing about the code.
-hypothesis.settings.register_profile("without clocks", deadline=None)
-hypothesis.settings.load_profile("without clocks")
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the choice of long tests."""
+    parser.addoption("--soak-of-today", action="store_true", help="of `-m soak`, run one file, by the date")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look after the run as a whole, in the process that collects the results."""
+    if config.option.soak_of_today:
+        config.pluginmanager.register(SoakOfToday(datetime.datetime.now(datetime.UTC).date()))
+    is_first_tier = config.option.markexpr == "not full and not soak"
+    examples.choose_profile(is_first_tier=is_first_tier)
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        config.pluginmanager.register(leftovers.Leftovers())
+        config.pluginmanager.register(RunReport(is_first_tier=is_first_tier))
+    if config.option.dist == "load":  # which gives one worker hundreds of slow tests in a row
+        config.option.dist = "worksteal"
+    if worker or config.option.dist == "no":
+        leftovers.use_run_folder(worker or "main")
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -46,6 +63,16 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return min(2 * cores, cores + 4)
 
 
+def pytest_collection_finish() -> None:
+    """Let collections of garbage pass over the tests themselves.
+
+    With those of the whole suite one would take half a second, and much longer on a busy machine, in which the loop
+    of a test stands still.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
     """Take back what a command does to the log of the program that it runs in."""
@@ -58,11 +85,14 @@ def _log_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_folders(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = leftovers.list_files()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder, "home")
         home.mkdir()
         monkeypatch.setenv("HOME", str(home))
         for name in ("CACHE", "CONFIG", "DATA", "STATE"):
             monkeypatch.setenv(f"XDG_{name}_HOME", f"{folder}/{name.lower()}")
+        leftovers.note_home(home, request.node.nodeid)
         yield
+    leftovers.note_new_files(before, request.node.nodeid)

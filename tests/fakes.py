@@ -8,6 +8,7 @@ import json
 import os
 import select
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dynamic_mcp.config.resolved import (
 )
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Transport
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
@@ -46,7 +47,7 @@ PRESENTATION = Presentation(
     features=Features(tools=True, resources=True, prompts=True),
     tools=ToolFilter(include=("*",), exclude=()),
     exposure=Exposure(direct=False, pinned=()),
-    answers=Answers(validate=True, limit=100_000, compact=False),
+    answers=Answers(validate=None, limit=100_000, compact=False),
 )
 
 
@@ -90,11 +91,20 @@ def tool(name: str, **members: Json) -> dict[str, Json]:
     return {"name": name, "inputSchema": {"type": "object"}, **members}
 
 
+@dataclass(frozen=True)
+class Error:
+    """A JSON-RPC error, for an answer of a fake upstream."""
+
+    code: int = -32603
+    message: str = "no network"
+
+
 class FakeUpstream:
     """The far side of a link, and its transport: keeps what it is sent, answers what it is told to.
 
     `answers` maps a method to its result, or to a function of the params that returns one; a result that
-    is bytes is JSON already. A method without an entry is left unanswered, until the test calls `say`.
+    is bytes is JSON already, and an `Error` is one. A method without an entry is left unanswered, until the test
+    calls `say`.
     """
 
     def __init__(self, answers: Mapping[str, Json] | None = None, tools: Iterable[str] = ("echo",)) -> None:
@@ -151,6 +161,11 @@ class FakeUpstream:
     def _answer(self, message: dict[str, Json]) -> None:
         answer = self.answers[message["method"]]
         result = answer(message.get("params")) if callable(answer) else answer
+        if isinstance(result, Error):
+            self.say(
+                {"jsonrpc": "2.0", "id": message["id"], "error": {"code": result.code, "message": result.message}}
+            )
+            return
         text = result if isinstance(result, bytes) else json.dumps(result).encode()
         self.say(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (message["id"], text))
 
@@ -259,7 +274,7 @@ async def client_of(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[C
 
 
 class Client:
-    """A client in memory, in front of a proxy with fake upstreams."""
+    """A client in memory, in front of a proxy; `bound_s` is how long it waits, which is for fake upstreams."""
 
     def __init__(
         self,
@@ -269,11 +284,20 @@ class Client:
         only: str | None = None,
         profile: str | None = None,
         authentication: Authentication = LOCAL_USER,
+        transport: Transport = "stdio",
+        bound_s: float = BOUND_S,
     ) -> None:
         self.server = server
+        self._bound_s = bound_s
         self.lines: list[bytes] = []
         self.session = Session(
-            self._take, server, authentication=authentication, workspace=workspace, only=only, profile=profile
+            self._take,
+            server,
+            authentication=authentication,
+            workspace=workspace,
+            only=only,
+            profile=profile,
+            transport=transport,
         )
         self._ids = 0
         self._arrived = asyncio.Event()
@@ -315,7 +339,7 @@ class Client:
     async def line(self, wanted: Callable[[dict[str, Json]], bool]) -> bytes:
         """Wait for a message like this and return its line."""
         seen = 0
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(self._bound_s):
             while True:
                 new, seen = self.lines[seen:], len(self.lines)
                 for line in new:
@@ -331,14 +355,14 @@ class Client:
 
     async def hears(self, method: str, times: int = 1) -> dict[str, Json]:
         """Wait until so many messages with this method have come, and return the latest."""
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(self._bound_s):
             while len(self.heard(method)) < times:
                 await self._arrived.wait()
         return self.heard(method)[-1]
 
     async def next_line(self, after: int) -> bytes:
         """Wait for the line that follows the first `after` ones."""
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(self._bound_s):
             while len(self.lines) <= after:
                 await self._arrived.wait()
         return self.lines[after]

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -36,12 +37,17 @@ class Hosting:
         if not self.has_daemon:
             return
         try:
-            tree = json.loads(config.read_text())
+            tree = json.loads(before := config.read_text())
             settings = tree.setdefault("settings", {})
             self._lingers = settings.setdefault("daemon", ENDS_WITH_LAST_WINDOW) != ENDS_WITH_LAST_WINDOW
         except (OSError, ValueError, AttributeError):  # a test of what is wrong with it
             return
-        config.write_text(json.dumps(tree))
+        if (text := json.dumps(tree)) != before:
+            config = config.resolve()
+            new = config.with_suffix(".prepared")
+            new.write_text(text)
+            shutil.copymode(config, new)
+            new.replace(config)  # other windows may be reading it
 
     def host(self, window: int) -> int:
         """Return the id of the process that serves a window: its daemon, or the window itself."""
@@ -110,17 +116,14 @@ def survivors() -> list[tuple[int, list[str]]]:
 
 def processes_at(home: Path) -> list[tuple[int, list[str]]]:
     """Return the processes that run with this home, with their command lines."""
-    mark = b"HOME=" + os.fsencode(home)
-    found = []
-    for pid, arguments in _processes():
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.append((pid, arguments))
-    return found
+    return [(pid, arguments) for pid, each, arguments in list_processes() if each == str(home)]
 
 
-def _processes() -> Iterator[tuple[int, list[str]]]:
+def list_processes() -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the processes that can be looked at and have a home, with that and their command lines (Linux)."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_bytes().split(b"\0")
             arguments = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
-            yield int(folder.name), arguments
+            for home in (each for each in variables if each.startswith(b"HOME=")):
+                yield int(folder.name), os.fsdecode(home[5:]), arguments

@@ -1,4 +1,4 @@
-"""Runs each test in both ways of `hosting.py`. Whatever the way, nothing that a test started is left at its end."""
+"""Runs each test in the ways of `hosting.py`. Whatever the way, nothing that a test started is left at its end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ from tests.hosting import ALONE, BOUND_S, DAEMON, Hosting
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test in both ways, or in the one that it is marked to be about."""
+    """Run a test in both ways, or in the one that it is marked to be about.
+
+    The first tier has the second way only of a test that is marked `both_hosts`.
+    """
     if "_hosting" in metafunc.fixturenames:
         is_marked = metafunc.definition.get_closest_marker
-        ways = [way for way in (ALONE, DAEMON) if not is_marked(f"{DAEMON if way == ALONE else ALONE}_only")]
+        if is_marked("alone_only"):
+            ways = [pytest.param(ALONE)]
+        elif is_marked("daemon_only"):
+            ways = [pytest.param(DAEMON)]
+        else:
+            again = () if is_marked("both_hosts") else pytest.mark.full
+            ways = [pytest.param(ALONE), pytest.param(DAEMON, marks=again)]
         metafunc.parametrize("_hosting", ways, indirect=True)
 
 

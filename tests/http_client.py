@@ -326,7 +326,10 @@ class HttpClient:
             self._free.append(connection)
         else:
             self._all.discard(connection)
-            connection.writer.close()
+            if connection.writer.transport.get_write_buffer_size():  # of a request that was refused before its end
+                connection.abort()
+            else:
+                connection.writer.close()
 
     def abort(self) -> None:
         """Cut every connection, as a client does that vanishes."""

@@ -9,8 +9,10 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests import own_process
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
-from tests.program import BOUND_S, OWN, Json
+from tests.own_process import DEVNULL
+from tests.program import BOUND_S, Json
 from tests.web import web_client
 
 
@@ -20,7 +22,7 @@ class HttpProgram:
     A test may `end` it, and wait for its `process`.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, origin: str, stderr: Path) -> None:
+    def __init__(self, process: own_process.Process, origin: str, stderr: Path) -> None:
         self.process = process
         self.origin = origin
         self.url = f"{origin}/mcp"
@@ -42,9 +44,19 @@ class HttpProgram:
         self.is_ending = True
         self.process.send_signal(signal.SIGTERM)
 
-    def count_descriptors(self) -> int:
-        """Return how many file descriptors the program has open (Linux)."""
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+    def count_sockets(self) -> int:
+        """Return how many sockets the program has open, whatever files it has opened meanwhile (Linux)."""
+        found = 0
+        for each in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                found += str(each.readlink()).startswith("socket:")
+        return found
+
+    async def has_loaded(self) -> None:
+        """Wait until it has loaded in the background what it may need; its log must be that of `debug`."""
+        async with asyncio.timeout(BOUND_S):
+            while "loaded all that serving may need" not in self.log():  # noqa: ASYNC110 - a file raises no event
+                await asyncio.sleep(0.05)
 
     def peak_mib(self) -> int:
         """Return the most memory that the program has had, in MiB (Linux)."""
@@ -68,10 +80,9 @@ async def serving_http(
     file.write_text(json.dumps({"mcpServers": servers, **root}))
     port = port or free_port()
     address = f"127.0.0.1:{port}" if socket is None else f"unix:{socket}"
-    command = (*OWN, "serve", str(file), "--http", address, *options)
-    quiet = asyncio.subprocess.DEVNULL
+    command = ("serve", str(file), "--http", address, *options)
     with (folder / "stderr.log").open("wb") as words:
-        process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=words)
+        process = await own_process.start(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=words)
         program = HttpProgram(process, f"http://127.0.0.1:{port}", folder / "stderr.log")
         try:
             async with asyncio.timeout(STARTS_WITHIN_S):

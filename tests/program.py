@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.mcp import wire
-from tests import hosting
+from tests import hosting, own_process
+from tests.own_process import OWN
 
 Json = Any  # whatever JSON a test writes down
 UPSTREAMS = Path(__file__).parent / "upstreams"
-OWN = (sys.executable, "-m", "dynamic_mcp")
 BOUND_S = 60.0  # far beyond what anything takes here, also on a busy machine
 _LINE_BYTES = 256 << 20
 
@@ -40,7 +40,7 @@ class Program:
     cleared nothing of what it writes is read. One that is hosted is a proxy, and may be served by a daemon.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, hosting: hosting.Hosting | None = None) -> None:
+    def __init__(self, process: own_process.Process, hosting: hosting.Hosting | None = None) -> None:
         self.process = process
         self._hosting = hosting
         self._has_ended = False
@@ -48,6 +48,7 @@ class Program:
         self.lines: list[bytes] = []
         self.answers: dict[str, bytes] = {}
         self._answered: Counter[bytes] = Counter()
+        self._waiting: dict[bytes, asyncio.Future[bytes | None]] = {}
         self._ids = 0
         self.reads = asyncio.Event()
         self.reads.set()
@@ -69,15 +70,25 @@ class Program:
     async def exchange(self, method: str, params: Json = None) -> bytes:
         """Send a request and return the line that answers it."""
         self._ids += 1
-        id = f"p{self._ids}"
+        id = b'"p%d"' % self._ids
         body = b"" if params is None else b',"params":' + to_json(params)
-        self.send(b'{"jsonrpc":"2.0","id":"%s","method":%s%s}\n' % (id.encode(), to_json(method), body))
-        marker = b'"id":"%s"' % id.encode()
-        return await self.line(lambda line: marker in line)
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = answer
+        self.send(b'{"jsonrpc":"2.0","id":%s,"method":%s%s}\n' % (id, to_json(method), body))
+        try:
+            async with asyncio.timeout(BOUND_S):
+                line = None if self._reader.done() else await answer
+        finally:
+            del self._waiting[id]
+        if line is None:
+            raise AssertionError(await self._describe_end())
+        return line
 
-    async def initialize(self, version: str = "2025-11-25", capabilities: Json = None) -> dict[str, Json]:
-        """Shake hands."""
-        client = {"name": "test", "version": "1"}
+    async def initialize(
+        self, version: str = "2025-11-25", capabilities: Json = None, *, name: str = "test"
+    ) -> dict[str, Json]:
+        """Shake hands, as an AI tool of this name."""
+        client = {"name": name, "version": "1"}
         hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
         answer = await self.request("initialize", hello)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -125,7 +136,7 @@ class Program:
                         return line
                 seen = len(self.lines)
                 if self._reader.done():
-                    raise AssertionError(f"the program ended; stderr: {await self.stderr()}")
+                    raise AssertionError(await self._describe_end())
                 await self._arrived.wait()
 
     async def ends(self) -> int:
@@ -156,6 +167,10 @@ class Program:
         """Return all that the program wrote to stderr, and its daemon to the log, once it has ended."""
         return await self._stderr + self._log()
 
+    async def _describe_end(self) -> str:
+        said = await self.stderr()
+        return f"the program ended with {await self.ends()}; stderr: {said}"
+
     def _log(self) -> str:
         return "" if self._hosting is None else self._hosting.log()[self._logged_before :]
 
@@ -180,6 +195,13 @@ class Program:
                 self._wake()
         finally:
             self._wake()
+            for id in self._waiting:
+                self._settle(id, None)
+
+    def _settle(self, id: bytes, line: bytes | None) -> None:
+        """Pass the answer to a request on, or that there will be none."""
+        if (waiting := self._waiting.get(id)) is not None and not waiting.done():
+            waiting.set_result(line)
 
     def _note(self, line: bytes) -> None:
         """Count an answer, or answer a question."""
@@ -188,7 +210,9 @@ class Program:
         except wire.Malformed:  # a batch, or a stray print of some other server
             return
         if not frame.method:
-            self._answered[bytes(frame.id)] += 1
+            id = bytes(frame.id)
+            self._answered[id] += 1
+            self._settle(id, line)
         elif frame.method in self.answers and len(frame.id):
             self.reply({"id": json.loads(bytes(frame.id))}, self.answers[frame.method])
 
@@ -215,15 +239,7 @@ async def started(
     """Run a server in this environment, by default ours; it is gone afterwards, by a signal if it must be."""
     if hosting is not None:
         hosting.open_windows += 1
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=None if env is None else dict(env),
-        cwd=cwd,
-        limit=line_bytes,
-    )
+    process = await _start(*command, env=env, cwd=cwd, limit=line_bytes)
     program = Program(process, hosting)
     try:
         yield program
@@ -239,6 +255,15 @@ async def started(
             process.kill()
             raise
         await program.stderr()
+
+
+async def _start(*command: str, env: Mapping[str, str] | None, cwd: Path | None, limit: int) -> own_process.Process:
+    if command[: len(OWN)] == OWN:
+        return await own_process.start(*command[len(OWN) :], env=env, cwd=cwd, limit=limit)
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, limit=limit
+    )
 
 
 @contextlib.asynccontextmanager

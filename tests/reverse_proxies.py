@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
 
@@ -42,42 +43,26 @@ Serve = Callable[[Path, str], AbstractAsyncContextManager[Site]]
 @contextlib.asynccontextmanager
 async def nginx(folder: Path, address: str) -> AsyncIterator[Site]:
     """Run nginx with a site of its own, which asks for a password."""
-    port = free_port()
-    certificate, key = _make_certificate(folder)
     passwords = folder / "htpasswd"
     passwords.write_text("alice:{PLAIN}example\n")
-    site = _read_example(
-        "nginx.conf",
-        {
-            f"server {UPSTREAM};": f"server {address};",
-            "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
-            "/etc/ssl/mcp.example.com.pem": str(certificate),
-            "/etc/ssl/mcp.example.com.key": str(key),
-            "/etc/nginx/dynamic-mcp.htpasswd": str(passwords),
-        },
-    )
-    async with _running_nginx(folder, site, port):
-        yield Site(f"https://127.0.0.1:{port}", "", _WITH_PASSWORD, ssl.create_default_context(cafile=certificate))
+    replaced = {"/etc/nginx/dynamic-mcp.htpasswd": str(passwords)}
+    async with _nginx_site("nginx.conf", folder, address, replaced, _WITH_PASSWORD) as site:
+        yield site
+
+
+@contextlib.asynccontextmanager
+async def nginx_bearer(folder: Path, address: str) -> AsyncIterator[Site]:
+    """Run nginx with a site of its own, which passes on tokens."""
+    async with _nginx_site("nginx-bearer.conf", folder, address) as site:
+        yield site
 
 
 @contextlib.asynccontextmanager
 async def nginx_login(folder: Path, address: str, oauth2_proxy: str) -> AsyncIterator[Site]:
     """Run nginx with a site of its own, where people log in with what is at another address."""
-    port = free_port()
-    certificate, key = _make_certificate(folder)
-    site = _read_example(
-        "nginx-login.conf",
-        {
-            f"server {UPSTREAM};": f"server {address};",
-            "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
-            "/etc/ssl/mcp.example.com.pem": str(certificate),
-            "/etc/ssl/mcp.example.com.key": str(key),
-            "http://127.0.0.1:4180;": f"http://{oauth2_proxy};",
-        },
-    )
-    async with _running_nginx(folder, site, port):
-        tls = ssl.create_default_context(cafile=certificate)
-        yield Site(f"https://127.0.0.1:{port}", "", {"host": "mcp.example.com"}, tls)
+    replaced = {"http://127.0.0.1:4180;": f"http://{oauth2_proxy};"}
+    async with _nginx_site("nginx-login.conf", folder, address, replaced) as site:
+        yield site
 
 
 @contextlib.asynccontextmanager
@@ -104,6 +89,18 @@ async def caddy(folder: Path, address: str) -> AsyncIterator[Site]:
 
 
 @contextlib.asynccontextmanager
+async def caddy_bearer(folder: Path, address: str) -> AsyncIterator[Site]:
+    """Run Caddy with a site of its own, which passes on tokens; without TLS, for which it would need a CA."""
+    port = free_port()
+    site = _read_example(
+        "Caddyfile.bearer",
+        {"\nmcp.example.com {": f"\nhttp://mcp.example.com:{port} {{\nbind 127.0.0.1\n", UPSTREAM: address},
+    )
+    async with _running_caddy(folder, site, port):
+        yield Site(f"http://127.0.0.1:{port}", "", {"host": f"mcp.example.com:{port}"})
+
+
+@contextlib.asynccontextmanager
 async def caddy_path(folder: Path, address: str) -> AsyncIterator[Site]:
     """Run Caddy with a path of a site."""
     port = free_port()
@@ -115,7 +112,28 @@ async def caddy_path(folder: Path, address: str) -> AsyncIterator[Site]:
         yield Site(f"http://127.0.0.1:{port}", "/tools", {"host": f"www.example.com:{port}"})
 
 
-_WITH_PASSWORD = {"host": "mcp.example.com", "authorization": "Basic YWxpY2U6ZXhhbXBsZQ=="}  # alice:example
+_HOST = {"host": "mcp.example.com"}
+_WITH_PASSWORD = {**_HOST, "authorization": "Basic YWxpY2U6ZXhhbXBsZQ=="}  # alice:example
+
+
+@contextlib.asynccontextmanager
+async def _nginx_site(
+    name: str,
+    folder: Path,
+    address: str,
+    replaced: Mapping[str, str] = MappingProxyType({}),
+    headers: Mapping[str, str] = MappingProxyType(_HOST),
+) -> AsyncIterator[Site]:
+    port = free_port()
+    certificate, key = _make_certificate(folder)
+    own = {
+        f"server {UPSTREAM};": f"server {address};",
+        "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
+        "/etc/ssl/mcp.example.com.pem": str(certificate),
+        "/etc/ssl/mcp.example.com.key": str(key),
+    }
+    async with _running_nginx(folder, _read_example(name, {**own, **replaced}), port):
+        yield Site(f"https://127.0.0.1:{port}", "", headers, ssl.create_default_context(cafile=certificate))
 
 
 def _read_example(name: str, replaced: Mapping[str, str]) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from dynamic_mcp.config.values import FlawError
 from dynamic_mcp.errors import ConfigError
 from tests.process.http_client import HttpClient, connected, write_config
 from tests.program import BOUND_S, odd, text_of
+
+ROOT = Path(__file__).parents[1]
 
 
 @contextlib.asynccontextmanager
@@ -104,6 +108,33 @@ async def test_mounted_it_lives_in_the_life_of_the_other_application(tmp_path: P
     async with application.running(), asked(outer, "/tools/mcp") as client:
         pid = int(text_of(await client.call("odd", "pid")))
     assert not is_running(pid)
+
+
+# An application that has started a program of its own when the servers end; it prints whether that still runs.
+WITH_A_CHILD = """\
+import asyncio, subprocess, sys
+from dynamic_mcp.asgi import app
+from tests.test_asgi import asked
+
+async def main():
+    application = app(sys.argv[1])
+    async with application.running(), asked(application) as client:
+        await client.call("odd", "pid")
+        child = subprocess.Popen(["sleep", "60"], env={}, start_new_session=True)
+    print(child.poll())
+    child.kill()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no sessions on Windows")
+def test_programs_that_the_application_has_started_itself_go_on_after_the_servers(tmp_path: Path) -> None:
+    config = write_config(tmp_path, {"odd": odd()})
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_A_CHILD, str(config)], cwd=ROOT, capture_output=True, text=True, timeout=BOUND_S
+    )
+    assert done.stdout == "None\n", done.stderr
 
 
 async def test_its_life_can_be_the_lifespan_of_the_other_application(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,14 +14,20 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 from msgspec.structs import fields
 
+from dynamic_mcp.cli.command_group import commands
 from dynamic_mcp.config import jsonc, schema
 from dynamic_mcp.config.read import read
+from dynamic_mcp.doctor.files import check_file
+from dynamic_mcp.doctor.findings import Level
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.observe.audit.line import AuditLine
 from dynamic_mcp.packs import schema as packs_schema
+from dynamic_mcp.packs.library import read_file
+from tests import own_process
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,26 +44,92 @@ def blocks(document: Path, *languages: str) -> list[str]:
 JSON_BLOCKS = [
     pytest.param(text, id=f"{file.name}-{n}")
     for file in DOCUMENTS
-    for n, text in enumerate(blocks(file, "json", "jsonc"), start=1)
+    for n, text in enumerate(blocks(file, "json", "jsonc", "json5"), start=1)
 ]
+ENTRIES = [each for each in JSON_BLOCKS if '"dynamic-mcp":' in str(each.values[0])]
+PACKS = [each for each in JSON_BLOCKS if '"mcpServers"' not in str(each.values[0])]
+CONFIGS = [each for each in JSON_BLOCKS if each not in ENTRIES and each not in PACKS]
 
 
-@pytest.mark.parametrize("text", JSON_BLOCKS)
-def test_every_json_in_the_documents_is_a_config_or_an_entry_that_starts_one(text: str, tmp_path: Path) -> None:
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine that has the programs and directories that the documents name."""
+    folder = tmp_path / "bin"
+    (tmp_path / "src").mkdir()
+    folder.mkdir()
+    for name in ("git", "npx", "postgres-mcp", "tracker-mcp", "uvx"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": str(folder), "HOME": str(tmp_path)}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the programs that stand in are scripts of a shell")
+@pytest.mark.parametrize("text", CONFIGS)
+def test_check_accepts_every_config_of_the_documents_as_it_stands(
+    text: str, machine: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", machine["HOME"])
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(text)
+    config, findings = check_file(file, machine)
+    assert config is not None
+    assert config.groups
+    assert [each for each in findings if each.level is Level.ERROR] == []
+
+
+@pytest.mark.parametrize("text", PACKS)
+def test_every_other_json_of_the_documents_is_a_pack(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "pack.json"
+    file.write_text(text)
+    assert read_file(file).commands
+
+
+@pytest.mark.parametrize("text", ENTRIES)
+def test_every_entry_of_the_documents_starts_the_program_or_names_where_it_serves(text: str) -> None:
     document = jsonc.loads(text)
     assert isinstance(document, dict)
-    entry = (document.get("servers") or document["mcpServers"]).get("dynamic-mcp")
-    if entry is None:
-        file = tmp_path / "dynamic-mcp.json"
-        file.write_text(text)
-        assert read(file, {}).groups
+    entry = (document.get("servers") or document["mcpServers"])["dynamic-mcp"]
+    if "url" in entry:
+        assert entry["url"] == "https://mcp.example.com/mcp"
+        assert entry["headers"]["Authorization"].startswith("Bearer ")
         return
     assert entry["command"] == "dynamic-mcp"
     args = [str(ROOT / "examples" / "quickstart.json") if arg.endswith(".json") else arg for arg in entry["args"]]
-    ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-    command = [sys.executable, "-m", "dynamic_mcp", *args]
-    done = subprocess.run(command, input=ping, capture_output=True, text=True, timeout=30, check=True)
+    done = own_process.run(*args, stdin=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert json.loads(done.stdout)["id"] == 1
+
+
+def command_lines(document: Path) -> Iterator[str]:
+    """Yield the commands of this program that a document shows, in blocks and in sentences."""
+    for text in blocks(document, "console", "sh"):
+        has_prompts = "\n$ " in f"\n{text}"
+        for line in text.replace("\\\n", " ").splitlines():
+            if line.startswith("$ " if has_prompts else "dynamic-mcp "):
+                yield line.removeprefix("$ ")
+    prose = re.sub(r"^```.*?^```|<!-- clients -->.*<!--", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"`(dynamic-mcp [a-z][^`]*)`", prose)
+
+
+COMMAND_LINES = sorted(
+    {
+        " ".join(line.split(" | ")[0].split())
+        for file in DOCUMENTS
+        for line in command_lines(file)
+        if line.startswith("dynamic-mcp ") and not re.search(r"…|\||\[[A-Z]", line.split(" | ")[0])
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_every_command_line_of_the_documents_is_one_that_the_program_takes(line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    command: click.Command = commands
+    context = click.Context(commands, info_name="dynamic-mcp")
+    while isinstance(command, click.Group) and words and (found := command.get_command(context, words[0])):
+        command, words = found, words[1:]
+    if words:  # a sentence may name a command without what it needs
+        with contextlib.suppress(click.MissingParameter):
+            command.make_context(line, words, parent=context)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
@@ -91,6 +165,22 @@ def test_files_that_commands_and_links_name_exist() -> None:
             assert (ROOT / named).exists() or (ROOT / named.removesuffix(".py")).is_dir(), (
                 f"{document.name}: {command}"
             )
+
+
+def test_links_to_a_section_lead_to_its_heading_and_no_two_headings_of_the_configuration_are_the_same() -> None:
+    for document in DOCUMENTS:
+        for target, section in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", document.read_text()):
+            page = document.parent / target if target else document
+            assert section in anchors(page), f"{document.name}: {target}#{section}"
+    names = anchors(ROOT / "docs" / "configuration.md")
+    assert sorted(names) == sorted(set(names))
+
+
+def anchors(document: Path) -> list[str]:
+    """Return what GitHub calls the headings of a document in links."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def test_the_schema_file_is_what_the_model_says() -> None:

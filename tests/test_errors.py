@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from dynamic_mcp.errors import (
@@ -108,3 +110,10 @@ def test_the_closest_names_come_best_first_whatever_their_case(
 
 def test_no_more_than_three_names_are_close() -> None:
     assert len(closest("tool", [f"tool_{n}" for n in range(9)])) == 3
+
+
+def test_what_is_close_is_looked_for_in_bounded_time_whatever_names_there_are() -> None:
+    endless = (f"list_items_{number}" for number in itertools.count())
+    assert len(closest("list_item", endless)) == 3
+    assert closest("list_items" * 1000, ["list_items" * 1000 + "s"]) == []
+    assert closest("read_fil", ["r" * 100_000, "read_file"]) == ["read_file"]

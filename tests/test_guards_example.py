@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import OWN, Program, started, text_of
+from tests.own_process import OWN
+from tests.program import Program, started, text_of
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rules.json"
 KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1234"

@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.fakes import BOUND_S
 from tests.http_client import Disconnected, EventParser, HttpClient, ServerEvent
 from tests.journeys.remote_server import free_port, listening
 from tests.mcp_client import McpClient, Refused, open_sessions
-from tests.program import UPSTREAMS
+from tests.program import BOUND_S, UPSTREAMS
 
 SDK_SERVER = (sys.executable, str(UPSTREAMS / "sdk_http.py"))
 EVENTS = b': hello\nretry: 10\nid: 1\ndata:\n\nid: 2\nevent: message\ndata: {"a":\ndata: 1}\n\ndata: last\r\n\r\n'

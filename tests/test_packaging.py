@@ -1,4 +1,4 @@
-"""The wheel: what is in it, that it installs into a fresh environment, and that the demo runs there."""
+"""The wheel: what is in it, and that it installs into a fresh environment, where the demo runs; and the image."""
 
 from __future__ import annotations
 
@@ -16,17 +16,28 @@ ROOT = Path(__file__).parent.parent
 BOUND_S = 600
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built wheel."""
-    folder = tmp_path_factory.mktemp("dist")
-    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
-    (made,) = folder.glob("*.whl")
-    return made
+def test_the_wheel_holds_only_the_package_the_schema_the_packs_and_that_it_is_typed(tmp_path: Path) -> None:
+    hatchling = pytest.importorskip("hatchling.builders.wheel", reason="`hatchling` is not installed")
+    (built,) = hatchling.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
+    assert_is_whole(Path(built))
 
 
+@pytest.mark.full
 @pytest.mark.timeout(BOUND_S)
-def test_the_wheel_holds_only_the_package_the_schema_the_packs_and_that_it_is_typed(wheel: Path) -> None:
+def test_the_wheel_that_pip_builds_is_the_same_and_runs_the_demo_in_a_fresh_environment(tmp_path: Path) -> None:
+    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT))
+    (wheel,) = tmp_path.glob("*.whl")
+    assert_is_whole(wheel)
+    fresh = tmp_path / "fresh"
+    _run(sys.executable, "-m", "venv", str(fresh))
+    python = str(fresh / "bin" / "python")
+    _run(python, "-m", "pip", "install", "-q", str(wheel))
+    shown = _run(python, str(ROOT / "examples" / "quickstart.py"), cwd=tmp_path)
+    assert "2026-12-31" in shown
+    assert re.match(r"dynamic-mcp \d", _run(str(fresh / "bin" / "dynamic-mcp"), "--version", cwd=tmp_path))
+
+
+def assert_is_whole(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         schema = archive.read("dynamic_mcp/dynamic-mcp.schema.json").decode()
@@ -37,17 +48,6 @@ def test_the_wheel_holds_only_the_package_the_schema_the_packs_and_that_it_is_ty
     assert packs < set(names)
     assert code == {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")}
     assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text()
-
-
-@pytest.mark.timeout(BOUND_S)
-def test_the_wheel_runs_the_demo_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
-    fresh = tmp_path / "fresh"
-    _run(sys.executable, "-m", "venv", str(fresh))
-    python = str(fresh / "bin" / "python")
-    _run(python, "-m", "pip", "install", "-q", str(wheel))
-    shown = _run(python, str(ROOT / "examples" / "quickstart.py"), cwd=tmp_path)
-    assert "2026-12-31" in shown
-    assert re.match(r"dynamic-mcp \d", _run(str(fresh / "bin" / "dynamic-mcp"), "--version", cwd=tmp_path))
 
 
 def test_the_image_serves_as_an_ordinary_user_and_copies_what_the_build_needs() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.program import OWN, Program, started, text_of
+from tests.own_process import OWN
+from tests.program import Program, started, text_of
 
 Json = Any  # whatever JSON a test writes down
 CONFIG = Path(__file__).parent.parent / "examples" / "rules.json"

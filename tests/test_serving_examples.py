@@ -30,6 +30,8 @@ URL = "https://mcp.example.com/mcp"
 def application(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of the example, with a token of its own."""
     monkeypatch.setenv("TOOLS_TOKEN", "secret")
+    path = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))  # for `python`
+    monkeypatch.setenv("PATH", os.pathsep.join(path))
     spec = importlib.util.spec_from_file_location("serving_app", SERVING / "app.py")
     assert spec is not None
     assert spec.loader is not None
@@ -73,6 +75,16 @@ def test_what_the_page_shows_of_a_reverse_proxy_is_in_the_examples(language: str
     assert shown
     for text in shown:
         assert any(example.endswith(text) for example in examples), text
+
+
+def test_the_volume_of_the_page_is_a_directory_that_the_image_makes_for_its_user() -> None:
+    steps = [line.split(maxsplit=1) for line in (ROOT / "Dockerfile").read_text().splitlines() if line[:1].isupper()]
+    own = [words for name, words in steps[steps.index(["USER", "mcp"]) :] if name == "RUN"]
+    (home,) = [words for name, words in steps if name == "WORKDIR" and words.startswith("/home/")]
+    made = [f"{home}/{word}" for words in own for word in words.split() if word.startswith(".")]
+    volumes = re.findall(r"-v [\w-]+:(/\S+)", PAGE)
+    assert volumes
+    assert set(volumes) <= set(made)
 
 
 def test_what_the_page_shows_of_the_unit_is_in_it() -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import pty
-import re
-import struct
-import subprocess
-import sys
-import termios
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PROGRAM = (sys.executable, "-m", "dynamic_mcp")
+from tests import own_process
+from tests.terminal import open_terminal
+
 BOUND_S = 60
 _NOT_OURS = {
     "DYNAMIC_MCP_CONFIG",
@@ -62,74 +57,34 @@ class CliRunner:
 
     @staticmethod
     def command(*args: str) -> tuple[str, ...]:
-        return (*PROGRAM, *args)
+        """Return the words that start the program itself, for a shell."""
+        return (*own_process.OWN, *args)
 
-    def run(self, *args: str, stdin: str = "", **env: str) -> CommandResult:
-        """Run a command whose streams are pipes."""
-        done = subprocess.run(
-            [*PROGRAM, *args],
-            cwd=self.folder,
-            env=self.environment(**env),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=BOUND_S,
-            check=False,
-        )
-        return CommandResult(done.returncode, done.stdout, done.stderr)
+    async def start(self, *args: str) -> own_process.Process:
+        """Start a command whose output is read while it runs."""
+        return await own_process.start(*args, stdin=own_process.DEVNULL, env=self.environment(), cwd=self.folder)
+
+    def run(self, *args: str, stdin: str | bytes = "", **env: str) -> CommandResult:
+        """Run a command whose streams are no terminal."""
+        data = stdin if isinstance(stdin, bytes) else stdin.encode()
+        done = own_process.run(*args, stdin=data, env=self.environment(**env), cwd=self.folder)
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def run_at_once(self, *commands: Sequence[str]) -> list[CommandResult]:
         """Start these commands at the same time, and wait for all of them."""
-        started = [
-            subprocess.Popen(
-                [*PROGRAM, *args],
-                cwd=self.folder,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for args in commands
-        ]
-        said = [each.communicate(timeout=BOUND_S) for each in started]
-        return [CommandResult(each.returncode, *texts) for each, texts in zip(started, said, strict=True)]
+        with ThreadPoolExecutor(len(commands)) as pool:
+            return list(pool.map(lambda args: self.run(*args), commands))
 
     def run_on_terminal(self, *args: str, width: int = 80, typed: bytes = b"", **env: str) -> CommandResult:
         """Run a command on a terminal of this width; `out` is all that it printed; `typed` is input typed ahead."""
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         environment = self.environment(**{"TERM": "xterm-256color", **env})
-        process = subprocess.Popen(
-            [*PROGRAM, *args], cwd=self.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-        )
-        os.close(theirs)
-        os.write(ours, typed)
-        shown = b""
-        with contextlib.suppress(OSError):  # Linux says so when the other end is closed
-            while data := os.read(ours, 65536):
-                shown += data
-        os.close(ours)
-        return CommandResult(process.wait(BOUND_S), shown.decode().replace("\r\n", "\n"))
+        with open_terminal(*args, env=environment, cwd=self.folder, rows=40, columns=width) as person:
+            person.types(typed)
+            return CommandResult(person.ends(), person.output.decode().replace("\r\n", "\n"))
 
 
 def run_with_memory_limit(cli: CliRunner, *args: str) -> CommandResult:
     """Run a command with 4 GiB of address space, so that one without a bound fails without harm."""
-    command = ["sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh", *cli.command(*args)]
     environment = cli.environment(HOME=str(cli.folder))
-    done = subprocess.run(
-        command,
-        cwd=cli.folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
-    return CommandResult(done.returncode, done.stdout, done.stderr)
-
-
-def strip_escapes(shown: str) -> str:
-    """Return terminal output without its control sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    done = own_process.run(*args, env=environment, cwd=cli.folder, memory=4 << 30)
+    return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 from hypothesis import strategies as st
@@ -206,38 +203,6 @@ def environment(folder: Path, changes: dict[str, str]) -> dict[str, str]:
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9"}  # the official registry is not asked
     own = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "TMPDIR": str(folder)}
     return {**own, **nowhere, **places, **changes}
-
-
-class ForkServer:
-    """The command line, loaded once and forked for each run."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def run(self, line: Line, folder: Path) -> dict[str, Any]:  # Any: JSON
-        """Run a command line in a sandbox and return its `code`, `out` and `err`."""
-        request = {
-            "args": line.args,
-            "folder": str(folder),
-            "environment": environment(folder, line.environment),
-            "stdin": line.stdin.hex(),
-            "closed": line.closed,
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())  # type: ignore[no-any-return]
-
-
-@contextmanager
-def fork_server() -> Iterator[ForkServer]:
-    """Keep the server for as long as runs are asked for."""
-    command = [sys.executable, "-m", "tests.cli.fork_server"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield ForkServer(process)
-        assert process.stdin is not None
-        process.stdin.close()
 
 
 def find_faults(line: Line, code: object, out: str, err: str) -> list[str]:

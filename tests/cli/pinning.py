@@ -6,17 +6,15 @@ import contextlib
 import copy
 import json
 import os
-import pty
-import select
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cli.commands import BOUND_S, CliRunner, CommandResult, strip_escapes
+from tests.cli.commands import CliRunner, CommandResult
+from tests.terminal import Terminal, open_terminal
 
 NUMBER = {"type": "number"}
 ADD = {
@@ -60,7 +58,9 @@ class Calculator:
         self.cli.configure({"calc": self.entry, **others}, settings=settings)
 
     def write(self) -> None:
-        (self.cli.folder / "offer.json").write_text(json.dumps(self.offer))
+        new = self.cli.folder / "offer.new"
+        new.write_text(json.dumps(self.offer))
+        new.replace(self.cli.folder / "offer.json")  # a server that reads it now must not find half of it
 
     def update(self, change: Callable[[dict[str, Any]], object], version: str = "1.5") -> None:  # Any: JSON
         """Have the server offer something else from its next start."""
@@ -94,50 +94,9 @@ class Calculator:
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-class Terminal:
-    """A terminal with a command that runs at it, and asks."""
-
-    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        self._descriptor = descriptor
-        self._process = process
-        self._shown = b""
-
-    def read_until(self, words: str) -> str:
-        """Wait for these words, and return all that was shown until then."""
-        while words not in (shown := strip_escapes(self._shown.decode(errors="replace"))):
-            ready, _, _ = select.select([self._descriptor], [], [], BOUND_S)
-            assert ready, shown
-            self._shown += os.read(self._descriptor, 65536)
-        return shown
-
-    def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
-
-    def end(self) -> CommandResult:
-        """Wait for the end of the command."""
-        with contextlib.suppress(OSError):  # Linux says so when the other end is closed
-            while data := os.read(self._descriptor, 65536):
-                self._shown += data
-        shown = strip_escapes(self._shown.decode(errors="replace")).replace("\r\n", "\n")
-        return CommandResult(self._process.wait(BOUND_S), shown)
-
-
 @contextlib.contextmanager
-def at_terminal(cli: CliRunner, *args: str, command: Sequence[str] = ()) -> Iterator[Terminal]:
-    """Start a command of ours at a terminal, or another one."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*(command or cli.command(*args))],
-        cwd=cli.folder,
-        env=cli.environment(TERM="xterm-256color", COLUMNS="100"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    try:
-        yield Terminal(ours, process)
-    finally:
-        os.close(ours)
-        process.kill()
-        process.wait(BOUND_S)
+def at_terminal(cli: CliRunner, *args: str, stdout: int | None = None) -> Iterator[Terminal]:
+    """Run a command at a terminal; its stdout can be something else."""
+    environment = cli.environment(TERM="xterm-256color", COLUMNS="100")
+    with open_terminal(*args, env=environment, cwd=cli.folder, stdout=stdout) as person:
+        yield person

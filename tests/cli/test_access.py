@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.program import full
+from tests.terminal import strip_escapes
 
 ACCESS = {
     "roles": {
@@ -64,6 +65,22 @@ def test_a_check_tells_effect_and_rule_and_exits_with_the_effect(
 ) -> None:
     decided = ask(ruled, "check", "--group", "full", *words, code=code)
     assert (decided["effect"], decided["rule"]) == (effect, rule)
+
+
+def test_a_check_with_several_providers_asks_who_names_somebody(cli: CliRunner) -> None:
+    people = {"token:admin": ["dev"], "https://idp:ann": ["reader"]}
+    providers = [{"kind": "bearer"}, {"kind": "jwt", "issuer": "https://idp"}]
+    http = {"public_url": "https://mcp.example.com/mcp", "auth": providers}
+    cli.configure({"full": full()}, settings={"access": {**ACCESS, "people": people}, "http": http})
+
+    def roles(name: str) -> Any:
+        return ask(cli, "check", "-g", "full", "--as", name, "--prompt", "greet", code=name != "https://idp:ann")
+
+    assert roles("token:admin")["roles"] == ["dev"]
+    assert roles("https://idp:ann")["roles"] == ["reader"]
+    assert roles("https://idp:admin")["roles"] == []
+    refused = cli.run("access", "check", "-g", "full", "--as", "admin", "--prompt", "greet")
+    assert "`token:admin` or `https://idp:admin`" in refused.err
 
 
 def test_claims_give_roles_and_scopes(ruled: CliRunner) -> None:
@@ -134,6 +151,39 @@ def test_an_explanation_has_every_rule_and_why_it_does_not_match(ruled: CliRunne
         "roles.dev[2]": (True, ""),
         "roles.dev[3]": (False, "its servers do not match"),
     }
+
+
+@pytest.fixture
+def approved(cli: CliRunner) -> CliRunner:
+    """The same config, in which a person must approve two tools of the server."""
+    cli.configure({"full": full(approve=["echo", "vendor"])}, settings={"access": ACCESS})
+    return cli
+
+
+def test_approve_asks_about_what_is_allowed_and_the_reason_says_by_which_rule(approved: CliRunner) -> None:
+    decided = ask(approved, "check", "-g", "full", "--as", "carol", "--tool", "echo", code=3)
+    assert (decided["effect"], decided["rule"]) == ("ask", "mcpServers.full.approve")
+    assert decided["allowed_by"] == "roles.dev[0]"
+    assert decided["reason"] == "tools echo, vendor of full, if allowed; allowed by roles.dev[0]"
+    assert ask(approved, "check", "-g", "full", "--as", "local", "--tool", "echo", code=3)["allowed_by"] == "default"
+    assert ask(approved, "check", "-g", "full", "--as", "dan", "--tool", "echo", code=1)["rule"] == "default"
+
+
+def test_an_explanation_has_approve_and_why_it_does_not_ask(approved: CliRunner) -> None:
+    def explain(who: str, tool: str, code: int) -> tuple[bool, str]:
+        rules = ask(approved, "explain", "-g", "full", "--as", who, "--tool", tool, code=code)["rules"]
+        return next((rule["matches"], rule["mismatch"]) for rule in rules if rule["id"] == "mcpServers.full.approve")
+
+    assert explain("carol", "echo", 3) == (True, "")
+    assert explain("carol", "crash", 1) == (False, "its tools do not match")
+    assert explain("dan", "echo", 1) == (False, "nothing allows it, so there is nothing to approve")
+
+
+def test_a_uri_that_cannot_be_judged_is_denied_and_the_explanation_says_why(cli: CliRunner) -> None:
+    cli.configure({"full": full()}, settings={"access": {"roles": {"dev": [{"resources": ["file:///docs/*"]}]}}})
+    words = ("-g", "full", "--as", "ann", "--role", "dev", "--resource", "file:///docs/.\t./secret")
+    explained = ask(cli, "explain", *words, code=1)
+    assert "it cannot be judged: the URI has a control character" in explained["rules"][0]["mismatch"]
 
 
 def test_an_explanation_is_readable_on_a_terminal(ruled: CliRunner) -> None:

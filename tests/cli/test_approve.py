@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
+from dynamic_mcp.cli.approve_view import facts_of
 from dynamic_mcp.observe.proxies import ProxyRegistry, ProxyStatus
 from tests.approvals import Proxy, running, waiting
-from tests.cli.commands import CliRunner, CommandResult, strip_escapes
+from tests.cli.commands import CliRunner, CommandResult
+from tests.terminal import INTERRUPT, Terminal, open_terminal, strip_escapes
 
 SECRET = "ghp_" + "a1B2" * 9
 HOSTILE = "x\n  counts as: read \x1b[2J\u202e\u3164"
@@ -25,10 +29,14 @@ CALL = waiting(
     description="Deletes a file.\nFor ever.",
     access="write",
     rule="mcpServers.files.approve",
+    roles=("dev", "ops"),
+    allowed_by="roles.ops[0]",
     notes=("`path` was given as `file`",),
     arguments=Raw(json.dumps({"path": "/a", "token": SECRET, "note": "\u202egpj", "n": 1.5}).encode()),
 )
 
+NOW = 1_800_000_000.0
+UNTIL = time.strftime("%H:%M", time.localtime(NOW + 500))
 
 # Notes what it finds, and whether what it was given before is still there; writes `/etc` at first, then `/b`.
 EDITOR = """
@@ -83,7 +91,9 @@ async def test_all_of_a_call_is_shown(cli: CliRunner, proxy: Proxy) -> None:
     for text in (
         "7F3K2M  delete_file of group files",
         "who: ann@example.org with Claude Code",
-        "named so by: https://login.example.org",
+        "identified by: https://login.example.org",
+        "roles: dev, ops",
+        "allowed by: roles.ops[0]",
         "the tool says: Deletes a file. For ever.",
         "counts as: write",
         "asked because of: mcpServers.files.approve",
@@ -157,6 +167,24 @@ async def test_long_arguments_are_said_to_be_cut_and_can_be_seen_in_full_before_
         assert value in shown_of(seen)
     assert "though not all" not in seen.out
     assert [each.id for each in proxy.received] == ["AAAAAA"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "shown"),
+    [
+        ({"held_until": NOW + 47}, "waiting", f"for 3 s; the client gives up in 47 s; you can decide until {UNTIL}"),
+        ({"held_until": NOW}, "waiting", f"for 3 s; the client was told to call again; you can decide until {UNTIL}"),
+        ({"roles": ("dev",), "allowed_by": "roles.dev[0]"}, "roles", "dev"),
+        ({"allowed_by": "default"}, "allowed by", "default, as no rule is about it"),
+        ({"allowed_by": "default"}, "roles", "none"),
+        ({}, "roles", ""),
+    ],
+)
+def test_it_is_shown_how_long_a_call_waits_and_why_it_may_be_made(
+    changes: dict[str, Any], name: str, shown: str
+) -> None:
+    pending = structs.replace(waiting(), since=NOW - 3, expires=NOW + 500, **changes)
+    assert dict(facts_of(pending, NOW))[name] == shown
 
 
 async def test_names_after_a_long_value_are_shown(cli: CliRunner, proxy: Proxy) -> None:
@@ -238,46 +266,36 @@ async def test_arguments_are_edited_in_the_editor_of_the_person(cli: CliRunner, 
     assert (cli.folder / "left").read_text() == ""
 
 
-async def press(keyboard: asyncio.StreamWriter, key: bytes, proxy: Proxy) -> None:
+async def press(person: Terminal, key: bytes, proxy: Proxy) -> None:
     """Press a key until it counts, which one that comes too soon does not."""
     proxy.has_received.clear()
     while not proxy.has_received.is_set():
-        keyboard.write(key)
+        person.presses(key)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 await proxy.has_received.wait()
 
 
-async def press_until(watching: asyncio.subprocess.Process, key: bytes, shown: bytes) -> None:
+async def press_until(person: Terminal, key: bytes, words: str) -> None:
     """Press a key until this is shown."""
-    assert watching.stdin
-    assert watching.stdout
-    reading = asyncio.create_task(watching.stdout.readuntil(shown))
-    while not reading.done():
-        watching.stdin.write(key)
-        await asyncio.wait([reading], timeout=0.1)
+    showing = asyncio.create_task(asyncio.to_thread(person.shows, words))
+    while not showing.done():
+        person.presses(key)
+        await asyncio.wait([showing], timeout=0.1)
+    await showing
 
 
 async def test_one_key_decides_about_each_call_while_watching(cli: CliRunner, proxy: Proxy) -> None:
     await proxy.box.put(waiting("AAAAAA", since=1.0, arguments=Raw(json.dumps({"body": "b" * 3000}).encode())))
-    command = " ".join(cli.command("approve", "watch"))
-    script = f"import pty; pty.spawn({command.split()!r})"
-    watching = await asyncio.create_subprocess_exec(
-        *("python3", "-c", script),
-        cwd=cli.folder,
-        env=cli.environment(TERM="xterm-256color"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert watching.stdin
-    assert watching.stdout
-    await watching.stdout.readuntil(b"AAAAAA? [a SHOW ALL ARGUMENTS, ")
-    await press_until(watching, b"a", b"AAAAAA? [y allow once")
-    await press(watching.stdin, b"h", proxy)
-    await watching.stdout.readuntil(b"7F3K2M? [")
-    await press(watching.stdin, b"n", proxy)
-    watching.stdin.write(b"\x03")
-    await watching.communicate()
+    environment = cli.environment(TERM="xterm-256color")
+    with open_terminal("approve", "watch", env=environment, cwd=cli.folder) as person:
+        await asyncio.to_thread(person.shows, "AAAAAA? [a SHOW ALL ARGUMENTS, ")
+        await press_until(person, b"a", "AAAAAA? [y allow once")
+        await press(person, b"h", proxy)
+        await asyncio.to_thread(person.shows, "7F3K2M? [")
+        await press(person, b"n", proxy)
+        person.types(INTERRUPT)
+        await asyncio.to_thread(person.ends)
     assert [(each.id, each.verdict, each.scope) for each in proxy.received] == [
         ("AAAAAA", "allow", "hour"),
         ("7F3K2M", "deny", "once"),

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.observe.audit import days
+from tests import own_process
 from tests.audit_log import calls, line, write_log
-from tests.cli.commands import PROGRAM, CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.cli.test_completion import complete
+from tests.own_process import BOUND_S, DEVNULL, Process
+from tests.terminal import strip_escapes
 
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
-BOUND_S = 20
 
 
 @pytest.fixture
@@ -136,24 +138,13 @@ def test_tab_offers_options_and_commands(cli: CliRunner) -> None:
 # --- following ---------------------------------------------------------------------------------------------------
 
 
-async def follow(cli: CliRunner, *args: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *PROGRAM,
-        *("audit", "-f", *args),
-        cwd=cli.folder,
-        env=cli.environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def read_id(process: asyncio.subprocess.Process) -> str:
+async def read_id(process: Process) -> str:
     assert process.stdout is not None
     return str(json.loads(await process.stdout.readline())["id"])
 
 
 async def test_following_shows_what_is_written_until_ctrl_c(cli: CliRunner, log: Path) -> None:
-    process = await follow(cli, "-n", "1", "--event", "call")
+    process = await cli.start("audit", "-f", "-n", "1", "--event", "call")
     async with asyncio.timeout(BOUND_S):
         assert (await read_id(process)).endswith("-29")
         write_log(log, [line("read", id="hidden", at=datetime.now(UTC)), line(id="new", at=datetime.now(UTC))])
@@ -169,8 +160,8 @@ async def test_following_shows_what_is_written_until_ctrl_c(cli: CliRunner, log:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a closed pipe is not told here")
 async def test_following_ends_when_nobody_reads_any_more(cli: CliRunner, log: Path) -> None:
     ours, theirs = os.pipe()
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM, "audit", "-f", "-n", "1", cwd=cli.folder, env=cli.environment(), stdout=theirs
+    process = await own_process.start(
+        "audit", "-f", "-n", "1", cwd=cli.folder, env=cli.environment(), stdin=DEVNULL, stdout=theirs, stderr=DEVNULL
     )
     os.close(theirs)
     async with asyncio.timeout(BOUND_S):

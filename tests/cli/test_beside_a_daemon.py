@@ -16,8 +16,10 @@ import pytest
 
 from dynamic_mcp.face import window
 from dynamic_mcp.system import private_socket
-from tests.cli.commands import PROGRAM, CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
+from tests.own_process import Process
 from tests.program import BOUND_S, Json, full, odd, running
+from tests.terminal import ENTER, strip_escapes, terminal
 from tests.upstreams.auth_server import AuthServer
 
 DAEMON = {"daemon": {"linger": "5min"}}
@@ -120,47 +122,60 @@ def test_without_a_daemon_a_command_starts_none(beside: CliRunner) -> None:
     assert beside.run("daemon", "status").code == 1
 
 
-COMMANDS: list[tuple[str, ...]] = [
-    ("tools",),
-    ("tools", "full", "--detail", "names"),
-    ("tools", "--query", "echo a text"),
-    ("tools", "full", "--query", "progress", "--detail", "full"),
-    ("tools", "nowhere"),
-    ("resources",),
-    ("prompts", "full"),
-    ("read", "full://text"),
-    ("read", "nowhere://at/all"),
-    ("prompt", "full", "greet", "city=Oslo"),
-    ("prompt", "full", "nothing"),
-    ("stats",),
-    ("call", "full", "echo", "text=two\nlines"),
-    ("call", "full", "echo", '{\n  "text": "over two lines"\n}', "--json"),
-    ("call", "full", "fail"),
-    ("call", "full", "fail", "--json"),
-    ("call", "full", "ecko", "text=a"),
-    ("call", "full", "echo", "txt=a"),
-    ("call", "full", "echo", '{"text": 1}'),
-    ("call", "full", "progress", "steps=2"),
-    ("call", "full", "log", "level=error", "logger=core"),
-    ("call", "full", "log", "level=debug", "logger=core"),
-    ("call", "full", "crash"),
-    ("call", "full", "echo", "text=words", "--select", "$.a", "--save", "saved"),
-    ("call", "nowhere", "echo"),
-]
+COMMANDS: dict[str, list[tuple[str, ...]]] = {
+    "what there is": [
+        ("tools",),
+        ("tools", "full", "--detail", "names"),
+        ("tools", "--query", "echo a text"),
+        ("tools", "full", "--query", "progress", "--detail", "full"),
+        ("resources",),
+        ("prompts", "full"),
+        ("stats",),
+    ],
+    "what is read": [
+        ("read", "full://text"),
+        ("prompt", "full", "greet", "city=Oslo"),
+        ("call", "full", "echo", "text=two\nlines"),
+        ("call", "full", "echo", '{\n  "text": "over two lines"\n}', "--json"),
+        ("call", "full", "echo", "text=words", "--select", "$.a", "--save", "saved"),
+    ],
+    "what a server says on the way": [
+        ("call", "full", "progress", "steps=2"),
+        ("call", "full", "log", "level=error", "logger=core"),
+        ("call", "full", "log", "level=debug", "logger=core"),
+    ],
+    "what is not there": [
+        ("tools", "nowhere"),
+        ("read", "nowhere://at/all"),
+        ("prompt", "full", "nothing"),
+        ("call", "full", "ecko", "text=a"),
+        ("call", "nowhere", "echo"),
+    ],
+    "what fails": [
+        ("call", "full", "fail"),
+        ("call", "full", "fail", "--json"),
+        ("call", "full", "echo", "txt=a"),
+        ("call", "full", "echo", '{"text": 1}'),
+        ("call", "full", "crash"),
+    ],
+}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("commands", COMMANDS.values(), ids=COMMANDS)
 def test_a_command_prints_and_ends_the_same_with_a_daemon_as_without(
-    beside: CliRunner, command: tuple[str, ...]
+    beside: CliRunner, commands: list[tuple[str, ...]], subtests: pytest.Subtests
 ) -> None:
-    without = beside.run(*command)
+    alone = {command: beside.run(*command) for command in commands}
     assert beside.run("daemon", "start").code == 0
 
-    with_daemon = beside.run(*command)
+    for command, without in alone.items():
+        with subtests.test(" ".join(command)):
+            with_daemon = beside.run(*command)
 
-    assert with_daemon.code == without.code
-    assert with_daemon.out == without.out
-    assert _without_file_names(with_daemon.err) == _without_file_names(without.err)
+            assert with_daemon.code == without.code
+            assert with_daemon.out == without.out
+            assert _without_file_names(with_daemon.err) == _without_file_names(without.err)
+
     assert beside.run("daemon", "status").code == 0
 
 
@@ -220,15 +235,17 @@ def test_a_group_that_was_added_a_moment_ago_is_waited_for(beside: CliRunner) ->
     assert beside.run("daemon", "status").code == 0
 
 
-@pytest.mark.parametrize("method", ["view", "catalog", "reread", "ping", "sessions"])
-async def test_an_ai_client_is_not_answered_what_only_commands_ask(beside: CliRunner, method: str) -> None:
+async def test_an_ai_client_is_not_answered_what_only_commands_ask(beside: CliRunner) -> None:
     async with running(str(beside.config), env=beside.environment(), cwd=beside.folder) as window:
         await window.initialize()
+        for group in ("full", "odd"):  # who answers an unknown method depends on what is known of both
+            await window.call(group, "echo", {"text": "a"})
         params = {"group": "odd", "kinds": ["TOOLS"], "groups": {}, "split_calls": False}
         unknown = await window.request("dynamic-mcp/nothing", params)
-        answer = await window.request(f"dynamic-mcp/{method}", params)
-        assert answer["error"]["code"] == -32601
-        assert answer["error"]["message"] == unknown["error"]["message"].replace("nothing", method)
+        for method in ("view", "catalog", "reread", "ping", "sessions"):
+            answer = await window.request(f"dynamic-mcp/{method}", params)
+            assert answer["error"]["code"] == -32601
+            assert answer["error"]["message"] == unknown["error"]["message"].replace("nothing", method)
 
 
 async def test_a_window_sees_nothing_of_a_command(beside: CliRunner) -> None:
@@ -274,16 +291,9 @@ async def test_ctrl_c_cancels_the_call_at_the_server_which_goes_on_running(besid
     assert {"requestId": call["id"], "reason": "interrupted at the terminal"} in cancelled
 
 
-async def waiting_call(cli: CliRunner) -> asyncio.subprocess.Process:
+async def waiting_call(cli: CliRunner) -> Process:
     """Start a call that is not answered, and wait until its server has it."""
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM,
-        *("call", "full", "wait", "key=k"),
-        cwd=cli.folder,
-        env=cli.environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await cli.start("call", "full", "wait", "key=k")
     assert process.stderr is not None
     async with asyncio.timeout(BOUND_S):
         assert (await process.stderr.readline()).startswith(b"progress 0/")
@@ -326,3 +336,35 @@ def test_doctor_says_whether_a_daemon_that_the_config_asks_for_runs(beside: CliR
     assert {"level": "note", "where": "daemon", "what": "does not run; the first client starts it"} in beside.run(
         "doctor"
     ).json["findings"]
+
+
+def test_a_fresh_daemon_shows_the_groups_of_its_config(beside: CliRunner, state: Path) -> None:
+    assert beside.run("daemon", "start").err == f"started the daemon of `{beside.config}`\n"
+    assert beside.run("daemon", "start").err == f"the daemon of `{beside.config}` was already running\n"
+    while not (shown := beside.run("status", "-c", str(beside.config)).json):
+        pass
+    assert [(group["name"], group["state"]) for group in shown[0]["groups"]] == [
+        ("full", "starts with a session"),
+        ("odd", "starts with a session"),
+    ]
+    terminal = strip_escapes(beside.run_on_terminal("status").out)
+    assert re.search(r"full +0 +0 +0 +starts with a session", terminal)
+    assert "no groups yet" not in terminal
+
+
+def test_a_call_beside_the_daemon_is_asked_about_at_the_terminal(beside: CliRunner) -> None:
+    configure(beside, {"full": full(approve=["record"])}, audit={"path": "audit"})
+    assert beside.run("daemon", "start").code == 0
+    with terminal(beside.folder, "call", "full", "record", "a=1") as person:
+        person.shows("Allow tool `record` of `full`?")
+        person.shows("your answer (n, y, h, s; ")
+        person.types(b"y" + ENTER)
+        person.shows("tools/call")
+        assert person.ends() == 0
+    (line,) = [
+        found
+        for file in (beside.folder / "audit").glob("????-??-??.jsonl")
+        for text in file.read_text().splitlines()
+        if (found := json.loads(text))["event"] == "call"
+    ]
+    assert (line["client"], line["approved_by"]) == ("dynamic-mcp call", "user")

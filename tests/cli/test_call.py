@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PROGRAM, CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full, odd
+from tests.terminal import strip_escapes
 
 
 def test_text_is_printed_as_text_and_nothing_else(cli: CliRunner) -> None:
@@ -201,14 +202,7 @@ async def test_ctrl_c_cancels_the_call_at_the_server_and_exits_130(cli: CliRunne
     server = full()
     line = " ".join([server["command"], *server["args"]])
     cli.configure({"full": {"command": "sh", "args": ["-c", f"tee {heard} | {line}"]}})
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM,
-        *("call", "full", "wait", "key=k"),
-        cwd=cli.folder,
-        env=cli.environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await cli.start("call", "full", "wait", "key=k")
     assert process.stderr is not None
     async with asyncio.timeout(60):
         assert (await process.stderr.readline()).startswith(b"progress 0/")

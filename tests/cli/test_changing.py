@@ -40,8 +40,9 @@ def test_a_program_is_added_and_comments_stay(written: CliRunner) -> None:
     assert git["entry"] == entry
 
 
-def test_a_remote_server_is_added_with_its_headers(written: CliRunner) -> None:
-    args = ("--url", "https://example.com/mcp", "--header", "Authorization=Bearer ${TOKEN}", "--type", "http")
+@pytest.mark.parametrize("header", ["Authorization=Bearer ${TOKEN}", "Authorization: Bearer ${TOKEN}"])
+def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: str) -> None:
+    args = ("--url", "https://example.com/mcp", "--header", header, "--type", "http")
     done = written.run("add", "gh", *args, "--json")
     assert done.code == 0
     assert done.json["entry"] == {

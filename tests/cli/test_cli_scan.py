@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,6 +85,16 @@ def test_what_cannot_be_scanned_is_refused(cli: CliRunner, words: tuple[str, ...
     done = cli.run("cli", "scan", *words)
     assert done.code == 2
     assert said in done.err
+
+
+def test_the_output_of_a_program_is_printed_once_and_as_it_is(cli: CliRunner) -> None:
+    repository = cli.folder / "repository"
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    cli.configure({"git": {"cli": {"use": "git", "commands": ["status"], "cwd": {"roots": [str(repository)]}}}})
+    done = cli.run("call", "git", "git_status")
+    assert (done.code, done.out.count("No commits yet")) == (0, 1)
+    assert "exitCode" not in done.out
+    assert cli.run("call", "git", "git_status", "--json").json["structuredContent"]["exitCode"] == 0
 
 
 def test_the_pack_can_be_served(cli: CliRunner, brew: FakeProgram, tmp_path: Path) -> None:

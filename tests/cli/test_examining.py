@@ -6,8 +6,9 @@ import json
 import sys
 from typing import Any
 
-from tests.cli.commands import CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full, odd
+from tests.terminal import strip_escapes
 
 
 def findings_at(findings: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:

@@ -1,50 +1,67 @@
-"""Whatever is typed, set, piped in or closed: an exit code that is documented, no traceback, and an end.
-
-`pytest tests/cli/test_fuzz.py --hypothesis-profile=long` tries 10,000 command lines.
-"""
+"""Whatever is typed, set, piped in or closed: an exit code that is documented, no traceback, and an end."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
-from tests.cli.fuzzing import LINES, ForkServer, Line, create_files, environment, find_faults, fork_server
+from tests import own_process
+from tests.cli.fuzzing import LINES, Line, create_files, environment, find_faults
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="runs are forks")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are forks")
 
-IS_LONG = settings.get_current_profile_name() == "long"
-CALM = settings(
-    deadline=None,
-    derandomize=not IS_LONG,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+FEW, MANY, VERY_MANY = 40, 300, 10_000
+RANDOM = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], print_blob=True
 )
+SAME_EACH_TIME = settings(RANDOM, derandomize=True)
+ONCE_FOUND = settings(RANDOM, max_examples=1)  # and all that are kept
 
 
-@pytest.fixture(scope="module", name="server")
-def _server() -> Iterator[ForkServer]:
-    with fork_server() as server:
-        yield server
+@pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=pytest.mark.full)])
+def test_no_command_line_ends_in_a_traceback_or_not_at_all(examples: int) -> None:
+    _search(settings(SAME_EACH_TIME, max_examples=examples))
 
 
-@pytest.mark.timeout(0 if IS_LONG else 600)
-@settings(CALM, max_examples=10_000 if IS_LONG else 300)
-@given(LINES)
-def test_no_command_line_ends_in_a_traceback_or_not_at_all(server: ForkServer, line: Line) -> None:
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_nor_does_one_of_very_many() -> None:
+    _search(settings(RANDOM, max_examples=VERY_MANY))
+
+
+@pytest.mark.full
+def test_nor_does_one_that_once_did_on_this_machine() -> None:
+    _search(ONCE_FOUND)
+
+
+def _search(how: settings) -> None:
+    """Try command lines; what fails is kept for this file, whichever of its tests has found it."""
+    how(given(LINES)(_run_fork))()
+
+
+def _run_fork(line: Line) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         create_files(folder)
-        done = server.run(line, folder)
-    note(f"{done['code']}\n{done['out'][-1000:]}\n{done['err'][-3000:]}")
-    assert find_faults(line, done["code"], done["out"], done["err"]) == []
+        done = own_process.run(
+            *line.args,
+            stdin=line.stdin,
+            env=environment(folder, line.environment),
+            cwd=folder,
+            closed=line.closed,
+            memory=4 << 30,
+            timeout=own_process.BOUND_S,
+        )
+    _assert_faultless(line, done)
 
 
-@settings(CALM, max_examples=10)
+@pytest.mark.full
+@settings(SAME_EACH_TIME, max_examples=10)
 @given(LINES)
 def test_nor_does_a_process_of_its_own(line: Line) -> None:
     signs = {0: "<&-", 1: ">&-", 2: "2>&-"}
@@ -61,6 +78,10 @@ def test_nor_does_a_process_of_its_own(line: Line) -> None:
             timeout=60,
             check=False,
         )
+    _assert_faultless(line, done)
+
+
+def _assert_faultless(line: Line, done: subprocess.CompletedProcess[bytes]) -> None:
     out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-    note(err[-3000:])
+    note(f"{done.returncode}\n{out[-1000:]}\n{err[-3000:]}")
     assert find_faults(line, done.returncode, out, err) == []

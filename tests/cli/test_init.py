@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ def test_five_times_enter_ends_in_a_working_setup(cli: CliRunner, home: Path, co
         "move 1 secret into",
         "Next: restart Cursor and Claude Code",
         "`dynamic-mcp status` shows each of them",
-        "To revert: `dynamic-mcp undo 3 2 1`",
+        "To revert: `dynamic-mcp undo init-1`",
     ):
         assert said in shown
 
@@ -83,15 +85,78 @@ def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(cli: Cli
     assert len([line for line in drawn if "trying " in line or "finishing" in line]) == 1, drawn
 
 
-def test_undo_takes_back_every_byte(cli: CliRunner, home: Path, config: Path) -> None:
+def test_servers_of_this_directory_are_said_to_be_left_out(cli: CliRunner, home: Path, config: Path) -> None:
+    settings = json.loads((home / ".claude.json").read_text())
+    settings["projects"] = {str(cli.folder): {"mcpServers": {"private": odd()}}}
+    (home / ".claude.json").write_text(json.dumps(settings))
+    (cli.folder / ".cursor").mkdir()
+    (cli.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": odd(), "more": odd()}}))
+
+    said = run(cli, home, "init", "--yes").err
+
+    assert "claude/local: 1 server is left out: `dynamic-mcp import claude --scope all` imports every scope" in said
+    assert "cursor/project: 2 servers are left out" in said
+    assert "user: " not in said
+    assert set(servers_of(config)) == {"full", "other"}
+
+
+@pytest.mark.parametrize("ids", [["--yes"], ["init-1"], ["3", "2", "1"]], ids=" ".join)
+def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, config: Path, ids: Sequence[str]) -> None:
     files = (home / ".cursor" / "mcp.json", home / ".claude.json")
     before = [file.read_bytes() for file in files]
     run(cli, home, "init", "--yes")
 
-    assert run(cli, home, "undo", "3", "2", "1").code == 0
+    undone = run(cli, home, "undo", *ids)
 
+    assert undone.code == 0
+    assert [word.split()[1:3] for word in undone.err.splitlines() if word.startswith("undone:")] == [
+        ["install", "claude"],
+        ["install", "cursor"],
+        ["import", "cursor"],
+    ]
     assert [file.read_bytes() for file in files] == before
     assert not config.exists()
+    assert run(cli, home, "undo", "--yes").err == "error: there is nothing to undo\n"
+
+
+def test_the_list_of_changes_fits_a_terminal(cli: CliRunner, home: Path, config: Path) -> None:
+    run(cli, home, "init", "--yes")
+
+    shown = cli.run_on_terminal("undo", "--list", HOME=str(home)).out
+
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d ", shown)
+    assert "~/.cursor/mcp.json" in shown
+
+
+def test_a_part_of_a_setup_can_be_undone_alone_and_then_the_rest(cli: CliRunner, home: Path, config: Path) -> None:
+    before = (home / ".cursor" / "mcp.json").read_bytes(), (home / ".claude.json").read_bytes()
+    run(cli, home, "init", "--yes")
+
+    assert run(cli, home, "undo", "2").code == 0
+    assert (home / ".cursor" / "mcp.json").read_bytes() == before[0]
+    assert config.exists()
+    listed = run(cli, home, "undo", "--list", "--json").json
+    assert [(each["id"], each["run"], each["undone"]) for each in listed] == [
+        ("3", "init-1", False),
+        ("2", "init-1", True),
+        ("1", "init-1", False),
+    ]
+
+    assert run(cli, home, "undo", "--yes").code == 0
+    assert (home / ".claude.json").read_bytes() == before[1]
+    assert not config.exists()
+
+
+def test_what_came_after_a_setup_is_undone_before_it_and_alone(cli: CliRunner, home: Path, config: Path) -> None:
+    run(cli, home, "init", "--yes")
+    written = (home / ".cursor" / "mcp.json").read_bytes()
+    run(cli, home, "undo", "2")
+    run(cli, home, "install", "-c", str(config), "cursor")
+
+    assert run(cli, home, "undo", "--yes").err.startswith("undone: install cursor (4,")
+    assert config.exists()
+    assert run(cli, home, "undo", "--dry-run").err.count("would be undone") == 2
+    assert written != (home / ".cursor" / "mcp.json").read_bytes()
 
 
 def test_a_second_time_there_is_nothing_to_do(cli: CliRunner, home: Path, config: Path) -> None:

@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from dynamic_mcp.cli.progress import Progress
-from tests.cli.commands import CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.program import full, odd, running
+from tests.terminal import INTERRUPT, open_terminal, strip_escapes
 
 
 def test_piped_tools_are_json_with_their_group(cli: CliRunner) -> None:
@@ -36,6 +37,21 @@ def test_one_broken_group_costs_the_others_nothing_and_is_told_with_exit_code_5(
     assert "error: group `odd`: the server exited with code 3" in done.err
 
 
+def test_tools_that_cannot_be_listed_are_told_with_exit_code_5_and_can_be_called(cli: CliRunner) -> None:
+    cli.configure({"odd": odd("fail_list"), "full": full()})
+    done = cli.run("tools")
+    assert done.code == 5
+    assert {tool["group"] for tool in done.json} == {"full"}
+    assert "error: group `odd`: tools/list could not be read" in done.err
+
+    assert cli.run("call", "odd", "echo", "text=x").code == 0
+
+    done = cli.run("doctor", "odd")
+    assert done.code == 5
+    assert "tools/list could not be read" in done.json["groups"][0]["findings"][0]["what"]
+    assert done.json["groups"][0]["is_up"] is True
+
+
 def test_a_terminal_gets_a_table(cli: CliRunner) -> None:
     shown = strip_escapes(cli.run_on_terminal("tools").out)
     assert "full: Everything that there is\nTOOL " in shown
@@ -57,8 +73,12 @@ def test_no_color_and_dumb_terminals_get_no_control_sequences(cli: CliRunner) ->
 
 def test_a_spinner_is_for_terminals_only(cli: CliRunner) -> None:
     code = "import time; time.sleep(60)"
-    cli.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "2s"}}})
-    assert "asking slow (1 s)" in strip_escapes(cli.run_on_terminal("tools").out)
+    cli.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "60s"}}})
+    with open_terminal("tools", env=cli.environment(TERM="xterm-256color"), cwd=cli.folder) as person:
+        person.shows("asking slow (1 s)")
+        person.types(INTERRUPT)
+        assert person.ends() == 130
+    cli.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "1s"}}})
     assert "asking" not in cli.run("tools").err
 
 

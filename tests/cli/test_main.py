@@ -102,7 +102,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(cli: CliRunner) -> None:
 def test_a_full_disk_is_said_in_one_line(cli: CliRunner, command: str) -> None:
     with Path("/dev/full").open("w") as full:
         told = subprocess.run(cli.command(command), cwd=cli.folder, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert (told.returncode, told.stderr) == (1, b"error: cannot be written: No space left on device\n")
+    assert (told.returncode, told.stderr) == (1, b"error: cannot be written: no space left on device\n")
 
 
 def test_quiet_commands_say_nothing_of_what_is_as_it_should_be(cli: CliRunner) -> None:

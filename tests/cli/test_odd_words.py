@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -121,17 +120,9 @@ def test_a_place_that_may_not_be_written_is_said_in_words(cli: CliRunner) -> Non
 
 
 def test_a_stdin_that_is_not_utf8_is_said_in_words(cli: CliRunner) -> None:
-    done = subprocess.run(
-        cli.command("call", "full", "echo", "-"),
-        input=b'{"text": "\xff"}',
-        capture_output=True,
-        cwd=cli.folder,
-        env=cli.environment(),
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert b"error: stdin is not JSON: byte 11 is not UTF-8" in done.stderr
+    done = cli.run("call", "full", "echo", "-", stdin=b'{"text": "\xff"}')
+    assert done.code == 2
+    assert "error: stdin is not JSON: byte 11 is not UTF-8" in done.err
 
 
 def test_a_word_that_is_longer_than_a_file_name_is_said_in_words(cli: CliRunner) -> None:
@@ -141,17 +132,9 @@ def test_a_word_that_is_longer_than_a_file_name_is_said_in_words(cli: CliRunner)
 
 
 def test_an_answer_that_is_not_utf8_is_said_in_words(cli: CliRunner) -> None:
-    done = subprocess.run(
-        cli.command("import"),
-        input=b"\xff\xfe\n",
-        capture_output=True,
-        cwd=cli.folder,
-        env=cli.environment(HOME=str(cli.folder)),
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
+    done = cli.run("import", stdin=b"\xff\xfe\n", HOME=str(cli.folder))
+    assert done.code == 2
+    assert "Traceback" not in done.err
 
 
 def test_a_resource_without_a_name_is_refused(cli: CliRunner) -> None:

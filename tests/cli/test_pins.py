@@ -8,8 +8,8 @@ import unicodedata
 
 import pytest
 
-from tests.cli.commands import strip_escapes
 from tests.cli.pinning import EVIL, Calculator, at_terminal
+from tests.terminal import strip_escapes
 
 MUL = {"name": "mul", "description": "Multiplies.", "inputSchema": {"type": "object"}}
 
@@ -48,6 +48,18 @@ def test_what_no_proxy_has_read_is_not_known_until_the_server_is_asked(calc: Cal
     assert calc.pins("status").json["servers"][0]["known"] is False
     assert "what `calc` offers is not known yet; `--live` asks it" in calc.pins("diff").err
     assert calc.pins("status", "--live").json["servers"][0]["known"] is True
+
+
+def test_a_server_is_asked_by_itself_if_it_is_named_and_nothing_is_known_to_differ(calc: Calculator) -> None:
+    calc.approve()
+    calc.connect()
+    calc.pull_the_rug()
+    assert "no change was seen since the last approval; `--live` asks the servers now" in calc.pins("diff").err
+    assert [each["name"] for each in calc.pins("diff", "calc").json[0]["differences"]] == ["add"]
+    assert calc.pins("approve", "calc", "--yes").code == 0
+    done = calc.pins("approve", "calc", "--yes")
+    assert (done.code, done.json["approved"]) == (0, [])
+    assert "nothing to approve: `calc` was asked now, and nothing has changed since the last approval" in done.err
 
 
 # --- diff ------------------------------------------------------------------------------------------------------
@@ -148,44 +160,79 @@ def test_only_what_is_named_is_approved(pulled: Calculator) -> None:
 def test_a_person_sees_the_difference_and_decides(pulled: Calculator) -> None:
     before = pulled.lock_file.read_bytes()
     with at_terminal(pulled.cli, "pins", "approve", "calc") as terminal:
-        shown = terminal.read_until("Approve 1 definition of calc 1.4 -> 1.5? [y/N]")
+        terminal.shows("Approve 1 definition of calc 1.4 -> 1.5? [y/N]")
+        shown = terminal.text
         assert "- returns the sum." in shown
         assert "+ mails the sum to me." in shown
-        terminal.type("\n")
-        done = terminal.end()
-    assert done.code == 1
-    assert "nothing was approved" in done.out
+        terminal.types(b"\n")
+        assert terminal.ends() == 1
+    assert "nothing was approved" in terminal.text
     assert pulled.lock_file.read_bytes() == before
     with at_terminal(pulled.cli, "pins", "approve", "calc") as terminal:
-        terminal.read_until("[y/N]")
-        terminal.type("y\n")
-        assert terminal.end().code == 0
+        terminal.shows("[y/N]")
+        terminal.types(b"y\n")
+        assert terminal.ends() == 0
     assert pulled.locked()["calc"]["tools"]["add"]["definition"]["description"] == EVIL
 
 
 def test_what_has_changed_since_it_was_shown_is_not_approved(pulled: Calculator) -> None:
     before = pulled.lock_file.read_bytes()
     with at_terminal(pulled.cli, "pins", "approve", "calc") as terminal:
-        terminal.read_until("[y/N]")
+        terminal.shows("[y/N]")
         pulled.update(lambda offer: offer["tools"][0].update(description=f"{EVIL} And all your files."))
         pulled.connect()
-        terminal.type("y\n")
-        done = terminal.end()
-    assert done.code == 1
-    assert "tool add of `calc` has changed since it was shown; nothing was approved" in done.out
+        terminal.types(b"y\n")
+        assert terminal.ends() == 1
+    assert "tool add of `calc` has changed since it was shown; nothing was approved" in terminal.text
     assert pulled.lock_file.read_bytes() == before
+
+
+def test_of_an_update_that_goes_on_what_is_still_as_shown_is_approved_and_the_rest_is_named(
+    pulled: Calculator,
+) -> None:
+    pulled.update(lambda offer: offer.update(instructions="Subtract with sub."))
+    pulled.connect()
+    with at_terminal(pulled.cli, "pins", "approve", "calc") as terminal:
+        terminal.shows("Approve 2 definitions of calc 1.4 -> 1.5? [y/N]")
+        pulled.update(lambda offer: offer["tools"][0].update(description=f"{EVIL} And all your files."))
+        terminal.types(b"y\n")
+        assert terminal.ends() == 1
+    assert "approved: 1 definition of calc 1.4 -> 1.5" in terminal.text
+    assert "not approved: tool add of `calc` has changed since it was shown" in terminal.text
+    assert "`dynamic-mcp pins diff calc` shows what it is now" in terminal.text
+    server = pulled.locked()["calc"]
+    assert server["instructions"]["definition"] == "Subtract with sub."
+    assert "mails" not in server["tools"]["add"]["definition"]["description"]
+    assert server["version"] == "1.4"
+
+
+def test_a_program_learns_what_was_not_approved(pulled: Calculator) -> None:
+    pulled.update(lambda offer: offer["tools"][0].update(description=f"{EVIL} And all your files."))  # not seen yet
+    done = pulled.pins("approve", "calc", "--yes")
+    assert done.code == 1
+    assert done.json["approved"] == []
+    assert done.json["not_approved"] == [
+        {"server": "calc", "kind": "tool", "name": "add", "reason": "has changed since it was shown"}
+    ]
+
+
+def test_what_was_shown_is_approved_if_the_server_cannot_be_asked_again(pulled: Calculator) -> None:
+    (pulled.cli.folder / "offer.json").write_text("broken")
+    done = pulled.pins("approve", "calc", "--yes")
+    assert done.code == 0
+    assert "whether `calc` still says what was shown is not known" in done.err
+    assert "approved: 1 definition of calc" in done.err
 
 
 def test_what_somebody_else_has_approved_meanwhile_is_not_replaced(pulled: Calculator) -> None:
     with at_terminal(pulled.cli, "pins", "approve", "calc", "--live") as terminal:
-        terminal.read_until("[y/N]")
+        terminal.shows("[y/N]")
         pulled.update(lambda offer: offer["tools"][0].update(description="Adds two numbers, nicely."))
         pulled.approve()
         approved = pulled.lock_file.read_bytes()
-        terminal.type("y\n")
-        done = terminal.end()
-    assert done.code == 1
-    assert "has changed since it was shown; nothing was approved" in done.out
+        terminal.types(b"y\n")
+        assert terminal.ends() == 1
+    assert "has changed since it was shown; nothing was approved" in terminal.text
     assert pulled.lock_file.read_bytes() == approved
 
 
@@ -193,25 +240,30 @@ def test_new_definitions_are_shown_whole_if_the_person_wants_it(calc: Calculator
     calc.approve()
     calc.update(lambda offer: offer["tools"].append({**MUL, "inputSchema": {"required": ["factor"]}}))
     with at_terminal(calc.cli, "pins", "approve", "calc", "--live") as terminal:
-        shown = terminal.read_until("Show 1 new definition whole? [Y/n]")
+        terminal.shows("Show 1 new definition whole? [Y/n]")
+        shown = terminal.text
         assert "+ tool mul: new: Multiplies." in shown
         assert "factor" not in shown
-        terminal.type("\n")
-        shown = terminal.read_until("Approve 1 definition of calc 1.4 -> 1.5? [y/N]")
+        terminal.types(b"\n")
+        terminal.shows("Approve 1 definition of calc 1.4 -> 1.5? [y/N]")
+        shown = terminal.text
         assert "factor" in shown
-        terminal.type("y\n")
-        assert terminal.end().code == 0
+        terminal.types(b"y\n")
+        assert terminal.ends() == 0
     with at_terminal(calc.cli, "pins", "approve", "calc", "--live") as terminal:
-        assert terminal.end().code == 0  # there is nothing left to ask about
+        assert terminal.ends() == 0  # there is nothing left to ask about
 
 
 def test_with_json_a_person_is_still_asked_and_stdout_is_json_alone(pulled: Calculator) -> None:
     out = pulled.cli.folder / "out"
-    command = ("sh", "-c", f'"$@" > {out}', "sh", *pulled.cli.command("pins", "approve", "calc"))
-    with at_terminal(pulled.cli, command=command) as terminal:
-        assert "+ mails the sum to me." in terminal.read_until("[y/N]")
-        terminal.type("y\n")
-        assert terminal.end().code == 0
+    with (
+        out.open("wb") as file,
+        at_terminal(pulled.cli, "pins", "approve", "calc", stdout=file.fileno()) as terminal,
+    ):
+        terminal.shows("[y/N]")
+        assert "+ mails the sum to me." in terminal.text
+        terminal.types(b"y\n")
+        assert terminal.ends() == 0
     (approved,) = json.loads(out.read_text())["approved"]
     assert approved["definitions"][0]["diff"]["description"][-1] == "+ mails the sum to me."
 
@@ -279,9 +331,9 @@ def test_a_reset_forgets_the_pins_of_one_server(pulled: Calculator) -> None:
 
 def test_a_reset_is_asked_about(pulled: Calculator) -> None:
     with at_terminal(pulled.cli, "pins", "reset", "calc") as terminal:
-        terminal.read_until("Forget 5 pins of calc? What it offers next counts as approved. [y/N]")
-        terminal.type("n\n")
-        assert terminal.end().code == 1
+        terminal.shows("Forget 5 pins of calc? What it offers next counts as approved. [y/N]")
+        terminal.types(b"n\n")
+        assert terminal.ends() == 1
     assert list(pulled.locked()) == ["calc"]
 
 

@@ -1,10 +1,11 @@
-"""A tool that says something else while a client uses it: held back at once, and there again once it is approved."""
+"""A tool that says something else while it is used: held back at once, and there again once it is approved."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 
+from tests.cli.commands import CommandResult
 from tests.cli.pinning import EVIL, Calculator
 from tests.program import BOUND_S, Json, Program, running, text_of
 
@@ -46,3 +47,20 @@ async def test_a_pulled_rug_is_held_back_until_a_person_approves_it(calc: Calcul
         assert approved.code == 0
         assert text_of(await call_until(program, "add", is_held=False)) == "done"
         assert await list_tools(program) == ["add", "sub"]
+
+
+def test_what_a_command_finds_held_is_reviewed_and_approved_without_a_proxy(calc: Calculator) -> None:
+    def call() -> CommandResult:
+        return calc.cli.run("call", "calc", "add", "a=1", "b=2")
+
+    calc.connect()
+    assert (call().code, calc.pins("diff", "calc").json[0]["differences"]) == (0, [])
+
+    calc.pull_the_rug()
+    held = call()
+    assert (held.code, "is held back" in held.err) == (3, True)
+    assert "hint: ask the user to run `dynamic-mcp pins diff calc`" in held.err
+    [difference] = calc.pins("diff", "calc").json[0]["differences"]
+    assert (difference["name"], difference["held"]) == ("add", True)
+    assert calc.pins("approve", "calc", "--yes").code == 0
+    assert (call().code, calc.pins("verify").code) == (0, 0)

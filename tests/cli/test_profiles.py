@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.observe.proxies import ProxyStatus, SessionStatus
-from tests.cli.commands import CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.cli.test_beside_a_daemon import run_beside
 from tests.cli.test_status import daemon, publish, shown
 from tests.program import full, odd, running
+from tests.terminal import strip_escapes
 
 PROFILES = {
     "review": {"servers": ["full"], "tools": {"include": ["echo", "add"]}},

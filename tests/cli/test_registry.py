@@ -63,6 +63,15 @@ def test_a_version_and_a_name_can_be_chosen_and_paths_become_absolute(cli: CliRu
     assert entry(cli, "files")["args"] == ["-y", package, str(cli.folder), "/home/ada/x"]
 
 
+@pytest.mark.parametrize("name", ["x", "io.github.user/files"])
+def test_a_registry_that_cannot_be_asked_is_not_said_to_lack_a_server(cli: CliRunner, name: str) -> None:
+    cli.configure({}, settings={"registries": [{"name": "gone", "url": "http://127.0.0.1:1"}]})
+    done = cli.run("add", name, "--yes")
+    assert done.code == 5
+    assert "registry `gone`" in done.err
+    assert "no server in the registry" not in done.err
+
+
 def test_what_is_missing_is_listed_and_nothing_is_written(cli: CliRunner, fake: FakeRegistry) -> None:
     before = cli.config.read_text()
     done = cli.run("add", FILES, "--yes")

@@ -7,6 +7,7 @@ import plistlib
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,22 +120,21 @@ def test_each_config_has_a_service_of_its_own() -> None:
 
 
 @pytest.fixture
-def analyze(tmp_path: Path) -> list[str]:
+def analyze(tmp_path: Path) -> Iterator[list[str]]:
     """The command with which systemd checks a unit, and with debug messages tells how it reads it."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("`systemd-analyze` is not installed")
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    return [
-        "env",
-        f"XDG_RUNTIME_DIR={runtime}",
-        f"HOME={tmp_path}",
-        "SYSTEMD_LOG_TARGET=console",
-        "systemd-analyze",
-        "--user",
-        "--man=no",
-        "verify",
-    ]
+    with tempfile.TemporaryDirectory() as runtime:  # short, for the sockets of other units
+        yield [
+            "env",
+            f"XDG_RUNTIME_DIR={runtime}",
+            f"HOME={tmp_path}",
+            "SYSTEMD_LOG_TARGET=console",
+            "systemd-analyze",
+            "--user",
+            "--man=no",
+            "verify",
+        ]
 
 
 @pytest.mark.parametrize("path", HOSTILE)

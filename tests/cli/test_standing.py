@@ -9,8 +9,9 @@ import re
 import stat
 from pathlib import Path
 
-from tests.cli.commands import CliRunner, strip_escapes
+from tests.cli.commands import CliRunner
 from tests.program import full, odd, running
+from tests.terminal import strip_escapes
 
 
 async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(cli: CliRunner, state: Path) -> None:
@@ -54,12 +55,7 @@ async def test_logs_follow_across_a_rotation(cli: CliRunner, state: Path) -> Non
             file.write(json.dumps({"time": "2020", "level": "info", "message": message}) + "\n")
 
     write("first")
-    process = await asyncio.create_subprocess_exec(
-        *cli.command("logs", "--follow"),
-        cwd=cli.folder,
-        env=cli.environment(),
-        stdout=asyncio.subprocess.PIPE,
-    )
+    process = await cli.start("logs", "--follow")
     assert process.stdout is not None
     async with asyncio.timeout(60):
         assert b"first" in await process.stdout.readline()

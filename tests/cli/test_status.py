@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
-import pty
 import re
-import select
-import signal
 import stat
-import struct
 import subprocess
-import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,8 +18,9 @@ import pytest
 from dynamic_mcp.cli.call_rates import WINDOW_S, CallRates
 from dynamic_mcp.cli.process_table import Memory, Process, measure_memory, measure_tree
 from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, ProxyStatus, RunningProxy, SessionStatus
-from tests.cli.commands import BOUND_S, CliRunner, CommandResult, strip_escapes
+from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 from tests.program import UPSTREAMS, Json, full, odd, running
+from tests.terminal import INTERRUPT, Terminal, open_terminal, strip_escapes
 
 CLAUDE = "claude-code 2.1"
 
@@ -114,10 +109,13 @@ async def test_each_server_has_its_process_memory_and_durations(cli: CliRunner, 
         for text in "abc":
             await program.call("full", "echo", {"text": text})
         await program.call("tiny", "echo", {"text": "a"})
-        made = 5  # `initialize` and the calls
+        made = 4
 
         def is_known(done: CommandResult) -> bool:
-            return any(session["calls"] == made for proxy in done.json for session in proxy["sessions"])
+            sessions = [session["calls"] for proxy in done.json for session in proxy["sessions"]]
+            groups = [group for proxy in done.json for group in proxy["groups"]]
+            of_servers = [instance["calls"] for group in groups for instance in group["instances"]]
+            return sessions == [made + 1] and sum(of_servers) == made  # a session counts its `initialize`
 
         done = await wait_until(lambda: cli.run("status"), is_known)
 
@@ -160,7 +158,7 @@ def parent_of(pid: int) -> int:
 def test_without_a_proxy_status_says_so(cli: CliRunner) -> None:
     done = cli.run("status")
     assert (done.code, done.json) == (0, [])
-    assert "no proxy is running" in cli.run_on_terminal("status").out
+    assert "dynamic-mcp is not running; it starts with your AI tool" in cli.run_on_terminal("status").out
 
 
 def test_a_group_with_one_instance_is_one_line(cli: CliRunner, state: Path) -> None:
@@ -202,7 +200,7 @@ def test_a_daemon_lists_its_sessions_and_its_socket(cli: CliRunner, state: Path)
 
 def test_a_daemon_without_sessions_says_so(cli: CliRunner, state: Path) -> None:
     publish(state, daemon(group(), sessions=0))
-    assert "  no sessions" in shown(cli)
+    assert "  no sessions yet" in shown(cli)
 
 
 def test_a_proxy_over_http_has_its_url_and_the_first_of_its_many_sessions(cli: CliRunner, state: Path) -> None:
@@ -298,49 +296,28 @@ _ENOUGH_BYTES = 1 << 17
 class Watch:
     """A `status --watch` on a terminal."""
 
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self.process = process
-        self.output = b""
-        self._terminal = terminal
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+
+    @property
+    def output(self) -> bytes:
+        return self.terminal.output
 
     def read_until(self, *wanted: bytes) -> None:
         """Read until this has been printed, one after the other."""
         at = 0
         for each in wanted:
             while (found := self.output.find(each, at)) < 0:
-                has_more, _, _ = select.select([self._terminal], [], [], BOUND_S)
-                assert has_more, f"{each!r} is not printed"
-                self.output += os.read(self._terminal, 65536)
+                assert self.terminal.read(), f"{each!r} is not printed"
                 assert len(self.output) < _ENOUGH_BYTES, f"{each!r} is not printed"
             at = found + len(each)
-
-    def read_to_end(self) -> int:
-        """Read all that is printed and return the exit code."""
-        with contextlib.suppress(OSError):  # Linux says so when the other end is closed
-            while data := os.read(self._terminal, 65536):
-                self.output += data
-        return self.process.wait(BOUND_S)
 
 
 @contextlib.contextmanager
 def watching(cli: CliRunner, *, rows: int = 40) -> Iterator[Watch]:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
-    process = subprocess.Popen(
-        cli.command("status", "--watch"),
-        cwd=cli.folder,
-        env=cli.environment(TERM="xterm-256color"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    try:
-        yield Watch(process, ours)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+    environment = cli.environment(TERM="xterm-256color")
+    with open_terminal("status", "--watch", env=environment, cwd=cli.folder, rows=rows, columns=100) as terminal:
+        yield Watch(terminal)
 
 
 def test_watching_repaints_in_place_until_it_is_interrupted(cli: CliRunner, state: Path) -> None:
@@ -349,8 +326,8 @@ def test_watching_repaints_in_place_until_it_is_interrupted(cli: CliRunner, stat
         watch.read_until(b"\x1b[H", b"CALLS/S", b"\x1b[J", b"\x1b[H")
         publish(state, daemon(group("other", instance(), calls=5)))
         watch.read_until(b"other", b"\x1b[J")
-        watch.process.send_signal(signal.SIGINT)
-        assert watch.read_to_end() == 130
+        watch.terminal.types(INTERRUPT)
+        assert watch.terminal.ends() == 130
         assert b"\x1b[2J" not in watch.output, "clearing the screen flickers"
         assert watch.output.endswith(b"error: interrupted\r\n")
 
@@ -366,21 +343,20 @@ def test_watching_shows_no_more_than_the_screen_has_room_for(cli: CliRunner, sta
 
 def test_watching_without_a_proxy_says_so_in_place(cli: CliRunner, state: Path) -> None:
     with watching(cli) as watch:
-        painted = b"\x1b[H\x1b[Kno proxy is running"
+        painted = b"\x1b[H\x1b[Kdynamic-mcp is not running"
         watch.read_until(painted, b"\x1b[J", painted, b"\x1b[J")
 
 
-def test_watching_without_a_terminal_prints_each_state_anew(cli: CliRunner, state: Path) -> None:
+async def test_watching_without_a_terminal_prints_each_state_anew(cli: CliRunner, state: Path) -> None:
     publish(state, daemon(group("files", calls=5)))
-    process = subprocess.Popen(
-        cli.command("status", "--watch"), cwd=cli.folder, env=cli.environment(), stdout=subprocess.PIPE
-    )
+    process = await cli.start("status", "--watch")
     assert process.stdout is not None
     data = b""
-    while data.count(b'"config": "/c.json"') < 2:
-        data += os.read(process.stdout.fileno(), 65536)
-    process.terminate()
-    rest, _ = process.communicate(timeout=BOUND_S)
+    async with asyncio.timeout(BOUND_S):
+        while data.count(b'"config": "/c.json"') < 2:
+            data += await process.stdout.read(65536)
+        process.terminate()
+        rest, _ = await process.communicate()
     assert b"\x1b" not in data + rest
     state_1, _ = json.JSONDecoder().raw_decode(data.decode())
     assert state_1[0]["groups"][0]["calls"] == 5

@@ -89,6 +89,17 @@ def test_what_makes_a_token_useless_yet_is_said(cli: CliRunner, serving: CliRunn
     assert "roles mean nothing yet" in words
 
 
+def test_the_beginning_of_an_id_names_the_token_unless_several_begin_so(serving: CliRunner) -> None:
+    ids = [serving.run("token", "create", "--as", "ann", "--json").json["id"] for _ in range(17)]
+
+    first = next(id[0] for id in ids if sum(each[0] == id[0] for each in ids) > 1)  # of 17 hexadecimal ids
+    ambiguous = serving.run("token", "revoke", first)
+    assert ambiguous.code == 2
+    assert f"several tokens begin with `{first}`" in ambiguous.err
+    assert serving.run("token", "revoke", ids[0][:-1]).code == 0
+    assert [each["id"] for each in serving.run("token", "list").json] == ids[1:]
+
+
 def test_tokens_can_be_revoked_though_the_config_is_broken(serving: CliRunner) -> None:
     id = serving.run("token", "create", "--as", "ci", "--json").json["id"]
     serving.config.write_text("{")

@@ -76,7 +76,7 @@ async def test_status_and_logs_show_every_proxy_or_those_of_the_config_that_is_n
 
 
 def test_status_and_logs_say_that_nothing_is_known_of_a_config(cli: CliRunner) -> None:
-    assert "no proxy is serving" in cli.run_on_terminal("status", "-c", "dynamic-mcp.json").out
+    assert "dynamic-mcp is not serving" in cli.run_on_terminal("status", "-c", "dynamic-mcp.json").out
     assert "dynamic-mcp.json" in cli.run("logs", "-c", "dynamic-mcp.json").err
 
 

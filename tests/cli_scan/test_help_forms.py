@@ -357,6 +357,41 @@ def test_nothing_else_is_taken_for_a_command(text: str) -> None:
     assert read_text(text).subcommands == ()
 
 
+# As pip writes it: the list is part of the description, and prose goes on below it.
+LIST_IN_PROSE = """\
+
+Usage:
+  brew config [<options>] list
+  brew config [<options>] set name value
+
+Description:
+  Manage how coffee is made.
+
+  Subcommands:
+
+  - list: List the settings (or those of the file given)
+  - set: Set a value
+
+  Names should have a dot in them,
+  with the special word "all" for every cup. For example,
+  "brew config set all.sugar 1" would set
+  the sugar of each cup, if the pot
+  exists. Otherwise, all goes to the
+  default.
+
+Config Options:
+  --user                      Only those of the user
+"""
+
+
+def test_a_list_of_commands_in_a_description_is_read_and_the_prose_below_it_is_not() -> None:
+    found = read_text(LIST_IN_PROSE, ("config",)).subcommands
+    assert [(each.name, each.description) for each in found] == [
+        ("list", "List the settings (or those of the file given)"),
+        ("set", "Set a value"),
+    ]
+
+
 def test_a_description_goes_on_over_several_lines() -> None:
     said = flags(GNU)["--output"].description
     assert said == "write to FILE instead of DEST; a description that goes on, with --cups in it"

@@ -106,7 +106,7 @@ def main() -> int:
     folder = str(Path(__file__).parent)
     # the tests of one module share the turns of a client
     code = pytest.main(
-        [folder, "--dist", "loadfile", "--timeout", "600", "--tb", "short", *args], plugins=[collector]
+        [folder, "-m", "", "--dist", "loadfile", "--timeout", "600", "--tb", "short", *args], plugins=[collector]
     )
     missing = [client.title for client in CLIENTS if (client.name, "results") not in collector.cells]
     if missing or any(NOT_ASKED in collector.cells[client.name, "results"] for client in CLIENTS):

@@ -11,7 +11,10 @@ from tests.clients.conftest import Turns
 from tests.clients.turns import NAMES, objects_in, through
 from tests.clients.witness import FIGURES, PNG, RESULTS, WRONG
 
-pytestmark = pytest.mark.timeout(300)  # a client that starts slowly on a busy machine ends by its own bound
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.timeout(300),  # a client that starts slowly on a busy machine ends by its own bound
+]
 
 
 @pytest.mark.column("results")

@@ -83,3 +83,12 @@ def test_a_login_knows_the_scopes_that_access_rules_ask_for(read_config: ReadCon
     assert http is not None
     assert isinstance(http.auth[0], Login)
     assert http.auth[0].scopes == ("files", "write")
+
+
+def test_documents_of_clients_on_this_machine_are_a_choice(read_config: ReadConfig) -> None:
+    for chosen in ({}, {"local_client_documents": True}):
+        login = {"kind": "login", "oidc": {"issuer": "https://idp", "client_id": "x"}, **chosen}
+        http = read_config(config(login, public_url="http://127.0.0.1:8808/mcp")).http
+
+        assert http is not None
+        assert [each.has_local_documents for each in http.auth if isinstance(each, Login)] == [bool(chosen)]

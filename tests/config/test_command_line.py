@@ -106,6 +106,15 @@ def test_the_config_may_say_what_a_command_does(read_config: ReadConfig, pack: s
     assert show.worst_effect == "read"
 
 
+def test_a_pack_of_a_scan_offers_no_dangerous_flag_and_is_warned_of(read_config: ReadConfig, tmp_path: Path) -> None:
+    flags = [{"name": "--exec", "type": "string", "danger": "may run a program"}]
+    show = {"name": "show", "description": "Shows.", "flags": flags}
+    (tmp_path / "it.json").write_text(json.dumps({**PACK, "commands": [show], "reviewed": False}))
+    config = read_config(server())
+    assert [flag.name for each in line(config).commands for flag in each.flags] == []
+    assert any("the pack `it` is not reviewed" in each for each in config.warnings)
+
+
 def test_stdin_can_be_taken_away(read_config: ReadConfig, pack: str) -> None:
     (show,) = line(read_config(server(commands=["show"], stdin=False))).commands
 

@@ -156,11 +156,6 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
             "mcpServers.git.oauth.identity_provider.id",
             "the fields here are `token_endpoint`, `client_id`, `client_secret`",
         ),
-        (
-            server(url="http://h", command="x"),
-            "mcpServers.git.command",
-            "either `command`, if it is a program, or `url`",
-        ),
         (server(url="http://h", cwd="x"), "mcpServers.git.cwd", "either `command`, if it is a program, or `url`"),
         ({"mcpServers": {}, "setings": {}}, "setings", "did you mean `settings`?"),
         ({"mcpServers": {}, "settings": {"headers": {}}}, "settings.headers", "`max_message_bytes`"),
@@ -175,6 +170,20 @@ def test_an_unknown_field_comes_with_the_known_ones(refuse: Refuse, document: ob
     assert error.where == where
     assert error.message.endswith("is an unknown field")
     assert hint in error.hint
+
+
+def test_a_program_and_a_url_in_one_server_are_said_to_exclude_each_other(refuse: Refuse) -> None:
+    error = refuse(server(url="http://h", command="x"))
+
+    assert error.where == "mcpServers.git.command"
+    assert error.message.endswith("cannot stand beside `url`")
+    assert "either `command`, if it is a program, or `url`" in error.hint
+
+
+def test_a_guard_without_a_condition_is_named_by_its_place(refuse: Refuse) -> None:
+    error = refuse(server(command="x", guards=[{"argument": "$.a", "deny": "x"}, {"argument": "$.a"}]))
+
+    assert "`guards[1]` needs `deny` or `allow`" in error.message
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """A server's own values, shared values, and defaults."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from dynamic_mcp.config.resolved import (
     ToolFilter,
 )
 
+Json = Any  # whatever JSON a test writes down
 ReadConfig = Callable[..., Config]
 
 
@@ -56,13 +59,28 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 features=Features(tools=True, resources=True, prompts=True),
                 tools=ToolFilter(include=("*",), exclude=()),
                 exposure=Exposure(direct=False, pinned=()),
-                answers=Answers(validate=True, limit=100_000, compact=False),
+                answers=Answers(validate=None, limit=100_000, compact=False),
                 pinning=Pinning("warn", config.presentations["git"].pinning.source),
             )
         },
         warnings=(),
         max_message_bytes=67_108_864,
     )
+
+
+def test_arguments_of_command_line_programs_must_fit_unless_the_config_says_otherwise(
+    read_config: ReadConfig,
+) -> None:
+    servers: Json = {"curl": {"cli": {"use": "curl", "commands": ["*"]}}, "git": {"command": "uvx"}}
+
+    def chosen(settings: Json, **own: Json) -> list[str | None]:
+        named = {name: {**server, **own} for name, server in servers.items()}
+        config = read_config({"settings": settings, "mcpServers": named}, PATH=os.environ["PATH"])
+        return [config.presentations[name].answers.validate for name in servers]
+
+    assert chosen({}) == ["strict", None]
+    assert chosen({"validate": "off"}) == ["off", "off"]
+    assert chosen({"validate": "off"}, validate="assist") == ["assist", "assist"]
 
 
 def test_groups_come_in_the_order_of_the_file(read_config: ReadConfig) -> None:

@@ -30,6 +30,11 @@ def settings(**fields: object) -> object:
     return {"mcpServers": {}, "settings": fields}
 
 
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    return Draft202012Validator(schema())
+
+
 def test_the_published_schema_is_the_one_of_the_model() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == schema_text()
 
@@ -94,8 +99,10 @@ def test_every_field_is_described_for_an_editor() -> None:
         settings(http={"trusted_proxies": ["unix", "10.0.0.1", "10.0.0.0/8", "::1"], "session_timeout": "30min"}),
     ],
 )
-def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], document: object) -> None:
-    assert [error.message for error in Draft202012Validator(schema()).iter_errors(document)] == []
+def test_schema_and_reader_accept_the_same(
+    read_config: Callable[..., object], validator: Draft202012Validator, document: object
+) -> None:
+    assert [error.message for error in validator.iter_errors(document)] == []
     read_config(document)
 
 
@@ -164,7 +171,9 @@ def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], d
         program(connect="x"),
     ],
 )
-def test_schema_and_reader_refuse_the_same(read_config: Callable[..., object], document: object) -> None:
-    assert not Draft202012Validator(schema()).is_valid(document), json.dumps(document)
+def test_schema_and_reader_refuse_the_same(
+    read_config: Callable[..., object], validator: Draft202012Validator, document: object
+) -> None:
+    assert not validator.is_valid(document), json.dumps(document)
     with pytest.raises(ConfigError):
         read_config(document)

@@ -71,6 +71,15 @@ def test_variables_are_filled_in_wherever_a_program_is_described(read_config: Re
     assert (one(config).name, config.presentations["${A}"].description) == ("${A}", "${A}")
 
 
+@pytest.mark.parametrize("inherit", ["safe", "all"])
+def test_a_config_reads_the_same_once_the_proxy_has_marked_its_own_environment(
+    read_config: ReadConfig, inherit: str
+) -> None:
+    document = {"mcpServers": {"a": {"command": "run", "inherit_env": inherit}}}
+
+    assert read_config(document, A="1") == read_config(document, A="1", DYNAMIC_MCP_SERVER="none.1")
+
+
 def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_config: ReadConfig) -> None:
     config = read_config(
         {
@@ -154,6 +163,13 @@ def test_client_credentials_without_a_client_and_its_secret_fail_the_group(
 
 
 PROVIDER = {"token_endpoint": "https://idp.test/${A}", "client_id": "${A}1", "client_secret": "${A}2"}
+
+
+def test_a_secret_that_is_empty_since_its_variable_is_not_set_is_named(read_config: ReadConfig) -> None:
+    oauth = {"grant": "client_credentials", "client_id": "robot", "client_secret": "${SECRET:-}"}
+    config = read_config({"mcpServers": {"a": {"url": "http://h", "oauth": oauth}}})
+
+    assert reason(config).endswith("; `client_secret` is empty, as `${SECRET:-}` has no value")
 
 
 def test_an_assertion_and_an_identity_provider_are_filled_in_and_a_file_is_found_beside_the_config(

@@ -34,7 +34,14 @@ class Recorder:
         self.served = read_all(file, {})
         self.configs: list[Config] = []
         self.errors: list[ConfigError] = []
-        self.watcher = ConfigWatcher(lambda: self.served, {}, on_config=self._on_config, on_error=self._on_error)
+        self.repairs = 0
+        self.watcher = ConfigWatcher(
+            lambda: self.served,
+            {},
+            on_config=self._on_config,
+            on_error=self._on_error,
+            on_repair=self._on_repair,
+        )
         self._change = asyncio.Event()
 
     async def wait_for_config(self, name: str) -> Config:
@@ -66,6 +73,10 @@ class Recorder:
 
     def _on_error(self, error: ConfigError) -> None:
         self.errors.append(error)
+        self._change.set()
+
+    def _on_repair(self) -> None:
+        self.repairs += 1
         self._change.set()
 
 
@@ -269,6 +280,7 @@ async def test_a_wrong_config_is_refused_once_and_the_next_good_one_is_taken(fil
         await recorder.wait_for_config("second")
         assert len(recorder.errors) == 1
         assert len(recorder.configs) == 1
+        assert recorder.repairs == 1
 
 
 async def test_each_wrong_content_is_refused_by_itself(file: Path) -> None:

@@ -1,26 +1,28 @@
-"""The conformance suites' idea of a client: `client.py [REVISION] URL` uses the server there through the whole proxy.
+"""The conformance suites' idea of a client, which uses a server of theirs through the whole proxy.
 
 The suite names the scenario, its facts and the revision by MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_CONTEXT and
-MCP_CONFORMANCE_PROTOCOL_VERSION; with REVISION, the proxy's client speaks another one. Where a person is to log in,
-the link is followed as a browser would follow it with a person who agrees.
+MCP_CONFORMANCE_PROTOCOL_VERSION. Where a person is to log in, the link is followed as a browser would follow it with
+a person who agrees.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-import os
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.conformance.peers import Peer, connected
 from tests.program import running, text_of
 
 Json = Any  # whatever JSON the suite writes down
 Driver = Callable[[Peer, Json], Awaitable[bool]]
+STUB = Path(__file__).with_name("client_stub.py")
 ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}, "valid_tool": {"region": "eu"}}
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 NOBODY = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "SSH_CONNECTION": "here"}
@@ -115,10 +117,18 @@ async def _use(peer: Peer, own_tool: str, arguments: Json) -> Json:
     return result
 
 
-async def main(url: str, version: str = "") -> bool:
-    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
-    version = version or os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") or "2025-11-25"
+class Outcome(NamedTuple):
+    """Whether all went well, and what was said about it."""
+
+    went_well: bool
+    words: str
+
+
+async def use_server(url: str, facts: Mapping[str, str], version: str = "") -> Outcome:
+    """Use a server as the scenario wants it; with `version`, the proxy's client speaks that one."""
+    scenario = facts.get("MCP_CONFORMANCE_SCENARIO", "")
+    context = json.loads(facts.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    version = version or facts.get("MCP_CONFORMANCE_PROTOCOL_VERSION") or "2025-11-25"
     drive = DRIVERS.get(scenario, call_tools)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -127,9 +137,23 @@ async def main(url: str, version: str = "") -> bool:
         own = {"XDG_STATE_HOME": f"{name}/state", "XDG_CACHE_HOME": f"{name}/cache", **NOBODY}
         async with running(str(file), env=own) as program, connected(program, version) as peer:
             went_well = await drive(peer, context)
-        print(await program.stderr(), file=sys.stderr)
-    return went_well
+        return Outcome(went_well, await program.stderr())
 
 
-if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(main(sys.argv[-1], *sys.argv[1:-1])) else 1)
+@contextlib.asynccontextmanager
+async def client_command(version: str = "") -> AsyncIterator[str]:
+    """Yield the command by which a suite uses this client, which runs in this process."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = json.loads(await reader.readline())
+        try:
+            outcome = await use_server(asked["url"], asked["facts"], version)
+        except Exception:  # noqa: BLE001 - the suite shows it
+            outcome = Outcome(went_well=False, words=traceback.format_exc())
+        writer.write(json.dumps(outcome._asdict()).encode())
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, limit=1 << 20) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"{sys.executable} -I -S {STUB} {port}"

@@ -19,6 +19,7 @@ from tests.journeys.remote_server import free_port
 from tests.program import BOUND_S, Json
 from tests.web import web_client
 
+pytestmark = pytest.mark.full
 NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
 VARIABLE = "DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA"
 SCENARIOS = 2

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.conformance.client import client_command
 from tests.conformance.peers import MODERN
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.full
 NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
 
 _AUTH = [
@@ -76,7 +76,7 @@ _MODERN = [
     "json-schema-ref-no-deref",
 ]
 # Scenarios whose servers are modern and take `initialize` nevertheless, so a legacy client's link is legacy there.
-_GREETED = {"request-metadata", "http-standard-headers", "http-custom-headers"}
+_GREETED = {"request-metadata", "http-standard-headers", "http-custom-headers", "http-invalid-tool-headers"}
 # Extensions that this program does not have: tokens that are bound to a key (RFC 9449).
 _WITHOUT = {"auth/dpop", "auth/dpop-nonce"}
 
@@ -105,7 +105,6 @@ class Suite(NamedTuple):
             *(str(NODE), str(self.script), *args),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            cwd=ROOT,
         )
         output, _ = await asyncio.wait_for(process.communicate(), 110)
         assert process.returncode is not None
@@ -140,10 +139,9 @@ def _all() -> Iterator[object]:
 
 @pytest.mark.parametrize(("suite", "scenario"), list(_all()))
 async def test_a_scenario_passes_through_the_whole_proxy(suite: Suite, scenario: str, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m tests.conformance.client {suite.client}".rstrip()
-    run = ("--command", command, "--scenario", scenario, "--timeout", "90000", "-o", str(tmp_path))
-
-    code, words = await suite.run("client", *run, *suite.options)
+    async with client_command(suite.client) as command:
+        run = ("--command", command, "--scenario", scenario, "--timeout", "90000", "-o", str(tmp_path))
+        code, words = await suite.run("client", *run, *suite.options)
 
     assert code == 0, words
     assert re.search(r"Passed: [1-9]", words), words

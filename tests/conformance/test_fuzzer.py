@@ -30,7 +30,11 @@ HARMLESS = {
     "exceptions",
 }  # an exception of the fuzzer is an error it was told
 
-pytestmark = pytest.mark.skipif(not FUZZER, reason="DYNAMIC_MCP_TEST_FUZZER does not name `mcp-fuzzer`")
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not FUZZER, reason="DYNAMIC_MCP_TEST_FUZZER does not name `mcp-fuzzer`"),
+]
 
 
 class Report(NamedTuple):
@@ -50,7 +54,7 @@ async def fuzz(mode: str, url: str, folder: Path) -> Report:
         stderr=asyncio.subprocess.STDOUT,
         cwd=folder,
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 110)
+    output, _ = await asyncio.wait_for(process.communicate(), 280)
     assert process.returncode == 0, output.decode()
     summary = json.loads((folder / "run_summary.json").read_text())
     assert summary["status"] == "completed"

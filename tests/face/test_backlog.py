@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.face import backlog as backlog_module
 from dynamic_mcp.face.backlog import Backlog
+from tests.examples import examples
 
 INPUT = st.binary(max_size=60).map(lambda data: data.replace(b"x", b"\n"))
 
@@ -21,6 +22,7 @@ def cut(data: bytes, cuts: list[int]) -> Iterator[bytes]:
     yield from (data[start:end] for start, end in itertools.pairwise(places))
 
 
+@examples(100)
 @given(INPUT, st.lists(st.integers(0, 100)))
 def test_lines_are_numbered_alike_however_they_come(data: bytes, cuts: list[int]) -> None:
     backlog = Backlog()
@@ -33,6 +35,7 @@ def test_lines_are_numbered_alike_however_they_come(data: bytes, cuts: list[int]
     assert bool(backlog) == bool(data)
 
 
+@examples(100)
 @given(INPUT, INPUT, st.lists(st.integers(0, 100)), st.sets(st.integers(1, 60)))
 def test_another_daemon_gets_what_is_unanswered_and_goes_on_after_it(
     before: bytes, after: bytes, cuts: list[int], answered: set[int]
@@ -50,6 +53,7 @@ def test_another_daemon_gets_what_is_unanswered_and_goes_on_after_it(
     assert backlog.unanswered == dict(enumerate([*interrupted, *lines], 1))
 
 
+@examples(100)
 @given(INPUT, st.integers(0, 60))
 def test_lines_that_a_stopped_daemon_has_not_taken_go_to_the_next_one(data: bytes, taken: int) -> None:
     backlog = Backlog()
@@ -69,6 +73,16 @@ def test_a_last_line_without_an_end_is_ended_once() -> None:
     assert backlog.unanswered == {1: b'{"a":'}
 
 
+def test_a_last_line_that_comes_after_a_daemon_has_stopped_is_ended_for_the_next_one() -> None:
+    backlog = Backlog()
+    backlog.stop(0)
+    backlog.add_untaken(b'{"a":')
+    backlog.end_untaken_line()
+    backlog.end_untaken_line()
+    assert backlog.hand_over() == b'{"a":\n'
+    assert backlog.unanswered == {1: b'{"a":'}
+
+
 def test_of_a_line_that_never_ends_only_the_beginning_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog_module, "_MAX_UNFINISHED_BYTES", 100)
     backlog = Backlog()
@@ -78,3 +92,36 @@ def test_of_a_line_that_never_ends_only_the_beginning_is_held(monkeypatch: pytes
     backlog.add(b"\nnext\n")
     assert [*backlog.unanswered] == [1, 2]
     assert backlog.unanswered[2] == b"next"
+
+
+@examples(100)
+@given(INPUT, INPUT, st.integers(0, 60), st.lists(st.integers(0, 100)))
+def test_lines_that_come_after_a_daemon_has_stopped_go_to_the_next_one(
+    before: bytes, after: bytes, taken: int, cuts: list[int]
+) -> None:
+    backlog = Backlog()
+    for piece in cut(before, []):
+        backlog.add(piece)
+    backlog.stop(taken)
+    interrupted = backlog.interrupted()
+    for piece in cut(after, cuts):
+        backlog.add_untaken(piece)
+
+    assert backlog.interrupted() == interrupted
+    *lines, rest = (before + after).split(b"\n")
+    assert backlog.unread() == b"".join(line + b"\n" for line in lines[len(interrupted) :]) + rest
+
+
+@examples(100)
+@given(INPUT, INPUT, st.integers(0, 60))
+def test_another_process_holds_the_same_lines(before: bytes, after: bytes, taken: int) -> None:
+    backlog, restored = Backlog(), Backlog()
+    for piece in cut(before, []):
+        backlog.add(piece)
+    backlog.stop(taken)
+    restored.restore(backlog.interrupted(), backlog.unread())
+    for each in (backlog, restored):
+        each.add_untaken(after)
+    assert restored.hand_over() == backlog.hand_over()
+    assert restored.interrupted() == backlog.interrupted()
+    assert restored.unread() == backlog.unread()

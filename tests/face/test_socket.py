@@ -17,6 +17,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from tests.face_parties import HELLO, Frames, Reception
 from tests.fakes import config_of
 from tests.idle_loop import IdleLoop
+from tests.program import BOUND_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
 
@@ -45,7 +46,7 @@ async def read_all(window: socket.socket) -> bytes:
     """Return what is written to a window until the end of the connection."""
     data = b""
     with contextlib.closing(window), contextlib.suppress(ConnectionResetError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             while more := await asyncio.get_running_loop().sock_recv(window, 1 << 16):
                 data += more
     return data
@@ -64,7 +65,7 @@ async def test_a_window_that_never_reads_is_ended_after_a_while(
     await asyncio.get_running_loop().sock_sendall(window, HELLO)
     (face,) = reception.faces
     sending = asyncio.create_task(_send_for_ever(window, PING * 1000))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(BOUND_S):
         await face.ended.wait()
     await asyncio.wait([sending])
     assert isinstance(sending.exception(), OSError)
@@ -82,7 +83,7 @@ async def test_a_window_that_reads_again_in_time_gets_every_answer(reception: Re
     assert not sending.done()  # it is not read from while it does not read
 
     taken, numbers = Frames(), list[int]()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(BOUND_S):
         while len(numbers) < count:
             numbers += [number for _, number, _ in taken.feed(await loop.sock_recv(window, 1 << 20)) if number]
     await sending

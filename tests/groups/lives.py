@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec import Raw
 
 from dynamic_mcp.errors import Unreachable, UpstreamError
+from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp.wire import Frame
 from tests.fake_parties import LoneGroup, Watcher
@@ -37,10 +38,14 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(*plan: FakeUpstream | UpstreamError, start: bool = True, **changes: Json) -> AsyncIterator[Scene]:
+async def scene(
+    *plan: FakeUpstream | UpstreamError, start: bool = True, store: CatalogStore | None = None, **changes: Json
+) -> AsyncIterator[Scene]:
     """Start a group whose attempts to connect end as planned, the last of the plan again and again."""
     opener, clock, watcher = Opener(up=[*plan]), FakeClock(), Watcher()
-    group = LoneGroup(group_config("up", **changes), watcher, opener=opener, clock=clock, jitter=lambda: 0.5)
+    group = LoneGroup(
+        group_config("up", **changes), watcher, opener=opener, clock=clock, jitter=lambda: 0.5, catalog_store=store
+    )
     if start:
         group.begin()
     try:

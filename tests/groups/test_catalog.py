@@ -10,13 +10,13 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import TimedOut
 from dynamic_mcp.groups.catalog import (
+    MAX_ENTRIES,
     MAX_PAGES,
     Ask,
     Catalog,
     Listing,
     ListKind,
     read_list,
-    read_or_keep,
 )
 from dynamic_mcp.mcp import wire
 from tests.fakes import Json, tool
@@ -96,6 +96,38 @@ async def test_a_list_without_an_end_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "longest"),
+    [(ListKind.TOOLS, 128), (ListKind.PROMPTS, 256), (ListKind.TEMPLATES, 2000), (ListKind.RESOURCES, 8192)],
+)
+async def test_an_entry_whose_name_is_too_long_is_left_out_and_that_is_said(kind: ListKind, longest: int) -> None:
+    entries = [{kind.key: "a" * (longest + 1)}, {kind.key: "b" * longest}]
+
+    async def ask(method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
+        return wire.members(json.dumps({kind.member: entries}).encode())
+
+    listing = await read_list(ask, kind)
+
+    assert list(listing.entries) == ["b" * longest]
+    [complaint] = listing.complaints
+    assert complaint.startswith(f"the {kind.noun} `aaaa")
+    assert complaint.endswith(
+        f"was left out: its {kind.key} has {longest + 1} characters, of which {longest} are allowed"
+    )
+    assert len(complaint) < 200
+
+
+async def test_a_list_without_end_is_cut_and_little_is_said_of_many_bad_entries() -> None:
+    entries = b",".join([b'{"name":"a%d"}' % number for number in range(MAX_ENTRIES)] + [b"{}"] * 3)
+    catalog, complaints = await _read(b'{"tools":[' + entries + b"]}")
+    assert len(catalog.tools) == MAX_ENTRIES
+    assert complaints == (f"tools/list has {MAX_ENTRIES + 3} entries: those after {MAX_ENTRIES} were left out",)
+
+    catalog, complaints = await _read({"tools": [tool("a")] * 1000})
+    assert list(catalog.tools) == ["a"]
+    assert (len(complaints), complaints[-1]) == (11, "989 more were left out")
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         pytest.param(b"{}", id="no name"),
@@ -127,10 +159,8 @@ async def test_a_list_that_is_none_is_complained_of(tools: bytes) -> None:
 async def test_reading_again_keeps_what_the_upstream_said_of_itself() -> None:
     before = holding({"old": Raw(b"{}")}, instructions="Use me.", title="Me")
 
-    listing, was_read = await read_or_keep(Pages({"tools": [tool("new")]}), ListKind.TOOLS, before)
-    catalog = before.with_lists({ListKind.TOOLS: listing})
+    catalog = before.with_lists({ListKind.TOOLS: await read_list(Pages({"tools": [tool("new")]}), ListKind.TOOLS)})
 
-    assert was_read
     assert (list(catalog.tools), catalog.instructions, catalog.title) == (["new"], "Use me.", "Me")
 
 

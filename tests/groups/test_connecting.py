@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from dynamic_mcp.errors import TimedOut, Unreachable
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
 from tests.fakes import FakeUpstream, Json, settled, tool
 from tests.groups.lives import refusal, scene, serving
@@ -144,6 +146,16 @@ async def test_a_group_without_retries_fails_at_once() -> None:
 
         assert on.opener.opened == ["up"]
         assert on.clock.sleeps() == []
+
+
+async def test_how_often_is_tried_again_can_change_while_a_group_is_down() -> None:
+    async with scene(refusal(), attempts=3) as on:
+        await on.until(State.WAITING)
+
+        on.group.reconfigure(replace(on.group.config, attempts=0), frozenset({ListKind.TOOLS}))
+        await on.clock.pass_(30)
+
+        await on.until(State.FAILED)
 
 
 async def test_a_group_that_failed_comes_back_by_itself() -> None:

@@ -6,12 +6,13 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.errors import UpstreamError
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, TRANSITIONS, State
+from tests.examples import examples
 from tests.fake_parties import LoneGroup, Watcher
 from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, group_config, settled
 from tests.groups.lives import list_changed, refusal, scene, serving
@@ -69,7 +70,7 @@ EVENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(EVENTS, max_size=30))
 async def test_whatever_happens_the_table_is_kept_and_everybody_gets_an_answer(events: list[str]) -> None:
     opener, clock, watcher = Opener(up=[serving()]), FakeClock(), EveryState()

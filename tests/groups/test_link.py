@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import NoReturn
 
-from dynamic_mcp.errors import LinkLost, Unreachable
+import pytest
+from msgspec import Raw
+
+from dynamic_mcp.errors import LinkLost, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import FakeUpstream, frame, settled
+from tests.fake_parties import LoneGroup, Watcher
+from tests.fakes import FakeClock, FakeUpstream, frame, group_config, settled
 from tests.groups.lives import refusal, scene, serving
 
 # --- a lost link -----------------------------------------------------------------------------------------
@@ -41,6 +45,42 @@ async def test_a_call_on_a_link_that_is_found_dead_is_sent_once_on_a_new_one() -
 
         assert [len(each.heard("tools/call")) for each in (dead, fresh)] == [1, 1]
         assert on.opener.opened == ["up", "up"]
+
+
+async def test_a_link_that_is_found_dead_at_its_first_use_is_replaced_at_once() -> None:
+    dead, fresh = serving(), serving()
+    async with scene(dead, fresh) as on:
+        await on.until(State.READY)
+
+        dead.deaf = "the server has forgotten the session"
+        await on.call()
+
+        assert [len(each.heard("tools/call")) for each in (dead, fresh)] == [0, 1]
+
+
+class Hung(FakeUpstream):
+    """A server that has stopped reading when it is asked whether it lives."""
+
+    def send(self, line: bytes) -> None:
+        if b'"ping"' in line:
+            raise NotSent(self.link.group, "the server has stopped reading its input")
+        super().send(line)
+
+
+async def test_a_server_that_answers_neither_calls_nor_a_ping_is_ended_and_replaced() -> None:
+    hung = Hung()
+    async with scene(hung, serving()) as on:
+        await on.until(State.READY)
+
+        for _ in range(2):
+            with pytest.raises(TimedOut):
+                await on.group.send("tools/call", None, timeout_s=0.01)
+        await on.until(State.WAITING)
+
+        assert on.group.reason == "the server has stopped answering, and was ended"
+        await on.clock.pass_(2)
+        await on.call()
+        assert hung.closed
 
 
 async def test_a_link_that_was_lost_is_replaced_even_if_nobody_asks() -> None:
@@ -162,6 +202,20 @@ async def test_a_group_is_not_idle_while_somebody_is_subscribed_and_is_afterward
         assert on.is_(State.COLD)
 
 
+async def test_what_a_client_tells_a_server_without_a_link_starts_nothing() -> None:
+    upstream = serving()
+    async with scene(upstream, idle_after_s=60) as on:
+        await on.call()
+        await on.clock.pass_(61)
+        assert on.is_(State.COLD)
+
+        on.group.notify(on.group.client, "notifications/roots/list_changed", Raw(b"{}"))
+        await settled()
+
+        assert on.is_(State.COLD)
+        assert upstream.heard("notifications/roots/list_changed") == []
+
+
 async def test_a_group_is_not_idle_while_its_upstream_waits_for_the_client() -> None:
     upstream = serving()
     async with scene(upstream, start=False, idle_after_s=60) as on:
@@ -251,3 +305,45 @@ async def test_closing_while_waiting_between_attempts_ends_the_group() -> None:
 
         assert (on.group.state, on.group.reason) == (State.CLOSED, "")
         assert on.clock.sleeps() == []
+
+
+async def test_a_retired_instance_does_not_start() -> None:
+    async with scene(serving(), start=False) as on:
+        instance = on.group.instance
+        instance.retire()
+
+        instance.start(wanted=True)
+        await settled()
+
+        assert (on.opener.opened, instance.wanted_for_s()) == ([], 0.0)
+
+
+async def test_a_group_that_an_error_of_our_own_ends_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def open_wrongly(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("a bug")
+
+    group = LoneGroup(group_config("up"), Watcher(), opener=open_wrongly, clock=FakeClock())
+    with pytest.raises(Unreachable, match="ended by an error in dynamic-mcp"):
+        await group.send("tools/call", None, timeout_s=5)
+    await group.close()
+
+    assert "a bug: group up ends" in caplog.text
+
+
+async def test_a_client_that_is_released_hears_no_more_of_its_tasks() -> None:
+    upstream = serving()
+    upstream.answers["tools/call"] = {"task": {"taskId": "t1"}}
+    async with scene(upstream) as on:
+        params = {"name": Raw(b'"echo"'), "task": Raw(b"{}"), "_meta": Raw(b'{"progressToken":"t"}')}
+        await on.group.send("tools/call", params, timeout_s=5)
+        token = upstream.heard("tools/call")[0]["params"]["_meta"]["progressToken"]
+        progress = {"jsonrpc": "2.0", "method": "notifications/progress"}
+        upstream.say({**progress, "params": {"progress": 1, "progressToken": token}})
+        await settled()
+        assert len(on.group.client.told) == 1
+
+        on.group.instance.forget(on.group.client)
+        upstream.say({**progress, "params": {"progress": 2, "progressToken": token}})
+        await settled()
+
+        assert len(on.group.client.told) == 1

@@ -11,7 +11,7 @@ import pytest
 from dynamic_mcp.errors import Busy, TimedOut
 from dynamic_mcp.groups.activity import MAX_QUEUED, UNUSED_IDLE_S
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.catalog_reader import RETRY_S
+from dynamic_mcp.groups.catalog_reader import LONGEST_RETRY_S
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import MAX_AGE_S
@@ -94,7 +94,7 @@ async def test_a_list_that_could_not_be_read_is_asked_for_again_later(tmp_path: 
     await watcher.until(lambda: "not now" in group.complaint([ListKind.PROMPTS]))
 
     upstream.answers["prompts/list"] = {"prompts": [{"name": "hello"}]}
-    await clock.pass_(RETRY_S)
+    await clock.pass_(LONGEST_RETRY_S)
     await watcher.until(lambda: group.complaint([ListKind.PROMPTS]) == "")
 
     assert list((await group.catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["hello"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.config.resolved import Features
+from dynamic_mcp.errors import LoginNeeded
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import FakeUpstream, Json, settled, tool
+from tests.fakes import Error, FakeUpstream, Json, settled, tool
 from tests.groups.lives import list_changed, scene, serving
 
 
@@ -133,3 +137,82 @@ async def test_other_notifications_of_the_upstream_pass_to_the_observer() -> Non
         await settled()
 
         assert [frame.method for frame in on.watcher.frames] == ["notifications/message"]
+
+
+# --- lists that fail -------------------------------------------------------------------------------------
+
+CAPABLE: Json = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {"listChanged": True}, "prompts": {"listChanged": True}},
+}
+
+
+async def test_a_server_whose_tools_cannot_be_listed_is_connected_all_the_same() -> None:
+    upstream = FakeUpstream({"tools/list": Error(), "tools/call": {"content": []}})
+    async with scene(upstream) as on:
+        await on.until(State.READY)
+
+        assert "tools/list could not be read" in on.group.complaint([ListKind.TOOLS])
+        assert bytes((await on.call()).result) == b'{"content": []}'
+        assert on.opener.opened == ["up"]
+
+
+async def test_a_list_that_fails_is_read_again_later_and_later_until_it_is_there() -> None:
+    upstream = FakeUpstream({"tools/list": Error()})
+    async with scene(upstream) as on:
+        await on.until(State.READY)
+        for times, delay_s in enumerate((2, 4, 8, 16), start=1):
+            await on.clock.pass_(delay_s - 0.5)
+            assert len(upstream.heard("tools/list")) == times
+            await on.clock.pass_(0.5)
+            assert len(upstream.heard("tools/list")) == times + 1
+
+        upstream.answers["tools/list"] = {"tools": [tool("late")]}
+        await on.clock.pass_(32)
+
+        assert list((await on.group.catalog()).tools) == ["late"]
+        assert on.group.complaint([ListKind.TOOLS]) == ""
+
+
+async def test_a_list_that_hangs_delays_no_other_nor_a_call() -> None:
+    upstream = FakeUpstream({"initialize": CAPABLE, "prompts/list": {"prompts": [{"name": "a"}]}})
+    upstream.answers["prompts/get"] = {"messages": []}
+    del upstream.answers["tools/list"]
+    async with scene(upstream) as on:
+        await upstream.hears("tools/list")
+
+        assert list((await on.group.catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["a"]
+        upstream.answers["prompts/list"] = {"prompts": [{"name": "b"}]}
+        upstream.say({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
+        await settled()
+        assert list((await on.group.catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["b"]
+        assert bytes((await on.group.send("prompts/get", {}, timeout_s=5)).result) == b'{"messages": []}'
+        assert len(upstream.heard("tools/list")) == 1
+
+
+async def test_a_list_that_needs_a_login_has_the_person_log_in() -> None:
+    upstream = FakeUpstream()
+
+    del upstream.answers["tools/list"]
+    async with scene(upstream) as on:
+        await upstream.hears("tools/list")
+        upstream.link.fail_request(b"2", LoginNeeded("up", "dynamic-mcp auth login up"))
+        await on.until(State.NEEDS_LOGIN)
+
+        assert upstream.closed
+
+
+async def test_tools_that_cannot_be_read_again_stay_on_disk_as_they_were(tmp_path: Path) -> None:
+    store, upstream = CatalogStore(tmp_path), FakeUpstream(tools=["old"])
+    async with scene(upstream, store=store) as on:
+        await on.until(State.READY)
+        upstream.answers["tools/list"] = Error()
+        await on.group.read_again()
+        await settled()
+        assert list((await on.group.catalog()).tools) == ["old"]
+        config = on.group.config
+
+    stored = store.load(config)
+    assert stored is not None
+    assert list(stored.catalog.tools) == ["old"]
+    assert stored.catalog.failures == ""

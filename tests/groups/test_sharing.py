@@ -15,7 +15,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fake_parties import FakeCaller
-from tests.fakes import frame
+from tests.fakes import frame, settled
 from tests.groups.shared import LOG, SAMPLING, Scene, answer, clients, scene, serving, silent
 
 
@@ -220,6 +220,7 @@ async def test_one_instance_that_dies_costs_the_other_nothing() -> None:
         with pytest.raises(DynamicMcpError):
             await calls[0]
         await calls[1]
+        await settled()
         assert on.group.state is State.READY
 
 

@@ -27,7 +27,7 @@ from tests.history.record import (
     parse,
 )
 from tests.history.stream_checker import Streams
-from tests.history.upstream_checker import Instance, SessionFacts, judge_instances
+from tests.history.upstream_checker import Instance, SessionFacts, askable_of, judge_instances
 from tests.history.violations import Rule, Violation, show
 
 __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
@@ -129,6 +129,7 @@ class Session:
     def __init__(self, name: str, kills: int = 0) -> None:
         self.name = name
         self.client = ""
+        self.askable = frozenset[str]()
         self.is_closed = False
         self.requests: dict[str, _Request] = {}
         self.errors: dict[Nonce, tuple[Operation, Json, int]] = {}
@@ -149,7 +150,9 @@ class Session:
         """Return what the judgement of an upstream needs to know."""
         cancelled = {each.operation.nonce for each in self.requests.values() if each.is_cancelled}
         left = {each.operation.nonce for each in self.requests.values() if self.is_closed and each.is_open}
-        return SessionFacts(self.client, self.is_closed, frozenset(cancelled), frozenset(left - cancelled))
+        return SessionFacts(
+            self.client, self.askable, self.is_closed, frozenset(cancelled), frozenset(left - cancelled)
+        )
 
     def take(self, event: Event) -> Found:
         """Judge one event."""
@@ -206,7 +209,9 @@ class Session:
             )
             if operation.token is not None:
                 self._tokens[_key(operation.token)] = request
-        if method == "notifications/cancelled":
+        if method == "initialize":
+            self.askable = askable_of(params)
+        elif method == "notifications/cancelled":
             self.requests[_key(params["requestId"])].is_cancelled = True
         elif method == "resources/subscribe":
             self._uris.add(params["uri"])

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 
 from tests.history.harness import Host, Line
+from tests.history.patience import patience
 from tests.history.record import (
     NOWHERE,
     PART,
@@ -88,7 +89,7 @@ class Client:
 
     async def wait_for(self, answer: asyncio.Future[dict[str, Json]]) -> dict[str, Json]:
         """Wait for the answer to a request. Raises RequestInterrupted."""
-        async with asyncio.timeout(self._patience_s):
+        async with patience(self._patience_s):
             message = await answer
         if is_interrupted(message):
             raise RequestInterrupted
@@ -110,7 +111,7 @@ class Client:
     async def hear_update(self, uri: str, after: int, within_s: float | None = None) -> None:
         """Wait until a resource was updated more often than so many times."""
         try:
-            async with asyncio.timeout(within_s or self._patience_s):
+            async with patience(within_s or self._patience_s):
                 await self._history.until(lambda: self.updates.count(uri) > after)
         except TimeoutError:
             raise AssertionError(f"{self.name} did not hear of an update of `{uri}`") from None

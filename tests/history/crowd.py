@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge
+from tests.history.checker import Rule, Violation, judge
 from tests.history.client import Client
 from tests.history.harness import Host
 from tests.history.record import History
 from tests.history.windows import Leave, Windows
-from tests.history.workload import ALL, Life, Plan, Run, describe
+from tests.history.workload import ALL, Life, Plan, Run, describe, settle
 
 _SETTLES_WITHIN_S = 10.0
 _LAST_CALLS = 3
@@ -40,6 +38,7 @@ class CrowdPlan:
     within_s: float = 60.0
     patience_s: float = 30.0
     does: tuple[str, ...] = (*ALL, "late")
+    leaves_calls: bool = True
 
     def for_each(self) -> Plan:
         """Return what each session does."""
@@ -51,6 +50,7 @@ class CrowdPlan:
             must_update=True,
             patience_s=self.patience_s,
             private=PRIVATE,
+            leaves_calls=self.leaves_calls,
         )
 
 
@@ -84,7 +84,7 @@ class Crowd:
                 killing.cancel()
         except (TimeoutError, ExceptionGroup) as exc:
             wrong.append(Violation(Rule.STUCK, "run", describe(exc)))
-        await _until(lambda: not is_waiting_for_upstreams(self._history.events), _SETTLES_WITHIN_S)
+        await settle(self._history, _SETTLES_WITHIN_S)
         return wrong + judge(self._history.events)
 
     async def _fill(self, slot: int) -> None:
@@ -114,11 +114,3 @@ class Crowd:
             await self._history.until(lambda goal=goal: len(self._history.events) >= goal)  # type: ignore[misc]
             await self._windows.kill_daemon()
             self._kills_left -= 1
-
-
-async def _until(condition: Callable[[], bool], within_s: float) -> None:
-    """Look again and again whether a condition holds that takes long to find out."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            while not condition():  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.25)

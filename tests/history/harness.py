@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Answers, Exposure, Program, Remote, Share
+from dynamic_mcp.config.resolved import Answers, Exposure, Program, Remote, Share, Timeouts
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.face.socket import SocketFace
@@ -36,6 +36,8 @@ SERVER = Path(__file__).parent / "nonce_server.py"
 # Short, so that `big` is kept and read as a resource.
 RESULT_LIMIT = 2000
 MAX_MESSAGE_BYTES = 1 << 20
+# No call of a run may fail only because the machine is busy: the patience of sessions bounds what never comes.
+_TIMEOUTS = Timeouts(connect_s=60, tools_s=60, resources_s=60, prompts_s=60)
 
 
 def connect(proxy: Proxy, send: Send) -> Session:
@@ -73,8 +75,10 @@ def group(
 ) -> PresentedGroup:
     """Return the config of a group, shared by these (`auto` where nothing is said)."""
     changes: dict[str, Json] = {"upstream": upstream} if upstream else {}
-    answers = Answers(validate=True, limit=RESULT_LIMIT, compact=False)
-    config = group_config(name, answers=answers, exposure=Exposure(direct=direct, pinned=()), **changes)
+    answers = Answers(validate=None, limit=RESULT_LIMIT, compact=False)
+    config = group_config(
+        name, answers=answers, exposure=Exposure(direct=direct, pinned=()), timeouts=_TIMEOUTS, **changes
+    )
     return replace(config, share=Share(share)) if share else config
 
 

@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from dynamic_mcp.config.resolved import Program
-from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge
+from tests.history.checker import Rule, Violation, judge
 from tests.history.client import Client
 from tests.history.harness import journal
 from tests.history.http_program import HttpProgram, serving, write_config
 from tests.history.http_sessions import HttpSessions, Leave
 from tests.history.http_upstream import NonceHttp
 from tests.history.record import ABRUPTLY, History, Json
-from tests.history.workload import ALL, Life, Plan, Run, describe
+from tests.history.workload import ALL, Life, Plan, Run, describe, settle
 
 STDIO, REMOTE = ("a", "b", "own"), ("c", "web")
 PRIVATE = ("own", "web")
@@ -84,10 +85,7 @@ class HttpCrowd:
         except (TimeoutError, ExceptionGroup) as exc:
             wrong.append(Violation(Rule.STUCK, "run", describe(exc)))
         await self._host.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._plan.settles_within_s):
-                while is_waiting_for_upstreams(self._history.events):  # noqa: ASYNC110 - it takes long to find out
-                    await asyncio.sleep(0.25)
+        await settle(self._history, self._plan.settles_within_s)
         return wrong + self._host.violations + judge(self._history.events)
 
     async def _fill(self, slot: int) -> None:
@@ -106,10 +104,13 @@ class HttpCrowd:
         return Client(self._history, f"{self._plan.name}{number}", name, self._plan.patience_s)
 
     async def warm_up(self) -> None:
-        """Let a client of each name call each server, so that all shared instances are there."""
+        """Let a client of each name call each server, so that all shared instances are there.
+
+        What the first ones see offered is compared, and what is the same is shared by the second ones.
+        """
         self._host.leave = Leave.DELETED
-        for name in NAMES:
-            client = self._client(f"first{name}", name)
+        for turn, name in product(("first", "second"), NAMES):
+            client = self._client(f"{turn}{name}", name)
             await client.open(self._host)
             for group in (*STDIO, *REMOTE):
                 operation = client.operation("echo")

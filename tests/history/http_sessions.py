@@ -20,7 +20,7 @@ from tests.mcp_client import BOTH, McpClient
 
 _ENDS_WITHIN_S = 10.0
 # A stream that was cut is resumed after so many events at most, or after this time where nothing happens.
-_RESUMED_AFTER, _RESUMED_WITHIN_S = 40, 0.2
+_RESUMED_AFTER, _RESUMED_WITHIN_S = 40, 0.03
 _PING = b'{"jsonrpc":"2.0","id":"after the end","method":"ping"}'
 
 

@@ -1,4 +1,7 @@
-"""The checker is worth something only if it sees what is broken, also where daemons are killed."""
+"""The checker is worth something only if it sees what is broken, also where daemons are killed.
+
+Each of its rules is shown in memory by test_checker.py; these are runs of the program that break what it must see.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ from tests.history.harness import journal
 from tests.history.record import History
 from tests.history.windows import Windows, write_config
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
+    pytest.mark.soak,
+    pytest.mark.timeout(300),
+]
 
 # What may be in flight when a daemon dies; none of it waits for what the breaks take away.
 PLAN = CrowdPlan(

@@ -46,6 +46,11 @@ def _with_task() -> Story:
     return story.is_answered(ONE, {"task": {"taskId": "t", "statusMessage": str(ONE)}})
 
 
+def _common(*askable: str) -> Json:
+    """Return how an upstream is greeted for clients of several names, which can be asked this."""
+    return {"clientInfo": {"name": "dynamic-mcp"}, "capabilities": {each: {} for each in askable}}
+
+
 def _errors(*texts: str) -> Story:
     """Return a story of two requests for what is not there, the second one for what another session has."""
     story = Story()
@@ -55,6 +60,13 @@ def _errors(*texts: str) -> Story:
         story.asks(nonce, method="tasks/get", expect=Expect.ERROR, subject=subject, twin=twin)
         story.gets("one", id=number, error={"message": text.replace("SUBJECT", subject)})
     return story
+
+
+def test_an_upstream_that_is_greeted_for_several_clients_may_be_called_for_each() -> None:
+    story = Story().sends("one", id=0, method="initialize", params={"capabilities": {"roots": {}, "tasks": {}}})
+    story.upstream_gets(id=0, method="initialize", params=_common("roots", "sampling"))
+
+    assert story.asks(ONE).asks(TWO).is_answered(ONE).is_answered(TWO).rules == []
 
 
 def test_nothing_is_wrong_with_a_good_history() -> None:
@@ -182,6 +194,14 @@ WRONG: dict[str, tuple[Story, Rule]] = {
     "a call on an upstream that greeted another client": (
         Story()
         .upstream_gets(id=0, method="initialize", params={"clientInfo": {"name": "x"}})
+        .asks(ONE)
+        .is_answered(ONE),
+        Rule.GREETING,
+    ),
+    "a call on an upstream that greeted several without what this one can be asked": (
+        Story()
+        .sends("one", id=0, method="initialize", params={"capabilities": {"sampling": {}, "roots": {}}})
+        .upstream_gets(id=0, method="initialize", params=_common("roots"))
         .asks(ONE)
         .is_answered(ONE),
         Rule.GREETING,

@@ -12,10 +12,10 @@ from tests.history.harness import MemoryUpstream, group, memory_proxy
 from tests.history.http_sessions import Habits, HttpSessions
 from tests.history.http_upstream import NonceHttp
 from tests.history.record import History
+from tests.history.seeds import SEEDS
 from tests.history.serve_http import serving_http
 from tests.history.workload import ALL, Plan, Run
 
-SEEDS = (1, 2, 3)
 GROUPS = ("a", "b")
 QUIET = tuple(each for each in ALL if each != "ask")
 

@@ -12,11 +12,11 @@ from tests.fakes import config_of
 from tests.history.harness import Apart, MemoryUpstream, Shared, Windows, group, journal, memory_proxy, remote
 from tests.history.http_upstream import NonceHttp
 from tests.history.record import History
+from tests.history.seeds import SEEDS
 from tests.history.workload import ALL, Plan, check
 
 needs_pipes = pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows reads no pipes of this kind")
 
-SEEDS = (1, 2, 3)
 GROUPS = ("a", "b")
 # What a stdio upstream must not do for its sessions to go on sharing it.
 QUIET = tuple(each for each in ALL if each != "ask")
@@ -104,7 +104,7 @@ async def test_what_comes_in_the_stream_of_a_call_belongs_to_that_call(seed: int
         await host.close()
 
 
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_crosses_over_streamable_http(seed: int) -> None:
     history = History()
     async with NonceHttp("a", history).listening() as url:
@@ -115,7 +115,7 @@ async def test_nothing_crosses_over_streamable_http(seed: int) -> None:
             await host.close()
 
 
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_crosses_in_a_process_that_is_shared(seed: int) -> None:
     history = History()
     async with journal(history, "a") as program:
@@ -137,7 +137,7 @@ async def test_nothing_crosses_when_a_process_asks() -> None:
 
 
 @needs_pipes
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_crosses_between_two_faces_of_one_process(seed: int) -> None:
     history = History()
     async with journal(history, "a") as program:

@@ -14,16 +14,29 @@ from tests.history.checker import show
 from tests.history.crowd import PRIVATE, SHARED, Crowd, CrowdPlan
 from tests.history.harness import journal
 from tests.history.record import History
+from tests.history.seeds import SOAK
 from tests.history.windows import Windows, measure_at_rest, processes, settle, write_config
+from tests.history.workload import ALL
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 SEED = 1
+# What is over once it was answered, so that a window that ends has nothing to wait for.
+ENDING = tuple(each for each in ALL if each != "ask")
 # What the kept results and tasks of so few windows cannot need.
 MAX_DRIFT_MIB = 16.0
 
 
-async def test_whatever_windows_do_their_daemon_is_left_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(CrowdPlan(SEED, "s", slots=3, arrivals=4, window_kills=1), id="some windows"),
+        pytest.param(
+            CrowdPlan(SEED, "s", slots=6, arrivals=15, window_kills=5, within_s=240), marks=SOAK, id="many windows"
+        ),
+    ],
+)
+async def test_whatever_windows_do_their_daemon_is_left_as_it_was(tmp_path: Path, plan: CrowdPlan) -> None:
     history, watched = History(), tmp_path / "watched"
     async with journal(history, *SHARED) as shared, journal(history, *PRIVATE) as private:
         config = write_config(tmp_path, {SHARED[0]: shared, PRIVATE[0]: private}, private=PRIVATE)
@@ -31,9 +44,12 @@ async def test_whatever_windows_do_their_daemon_is_left_as_it_was(tmp_path: Path
         try:
             await windows.start_watched(watched)
             pid = await windows.find_daemon()
-            wrong = await Crowd(CrowdPlan(SEED, "w", slots=3, arrivals=3, window_kills=0), history, windows).run()
+            wrong = []
+            for name in ("v", "w"):  # servers that the first ones see compared are shared by the second ones
+                first = CrowdPlan(SEED, name, slots=3, arrivals=3, window_kills=0, does=ENDING, leaves_calls=False)
+                wrong += await Crowd(first, history, windows).run()
             before = await measure_at_rest(pid, watched)
-            wrong += await Crowd(CrowdPlan(SEED, "s", slots=6, arrivals=15, window_kills=5), history, windows).run()
+            wrong += await Crowd(plan, history, windows).run()
             after = await settle(pid, watched, before)
             sessions = await windows.sessions_at_rest()
         finally:
@@ -46,12 +62,26 @@ async def test_whatever_windows_do_their_daemon_is_left_as_it_was(tmp_path: Path
         assert processes(shared.args[-1].encode()) + processes(private.args[-1].encode()) == []
 
 
-async def test_no_request_is_lost_doubled_or_sent_again_when_daemons_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(
+            CrowdPlan(SEED, "s", slots=3, arrivals=4, window_kills=1, daemon_kills=2, spacing=150), id="two daemons"
+        ),
+        pytest.param(
+            CrowdPlan(SEED, "s", slots=6, arrivals=15, window_kills=5, daemon_kills=5, within_s=240),
+            marks=SOAK,
+            id="five daemons",
+        ),
+    ],
+)
+async def test_no_request_is_lost_doubled_or_sent_again_when_daemons_are_killed(
+    tmp_path: Path, plan: CrowdPlan
+) -> None:
     history = History()
     async with journal(history, *SHARED) as shared, journal(history, *PRIVATE) as private:
         config = write_config(tmp_path, {SHARED[0]: shared, PRIVATE[0]: private}, private=PRIVATE)
         windows = Windows(config, tmp_path, history)
-        plan = CrowdPlan(SEED, "s", slots=6, arrivals=15, window_kills=5, daemon_kills=5)
         try:
             wrong = await Crowd(plan, history, windows).run()
             daemons = windows.daemons()

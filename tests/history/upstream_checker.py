@@ -11,13 +11,17 @@ from tests.history.violations import Rule, Violation
 
 Found = Iterator[tuple[Rule, str]]
 _CALLS = ("tools/call", "prompts/get", "completion/complete")
+# Who an upstream is greeted as that clients of several names share, and what it can ask clients.
+_COMMON = "dynamic-mcp"
+_ASKABLE = frozenset(("elicitation", "roots", "sampling"))
 
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """A session at the end of a run: its client's name, what it cancelled, and what it left in flight."""
+    """A session at the end of a run: its client's name, what it can be asked, what it cancelled and left."""
 
     client: str
+    askable: frozenset[str]
     is_closed: bool
     cancelled: frozenset[Nonce]
     left: frozenset[Nonce]
@@ -37,6 +41,7 @@ class Instance:
     def __init__(self, name: str) -> None:
         self.name = name
         self.client = ""
+        self.askable = frozenset[str]()
         self.is_closed = False
         self.calls: dict[str, _Call] = {}
         self.subscriptions: dict[str, set[str]] = {}  # a URI -> the sessions that subscribed
@@ -69,7 +74,7 @@ class Instance:
         nonces = nonces_in(line)
         match message:
             case {"method": "initialize", "params": params}:
-                self.client = params["clientInfo"]["name"]
+                self.client, self.askable = params["clientInfo"]["name"], askable_of(params)
             case {"method": "resources/subscribe", "params": {"uri": uri}}:
                 self.subscriptions.setdefault(uri, set()).update(nonce.session for nonce in nonces)
             case {"method": "resources/unsubscribe", "params": {"uri": uri}}:
@@ -105,7 +110,7 @@ def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, Sessio
                 yield Violation(Rule.SENT_TWICE, instance.name, f"{nonce}, as to {first}")
         for call in instance.calls.values():
             facts = sessions[call.nonce.session]
-            if instance.client != facts.client:
+            if not _may_serve(instance, facts):
                 text = f"{call.nonce} of `{facts.client}`, greeted as `{instance.client}`"
                 yield Violation(Rule.GREETING, instance.name, text)
             if call.is_cancelled and call.nonce not in facts.cancelled | facts.left:
@@ -115,6 +120,18 @@ def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, Sessio
         for uri, names in instance.subscriptions.items():
             if names and not instance.is_closed and all(sessions[name].is_closed for name in names):
                 yield Violation(Rule.NOT_UNSUBSCRIBED, instance.name, f"{uri} of {sorted(names)}")
+
+
+def askable_of(hello: Json) -> frozenset[str]:
+    """Return what a client can be asked, by the params of its `initialize` request."""
+    return _ASKABLE & {*hello.get("capabilities", {})}
+
+
+def _may_serve(instance: Instance, facts: SessionFacts) -> bool:
+    """Tell whether an upstream was greeted as this client, or for several, with all that this one can be asked."""
+    if instance.client == _COMMON:
+        return facts.askable <= instance.askable
+    return instance.client == facts.client
 
 
 def _is_left(call: _Call, instance: Instance, facts: SessionFacts) -> bool:

@@ -22,15 +22,19 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.face import window
 from dynamic_mcp.system import private_socket
+from tests import own_process
 from tests.history.harness import RESULT_LIMIT, Line, Send
 from tests.history.record import ABRUPTLY, DAEMON, INPUT_ENDED, History, Json
+from tests.own_process import DEVNULL
 
 ROOT = Path(__file__).parents[2]
 _CHUNK_BYTES = 1 << 16
-_DIES_WITHIN_S = 10.0
-_SETTLES_WITHIN_S = 15.0
+_DIES_WITHIN_S = 60.0
+_SETTLES_WITHIN_S = 60.0
 _CLOSES_WITHIN_S = 60.0
 _RESTS_FOR_S = 1.0
+# Longer than any pause between windows; a daemon that is left because the tests were killed ends by itself.
+_LINGER = "1m"
 _NO_DAEMON = b"is served alone"
 
 
@@ -55,7 +59,8 @@ def write_config(folder: Path, servers: Mapping[str, Program], *, private: tuple
         command = {"command": program.command, "args": list(program.args)}
         entries[name] = {**command, "result_limit": RESULT_LIMIT, **share}
     file = folder / "dynamic-mcp.json"
-    file.write_text(json.dumps({"mcpServers": entries, "settings": {"daemon": {"linger": "never"}}}))
+    settings = {"daemon": {"linger": _LINGER}}
+    file.write_text(json.dumps({"mcpServers": entries, "settings": settings}))
     return file
 
 
@@ -72,21 +77,25 @@ class Windows:
         (folder / "run").mkdir(mode=0o700, exist_ok=True)
         self._history = history
         self._stderr = folder / "stderr"
+        self._processes: list[own_process.Process] = []
+        self._watched: asyncio.subprocess.Process | None = None
 
     async def open(self, take: Send) -> Line:
         leave = self.leave
         with self._stderr.open("ab") as stderr:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "dynamic_mcp", str(self.config)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                env=self.environment,
-            )
+            process = await own_process.start(str(self.config), stderr=stderr, env=self.environment)
+        self._processes.append(process)
         return _Window(self, process, take, leave)
 
     async def close(self) -> None:
-        """Stop every daemon, also one that a window has started as it ended, and wait for their ends."""
+        """Kill the windows that a run has left, and stop every daemon; wait for their ends.
+
+        A window may start another daemon when its own ends, also one that has ended since.
+        """
+        for window_process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                window_process.kill()
+            await window_process.wait()
         async with asyncio.timeout(_CLOSES_WITHIN_S):
             while pids := self.daemons():
                 for pid in pids:
@@ -94,6 +103,8 @@ class Windows:
                         process = os.pidfd_open(pid)
                         os.kill(pid, signal.SIGTERM)
                         await asyncio.to_thread(_wait_for_death, process)
+        if self._watched is not None:
+            await self._watched.wait()  # else its end is never noticed, which pytest reports in a later test
 
     async def start_watched(self, file: Path) -> None:
         """Start the daemon in which SIGUSR2 counts what is alive, into this file."""
@@ -157,17 +168,13 @@ class Windows:
         return sessions
 
     async def _sessions(self) -> list[Json]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "dynamic_mcp", "status", "--json"),
-            stdout=asyncio.subprocess.PIPE,
-            env=self.environment,
-        )
+        process = await own_process.start("status", "--json", stdin=DEVNULL, env=self.environment)
         output, _ = await process.communicate()
         return [session for proxy in json.loads(output) for session in proxy["sessions"]]
 
 
 class _Window:
-    def __init__(self, windows: Windows, process: asyncio.subprocess.Process, take: Send, leave: Leave) -> None:
+    def __init__(self, windows: Windows, process: own_process.Process, take: Send, leave: Leave) -> None:
         self._windows = windows
         self._process = process
         self._take = take

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import random
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge, show
 from tests.history.client import Client, RequestInterrupted
 from tests.history.harness import Host
+from tests.history.patience import patience
 from tests.history.record import RESULT_URI, Expect, History, Json, Nonce, Operation
 
 # How often an update is tried again that a kill may have kept from a session, and how long one may take.
@@ -20,7 +22,9 @@ _UPDATE_TRIES, _UPDATE_WITHIN_S = 10, 2.0
 # How many events later a question is answered late, and after which time at most.
 _LATER_BY, _LATER_S = 200, 0.5
 QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
-RUNS_WITHIN_S = 15.0
+RUNS_WITHIN_S = 100.0
+# How long upstreams have between two looks at what they have heard.
+_LOOK_EVERY_S = 0.1
 ALL = ("echo", "work", "ask", "big", "task", "subscribe", "prompt", "complete", "search", "cancel", "probe", "tasks")
 
 
@@ -45,7 +49,7 @@ class Plan:
     may_refuse: bool = True
     must_log: bool = False
     must_update: bool = False
-    patience_s: float = 6.0
+    patience_s: float = 20.0
     private: tuple[str, ...] = ()
     cancels_late: tuple[str, ...] = ()
     leaves_calls: bool = True
@@ -71,9 +75,7 @@ class Run:
                     slots.create_task(self._fill(slot, host))
         except (TimeoutError, ExceptionGroup) as exc:
             self._violations.append(Violation(Rule.STUCK, "run", describe(exc)))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.plan.patience_s):
-                await self.history.until(lambda: not is_waiting_for_upstreams(self.history.events))
+        await settle(self.history, self.plan.patience_s)
         found = judge(self.history.events)
         remembered = await _remembered(self._references)
         self._violations += [Violation(Rule.REMEMBERED, "run", each) for each in remembered]
@@ -159,7 +161,7 @@ class Life:
         client.late.add(operation.nonce)
         params = client.call_params(operation, group, "ask", method=self._choose.choice(QUESTIONS))
         answer = client.begin(operation, "tools/call", params)
-        async with asyncio.timeout(self._run.plan.patience_s):
+        async with patience(self._run.plan.patience_s):
             await history.until(lambda: operation.nonce in client.held or answer.done())
         kills, later = history.kills, len(history.events) + self._choose.randrange(_LATER_BY)
         with contextlib.suppress(TimeoutError):
@@ -316,7 +318,7 @@ class Life:
         return replace(operation, token=operation.nonce.number)
 
     async def _reach_upstream(self, operation: Operation, answer: asyncio.Future[dict[str, Json]]) -> None:
-        async with asyncio.timeout(self._run.plan.patience_s):
+        async with patience(self._run.plan.patience_s):
             await self._run.history.reach_upstream(operation.nonce, answer)
 
 
@@ -324,6 +326,18 @@ async def check(plan: Plan, history: History, host: Host) -> None:
     """Run a plan, and fail with its seed and its history when anything is wrong."""
     violations = await Run(plan, history).judge(host)
     assert not violations, show(violations, history.events, plan.seed)
+
+
+async def settle(history: History, within_s: float) -> None:
+    """Wait until upstreams have heard who has left; whoever judges then finds what they have not.
+
+    A look stops the loop that the proxy runs in, and so does a collection of garbage: what bounds the wait is how
+    often the loop went on in between, and not a clock that runs meanwhile.
+    """
+    for _ in range(math.ceil(within_s / _LOOK_EVERY_S)):
+        if not is_waiting_for_upstreams(history.events):
+            return
+        await asyncio.sleep(_LOOK_EVERY_S)
 
 
 async def _unless_interrupted(work: Awaitable[None]) -> None:

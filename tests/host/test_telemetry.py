@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,23 +13,22 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.host.observing import Observing
-from dynamic_mcp.observe.telemetry import sdk
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Opener, config_of, group_config
-from tests.otlp_receiver import Receiver, receiving
+from tests.otlp_receiver import BOUND_S, Receiver, receiving
 
 CONFIG = replace(config_of(group_config("a")), file=Path("/nowhere/dynamic-mcp.json"))
 
 
 @pytest.fixture
 def receivers() -> Iterator[tuple[Receiver, Receiver]]:
-    assert sdk, "loaded here, as it may take longer than the end waits"
     with receiving() as first, receiving() as second:
         yield first, second
 
 
 @contextlib.asynccontextmanager
 async def observed(telemetry: Telemetry | None) -> AsyncIterator[tuple[Observing, Client]]:
+    before = threading.enumerate()
     proxy = Proxy(CONFIG, opener=Opener(a=[FullUpstream()]))
     observing = Observing(proxy)
     try:
@@ -39,6 +39,9 @@ async def observed(telemetry: Telemetry | None) -> AsyncIterator[tuple[Observing
     finally:
         await proxy.close()
         await observing.close()
+        for thread in threading.enumerate():  # on a busy machine what is left takes longer than the end waits
+            if thread.name == "telemetry" and thread not in before:
+                thread.join(BOUND_S)
 
 
 def names(receiver: Receiver) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.formats.documents import parse_document
+from dynamic_mcp.importer.formats.remote_headers import header_fields
 from dynamic_mcp.importer.formats.remote_shapes import remote_shape_of
 from dynamic_mcp.importer.formats.shapes import container_of
 from dynamic_mcp.importer.formats.tree import is_like
@@ -82,6 +83,70 @@ def test_what_a_tool_is_written_is_read_back_as_streamable_http_at_this_url(worl
     (found,) = reading.servers
     assert (found.name, found.entry["url"]) == ("team", URL)
     assert found.entry.get("type", "http") == "http"
+
+
+@pytest.mark.parametrize("value", ["Bearer abc", "Bearer ${TEAM_TOKEN}"], ids=["a text", "a variable"])
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_a_header_is_read_back_as_it_was_given(world: World, adapter: Adapter, value: str) -> None:
+    scope = place_of(world, adapter)
+    if scope is None:
+        return
+    place, file = find_target(adapter, scope, local_machine(None))
+    container = container_of(adapter, {}, place.servers or adapter.servers)
+    shape, fields = remote_shape_of(adapter, container), header_fields(adapter, {"Authorization": value})
+    settings(adapter, scope)
+    if shape is None or fields is None:  # it gets a program that connects
+        option = ("--header", f"Authorization={value}")
+        assert world.run("install", adapter.name, "--scope", scope.value, "--url", URL, *option).code == 0
+        assert f"Authorization: {value}" in str(parse_document(file, file.read_bytes()).get(()))
+        return
+    entry = shape.make_remote_entry(URL, fields)
+    entry |= {"name": "team"} if "name" in entry else {}
+    made = parse_document(file, file.read_bytes()).put((*container, 0 if shape.has_name else "team"), entry)
+    file.write_bytes(made.encode())
+
+    (reading,) = read_tool(adapter, (scope,), local_machine(None))
+
+    assert (reading.error, [notice.reason for notice in reading.notices]) == ("", [])
+    headers = reading.servers[0].entry["headers"]
+    assert isinstance(headers, dict)
+    # some tools fill in nothing for what is not set
+    assert {name: text.replace(":-}", "}") for name, text in headers.items()} == {"Authorization": value}
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields"),
+    [
+        ("claude", {"headers": {"Authorization": "Bearer ${TOKEN}"}}),
+        ("cursor", {"headers": {"Authorization": "Bearer ${env:TOKEN}"}}),
+        ("opencode", {"headers": {"Authorization": "Bearer {env:TOKEN}"}}),
+        ("codex", {"bearer_token_env_var": "TOKEN"}),
+        ("continue", {"requestOptions": {"headers": {"Authorization": "Bearer ${{ secrets.TOKEN }}"}}}),
+        ("visual-studio", None),
+    ],
+)
+def test_each_tool_has_its_own_words_for_a_variable_in_a_header(tool: str, fields: object) -> None:
+    (adapter,) = (each for each in TOOLS if each.name == tool)
+    assert header_fields(adapter, {"Authorization": "Bearer ${TOKEN}"}) == fields
+
+
+def test_a_tool_that_takes_no_headers_starts_a_program_that_sends_them(world: World) -> None:
+    ran = world.run("install", "claude-desktop", "--url", URL, "--header", "Authorization: Bearer abc")
+
+    assert ran.code == 0, ran.err
+    assert "is not known to take headers like these with a URL: it starts `dynamic-mcp connect" in ran.err
+    assert "warning: the list of processes shows these headers" in ran.err
+
+
+def test_headers_go_with_a_url(world: World) -> None:
+    ran = world.run("install", "cursor", "--header", "Authorization: Bearer abc")
+    assert (ran.code, "--header goes with --url" in ran.err, "abc" in ran.err) == (2, True, False)
+
+
+def test_the_difference_hides_the_value_of_a_header(world: World) -> None:
+    token = "dmcp_0123456789abcdefghijkl"
+    ran = world.run("install", "cursor", "--url", URL, "--header", f"Authorization: Bearer {token}", "--dry-run")
+    assert (ran.code, token in ran.out + ran.err) == (0, False)
 
 
 @pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)

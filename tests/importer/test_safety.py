@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.read import read
@@ -19,6 +19,7 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.fields import COMMON, OAUTH
 from dynamic_mcp.importer.model import Machine, Reading
 from dynamic_mcp.importer.reader import list_tools, read_all, read_file
+from tests.examples import examples
 from tests.importer.machines import cases, machine
 
 FORBIDDEN = (
@@ -163,7 +164,7 @@ def _everything_is_imported(here: Machine) -> None:
     read_all(here)
 
 
-BRISK = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=150)
+BRISK = examples(150, suppress_health_check=[HealthCheck.too_slow])
 
 
 @BRISK

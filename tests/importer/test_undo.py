@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,39 @@ def world_servers(text: str) -> dict[str, Any]:
     assert isinstance(document, dict)
     servers: dict[str, Any] = document["mcpServers"]
     return servers
+
+
+def note_of_first_change() -> Path:
+    (note,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/1/deed.json")
+    return note
+
+
+@pytest.mark.parametrize("levels", [200, 900, 100_000])
+def test_a_note_that_is_nested_too_deeply_is_no_change_that_could_be_undone(world: World, levels: int) -> None:
+    world.cursor(**SERVERS)
+    world.run("import", "cursor", "--yes")
+    note = note_of_first_change()
+    nested = "[" * levels + "]" * levels
+    note.write_text(note.read_text().replace('"edits": []', f'"edits": {nested}', 1))
+    assert nested in note.read_text()
+
+    ran = world.run("undo", "--yes")
+
+    assert ran.code != 0
+    assert "nothing to undo" in ran.err
+    assert "Traceback" not in ran.err
+    assert world.output.exists()
+
+
+@pytest.mark.parametrize("damage", ['"edits": 1', '"edits": [1]', '"edits": [{}]', '"x": 1'])
+def test_a_note_that_is_not_of_this_form_is_said_and_changes_nothing(world: World, damage: str) -> None:
+    world.cursor(**SERVERS)
+    world.run("import", "cursor", "--yes")
+    note = note_of_first_change()
+    note.write_text(note.read_text().replace('"edits": []', damage, 1))
+
+    ran = world.run("undo", "--yes")
+
+    assert ran.code != 0
+    assert "is not a note of this journal" in ran.err
+    assert world.output.exists()

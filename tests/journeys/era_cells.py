@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.journeys.era_client import travel
 from tests.journeys.era_servers import ERAS, Servers, words_for
-from tests.program import OWN, Json
+from tests.own_process import OWN
+from tests.program import Json
 
 HERE = Path(__file__).parent
 RUNS_WITHIN_S = 240.0
@@ -102,7 +104,7 @@ def _through(
         Cell(client, over, way, era, servers.transport): words_for(
             era, me_of(client, over + way + era + servers.transport), group=era if is_grouped else ""
         )
-        for era in ERAS
+        for era in servers.targets
     }
     if is_grouped:
         return [Connection(target, walks)]
@@ -141,6 +143,17 @@ async def journeys(client: ClientKind, connections: Sequence[Connection], folder
         raise
     assert process.returncode == 0, err.decode()
     return {cells[name]: diary for name, diary in json.loads(out).items()}
+
+
+async def journeys_here(client: ClientKind, connections: Sequence[Connection]) -> dict[Cell, Json]:
+    """Make the journeys of a client of the Python SDK in this process, and return their diaries."""
+    diaries: dict[Cell, Json] = {}
+    for target, walks in connections:
+        cells = {str(cell): cell for cell in walks}
+        connection = {"target": target, "walks": {str(cell): words for cell, words in walks.items()}}
+        seen = await travel(connection, client.mode, client.name.replace(" ", "-"))
+        diaries |= {cells[name]: diary for name, diary in seen.items()}
+    return diaries
 
 
 # --- what diaries have to be -------------------------------------------------------------------------------

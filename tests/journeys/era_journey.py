@@ -164,7 +164,9 @@ class Journey:
         uri = self._words["resource"]
         async with self._peer.listening(uri):
             await self._call("update")
-            return await self._peer.updated.get() == uri
+            while await self._peer.updated.get() != uri:  # of an earlier journey, as others may update that too
+                pass
+            return True
 
     async def _changed(self) -> Json:
         async with self._peer.listening(""):

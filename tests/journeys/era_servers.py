@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
@@ -88,19 +88,23 @@ class Servers(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def servers_over(transport: str) -> AsyncIterator[Servers]:
-    """Run one server of each era over HTTP, or name the commands."""
+async def servers_over(transport: str, eras: Sequence[str] = ERAS) -> AsyncIterator[Servers]:
+    """Run one server of each of these eras over HTTP, or name the commands."""
     python = sys.executable
     if transport == "stdio":
         programs = {"legacy": "full.py", "modern": "conformance_modern.py", "dual": "sdk_modern.py"}
-        yield Servers(transport, {era: [python, str(UPSTREAMS / file)] for era, file in programs.items()})
+        yield Servers(transport, {era: [python, str(UPSTREAMS / programs[era])] for era in eras})
         return
-    port = free_port()
     async with AsyncExitStack() as stack:
         legacy = await stack.enter_async_context(FullHttp(Options(), older=False).listening())
         modern = await stack.enter_async_context(ModernHttp())
-        await stack.enter_async_context(listening(python, str(UPSTREAMS / "sdk_modern.py"), str(port), port=port))
-        yield Servers(transport, {"legacy": legacy, "modern": modern.url, "dual": f"http://127.0.0.1:{port}/mcp"})
+        urls = {"legacy": legacy, "modern": modern.url}
+        if "dual" in eras:
+            port = free_port()
+            command = (python, str(UPSTREAMS / "sdk_modern.py"), str(port))
+            await stack.enter_async_context(listening(*command, port=port))
+            urls["dual"] = f"http://127.0.0.1:{port}/mcp"
+        yield Servers(transport, {era: urls[era] for era in eras})
 
 
 def words_for(era: str, me: str, *, group: str = "") -> Json:

@@ -9,6 +9,8 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from tests.own_process import Process
+
 STARTS_WITHIN_S = 30.0
 
 
@@ -37,7 +39,7 @@ async def listening(*command: str, port: int, env: Mapping[str, str] | None = No
         await process.wait()
 
 
-async def wait_until_listening(process: asyncio.subprocess.Process, at: int | Path) -> None:
+async def wait_until_listening(process: Process, at: int | Path) -> None:
     """Wait until somebody listens at this port or Unix socket, which is to be this process."""
     while True:
         assert process.returncode is None, "the server ended"

@@ -16,7 +16,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.session import ElicitationFnT
 from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
 
-from tests.program import BOUND_S, OWN, UPSTREAMS, window_command
+from tests import own_process
+from tests.own_process import DEVNULL
+from tests.program import BOUND_S, UPSTREAMS, window_command
 
 Json = Any  # whatever JSON a test writes down
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
@@ -58,9 +60,7 @@ def text_of(result: CallToolResult) -> str:
 
 async def approve(*args: str) -> Json:
     """Run `dynamic-mcp approve` and return what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *OWN, "approve", *args, "--json", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-    )
+    process = await own_process.start("approve", *args, "--json", stdin=DEVNULL)
     printed, _ = await process.communicate()
     return json.loads(printed) if printed.strip() else None
 

@@ -63,6 +63,7 @@ async def client_of(person: Person, config: Path, mode: str = "auto") -> AsyncIt
         yield client
 
 
+@pytest.mark.both_hosts
 @pytest.mark.parametrize(("mode", "revision"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 async def test_the_python_sdk_uses_all_that_two_servers_offer(config: Path, mode: str, revision: str) -> None:
     person = Person()
@@ -71,6 +72,7 @@ async def test_the_python_sdk_uses_all_that_two_servers_offer(config: Path, mode
         assert client.protocol_version == revision
 
 
+@pytest.mark.full
 async def test_the_python_sdk_uses_all_that_everything_offers(tmp_path: Path) -> None:
     command = shutil.which("mcp-server-everything")
     if command is None:
@@ -79,7 +81,9 @@ async def test_the_python_sdk_uses_all_that_everything_offers(tmp_path: Path) ->
     config.write_text(json.dumps({"mcpServers": {"everything": {"command": command, "args": ["stdio"]}}}))
     async with client_of(person, config) as client:
         asked = await call(client, "everything", "trigger-elicitation-request")
-        assert any(isinstance(block, TextContent) and "- Name: for Please" in block.text for block in asked.content)
+        assert any(
+            isinstance(block, TextContent) and "- Name: for everything" in block.text for block in asked.content
+        )
         sampled = await call(client, "everything", "trigger-sampling-request", prompt="p")
         assert "sampled for Resource" in first_text(sampled)
         assert "file:///home" in first_text(await call(client, "everything", "get-roots-list"))
@@ -104,6 +108,7 @@ async def test_the_python_sdk_uses_all_that_everything_offers(tmp_path: Path) ->
 # --- clients that are programs of their own -----------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_an_older_python_sdk_uses_all_that_two_servers_offer(config: Path) -> None:
     python = os.environ.get("DYNAMIC_MCP_TEST_MCP1_PYTHON")
     if not python:
@@ -111,10 +116,12 @@ async def test_an_older_python_sdk_uses_all_that_two_servers_offer(config: Path)
     assert await diary_printed_by(python, str(HERE / "older_client.py"), *window_command(str(config))) == DIARY
 
 
+@pytest.mark.full
 async def test_the_typescript_sdk_uses_all_that_two_servers_offer(config: Path, typescript: list[str]) -> None:
     assert await diary_printed_by(*typescript, TYPESCRIPT_CLIENT, *window_command(str(config))) == DIARY
 
 
+@pytest.mark.full
 async def test_two_clients_at_once_get_what_is_theirs_and_nothing_else(config: Path, typescript: list[str]) -> None:
     person = Person("python ")
     async with client_of(person, config, "legacy") as client:

@@ -22,7 +22,8 @@ from mcp.types import TextContent, ToolListChangedNotification
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, diary_of_person, diary_printed_by, two_servers, write_diary
 from tests.journeys.relay import relayed
-from tests.program import BOUND_S, OWN, full
+from tests.own_process import OWN
+from tests.program import BOUND_S, full
 from tests.web import web_client
 
 HERE = Path(__file__).parent
@@ -138,6 +139,7 @@ def older_client() -> list[str]:
     return [python, str(HERE / "older_client.py")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", ["mcp", "sse"])
 async def test_an_older_python_sdk_uses_all_that_two_servers_offer(
     program: HttpProgram, older_client: list[str], path: str
@@ -146,6 +148,7 @@ async def test_an_older_python_sdk_uses_all_that_two_servers_offer(
     assert await program.count_sessions() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", ["mcp", "sse"])
 async def test_the_typescript_sdk_uses_all_that_two_servers_offer(
     program: HttpProgram, typescript: list[str], path: str
@@ -155,6 +158,7 @@ async def test_the_typescript_sdk_uses_all_that_two_servers_offer(
     assert await program.count_sessions() == 0
 
 
+@pytest.mark.full
 async def test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(
     one: HttpProgram, typescript: list[str]
 ) -> None:
@@ -171,6 +175,7 @@ async def test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(
     }
 
 
+@pytest.mark.full
 async def test_clients_at_once_get_what_is_theirs_and_nothing_else(
     program: HttpProgram, typescript: list[str]
 ) -> None:
@@ -188,6 +193,7 @@ async def test_clients_at_once_get_what_is_theirs_and_nothing_else(
     assert (person.progress.qsize(), person.logged.qsize(), person.updated.qsize()) == (0, 0, 0)
 
 
+@pytest.mark.full
 async def test_a_client_that_speaks_only_stdio_uses_all_of_it_through_connect(
     program: HttpProgram, typescript: list[str]
 ) -> None:
@@ -215,6 +221,7 @@ async def _words_of(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 async def test_the_inspector_lists_and_calls(one: HttpProgram) -> None:
     inspector = (_command("mcp-inspector"), "--cli", one.url_of("a"), "--transport", "http", "--method")
 
@@ -227,6 +234,7 @@ async def test_the_inspector_lists_and_calls(one: HttpProgram) -> None:
     assert read["contents"][0]["text"] == "téxt é of a"
 
 
+@pytest.mark.full
 async def test_mcporter_lists_and_calls(one: HttpProgram) -> None:
     mcporter, server = _command("mcporter"), ("--http-url", one.url_of("a"), "--allow-http", "--name", "up")
 

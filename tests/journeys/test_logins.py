@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import own_process
 from tests.conformance.peers import MODERN, connected
-from tests.program import Program, running, started, text_of
+from tests.own_process import DEVNULL
+from tests.program import BOUND_S, Program, running, started, text_of
 from tests.upstreams.auth_server import AuthServer
 from tests.web import web_client
 
@@ -40,15 +42,8 @@ def config(folder: Path, url: str, *, settings: Json = None, **fields: Json) -> 
 
 async def auth(*args: str, env: Mapping[str, str] = NOBODY, stdin: bytes = b"") -> tuple[int, str, str]:
     """Run `dynamic-mcp auth …` and return its exit code, its data and its words."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dynamic_mcp", "auth", *args),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **env},
-    )
-    out, err = await asyncio.wait_for(process.communicate(stdin), 60)
-    return process.returncode or 0, out.decode(), err.decode()
+    done = await asyncio.to_thread(own_process.run, "auth", *args, stdin=stdin, env={**os.environ, **env})
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 async def logged_in(file: Path) -> None:
@@ -74,6 +69,7 @@ async def works_soon(program: Program) -> None:
 # --- the first login -------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_hosts
 async def test_the_first_login_opens_a_browser_once_and_the_group_connects_by_itself(
     server: AuthServer, tmp_path: Path
 ) -> None:
@@ -200,11 +196,8 @@ async def test_a_headless_login_takes_the_pasted_address_and_a_running_proxy_pic
         await program.initialize()
         assert not await works(program)
 
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "dynamic_mcp", "auth", "login", "guarded", "-c", str(file)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, **NOBODY},
+        process = await own_process.start(
+            *("auth", "login", "guarded", "-c", str(file)), stderr=DEVNULL, env={**os.environ, **NOBODY}
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -224,7 +217,7 @@ async def test_a_hostile_server_opens_nothing_and_the_reason_says_why(server: Au
         await program.initialize()
         await server.wait_for_request("/.well-known/oauth-authorization-server")
         text = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while "authorization_endpoint" not in text:
                 text = text_of(await program.call("guarded", "echo", {}))
                 await asyncio.sleep(0.1)
@@ -442,6 +435,7 @@ async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     assert "guarded" in words
 
 
+@pytest.mark.both_hosts
 async def test_secrets_are_in_no_log_no_command_line_and_no_environment(server: AuthServer, tmp_path: Path) -> None:
     file = config(tmp_path, server.mcp_url)
     await logged_in(file)
@@ -483,6 +477,7 @@ def _processes() -> str:
 # --- the SDK's own server --------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_the_sdks_own_server_with_its_auth_takes_the_whole_journey(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "upstreams" / "sdk_auth_server.py"
     async with started(sys.executable, str(script), env=dict(os.environ), terminate=True) as sdk:

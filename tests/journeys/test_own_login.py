@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.diary import diary_printed_by
-from tests.login_program import make_certificate, publishing, serving_logins
+from tests.login_program import BEHIND_PROXY, make_certificate, publishing, serving_logins
 
 CLIENT = str(Path(__file__).with_name("typescript_login.mjs"))
-pytestmark = pytest.mark.alone_only("HTTP is served the same by a daemon")
+pytestmark = [pytest.mark.full, pytest.mark.alone_only("HTTP is served the same by a daemon")]
 SEEN = {
     "logins": 1,
     "state": "of-typescript",
@@ -33,6 +33,7 @@ async def test_the_typescript_sdk_logs_in_by_its_document(
 ) -> None:
     certificate = make_certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with publishing(certificate) as (url, _), serving_logins(tmp_path) as program:
+    auth = [{"kind": "login", "local_client_documents": True}, *BEHIND_PROXY[1:]]
+    async with publishing(certificate) as (url, _), serving_logins(tmp_path, auth) as program:
         seen = await diary_printed_by(*typescript, CLIENT, program.url_of("a"), "ann", url)
         assert seen == {**SEEN, "registrations": 0, "iss": program.origin}

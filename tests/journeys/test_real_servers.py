@@ -15,6 +15,8 @@ import pytest
 
 from tests.program import Json, Program, serving, text_of
 
+pytestmark = pytest.mark.full
+
 
 def command(name: str) -> str:
     """Return the path of a server's command, or skip the test."""

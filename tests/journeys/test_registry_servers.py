@@ -10,17 +10,18 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.program import BOUND_S, OWN, serving, text_of
+from tests import own_process
+from tests.program import serving, text_of
 from tests.registry.documents import filesystem, git, time
 from tests.registry.fake_registry import FakeRegistry, fake_registry
 
+pytestmark = pytest.mark.full
 NAMESPACE = "io.github.modelcontextprotocol"
 COMMANDS = {
     "@modelcontextprotocol/server-filesystem@1.0.0": "mcp-server-filesystem",
@@ -60,7 +61,8 @@ def added(folder: Path, fake: FakeRegistry, *args: str) -> dict[str, object]:
     if not file.exists():
         registries = [{"name": "fake", "url": fake.url}]
         file.write_text(json.dumps({"mcpServers": {}, "settings": {"registries": registries}}))
-    subprocess.run([*OWN, "add", *args, "--yes", "-c", str(file)], check=True, timeout=BOUND_S)
+    done = own_process.run("add", *args, "--yes", "-c", str(file))
+    assert done.returncode == 0, done.stderr.decode()
     servers: dict[str, object] = json.loads(file.read_text())["mcpServers"]
     return servers
 

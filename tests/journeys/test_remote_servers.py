@@ -11,8 +11,9 @@ import pytest
 
 from tests.journeys.remote_server import free_port, listening
 from tests.journeys.test_real_servers import command, tools_of
-from tests.program import UPSTREAMS, Json, Program, serving, text_of
+from tests.program import BOUND_S, UPSTREAMS, Json, Program, serving, text_of
 
+pytestmark = pytest.mark.full
 SDK = (sys.executable, str(UPSTREAMS / "sdk_http.py"))
 
 
@@ -77,7 +78,7 @@ async def test_a_server_that_was_restarted_in_mid_session_goes_on(tmp_path: Path
 
 async def _pid(program: Program) -> str:
     """Return the number of the server's process, once the server is there."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while (result := await program.call("up", "pid")).get("isError"):
             pass
     return text_of(result)

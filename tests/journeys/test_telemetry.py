@@ -17,7 +17,8 @@ from dynamic_mcp.observe.trace_context import parse_context
 from tests.http_program import serving_http
 from tests.journeys.remote_server import free_port, listening
 from tests.otlp_receiver import Receiver, Span, receiving
-from tests.program import BOUND_S, OWN, UPSTREAMS, Json, serving
+from tests.own_process import OWN
+from tests.program import BOUND_S, UPSTREAMS, Json, full, serving, text_of
 
 ROOT = Path(__file__).parent.parent.parent
 SERVER = str(UPSTREAMS / "sdk_traced.py")
@@ -82,6 +83,26 @@ async def check_trace(receiver: Receiver) -> Span:
     return onward
 
 
+async def test_a_trace_of_a_client_goes_on_to_the_server(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+    turn = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    settings = {"telemetry": {"endpoint": receiver.url}}
+    async with serving(tmp_path, {"a": full()}, settings=settings) as program:
+        await program.call("a", "plain", _meta={"traceparent": f"00-{turn[0]}-{turn[1]}-01"})
+        recorded = text_of(await program.call("a", "record"))
+        wanted = {"server", "client"}
+        await asyncio.to_thread(
+            receiver.wait_for, lambda it: wanted <= {each.kind for each in it.spans if each.trace == turn[0]}
+        )
+    ours = receiver.find(kind="server", name="tools/call plain", trace=turn[0])
+    onward = receiver.find(kind="client", name="tools/call plain", trace=turn[0])
+    assert (ours.parent, onward.parent) == (turn[1], ours.id)
+    assert f"00-{turn[0]}-{onward.id}-01" in recorded
+
+
+@pytest.mark.full
 async def test_one_trace_goes_through_over_stdio(tmp_path: Path, receiver: Receiver) -> None:
     server: Json = {"command": sys.executable, "args": [SERVER, "stdio"], "env": variables(receiver, "server")}
     settings = {"telemetry": {"endpoint": receiver.url}}
@@ -92,6 +113,7 @@ async def test_one_trace_goes_through_over_stdio(tmp_path: Path, receiver: Recei
     assert onward.attributes["network.transport"] == "pipe"
 
 
+@pytest.mark.full
 async def test_one_trace_goes_through_over_http(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

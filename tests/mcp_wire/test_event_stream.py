@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
+from tests.examples import examples
 
 
 def parse_stream(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[Event]:
@@ -41,6 +42,7 @@ def test_a_stream_gives_its_events(stream: bytes, expected: list[Event]) -> None
     assert parse_stream(stream, step=1) == expected
 
 
+@examples(100)
 @given(
     st.lists(st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=3), max_size=5),
     st.sampled_from([b"\n", b"\r\n", b"\r"]),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.mcp.lines import Lines, MultilineJoiner, Oversized, find_request_id, find_response_id
+from tests.examples import examples
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = examples(100, suppress_health_check=[HealthCheck.too_slow])
 
 # --- the id of a message that cannot be read -----------------------------------------------------------
 

@@ -19,6 +19,7 @@ from dynamic_mcp.mcp.mirrored_headers import (
     decode_value,
     encode_value,
 )
+from tests.examples import examples
 
 _TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
@@ -38,6 +39,7 @@ def schema(properties: dict[str, Any], **more: object) -> Raw:  # Any: a JSON Sc
 # --- values --------------------------------------------------------------------------------------------
 
 
+@examples(100)
 @given(_TEXTS)
 def test_every_text_survives_a_header(text: str) -> None:
     value = encode_value(text)
@@ -46,6 +48,7 @@ def test_every_text_survives_a_header(text: str) -> None:
     assert value == value.strip()
 
 
+@examples(100)
 @given(_TEXTS)
 @example("=?base64?=")
 def test_the_official_sdk_reads_what_is_encoded_here_and_the_other_way_round(text: str) -> None:
@@ -92,6 +95,7 @@ def test_a_value_without_both_marks_stands_for_itself(value: bytes) -> None:
     assert decode_value(value) == value.decode()
 
 
+@examples(100)
 @given(st.binary(max_size=40))
 def test_no_value_is_read_in_two_ways(value: bytes) -> None:
     text = decode_value(value)
@@ -210,6 +214,7 @@ _ARGUMENTS = st.dictionaries(
 )
 
 
+@examples(100)
 @given(_SCHEMAS)
 def test_the_same_schemas_are_refused_as_by_the_official_sdk(document: dict[str, Any]) -> None:
     expected = peer.find_invalid_x_mcp_header(document)
@@ -241,6 +246,7 @@ def lowered(headers: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, bytes]:
     return {name.lower(): value for name, value in headers}
 
 
+@examples(100)
 @given(_CALLS)
 def test_what_is_sent_agrees_with_the_body_here_and_for_the_official_sdk(arguments: dict[str, Any]) -> None:
     parameters = HeaderParameters.of(_EACH_TYPE)
@@ -250,6 +256,7 @@ def test_what_is_sent_agrees_with_the_body_here_and_for_the_official_sdk(argumen
     assert peer.validate_mcp_param_headers(json.loads(bytes(_EACH_TYPE)), arguments, told) is None
 
 
+@examples(100)
 @given(_CALLS)
 def test_what_the_official_sdk_sends_agrees_with_the_body(arguments: dict[str, Any]) -> None:
     told = peer.mcp_param_headers(peer.x_mcp_header_map(json.loads(bytes(_EACH_TYPE))), arguments)
@@ -257,6 +264,7 @@ def test_what_the_official_sdk_sends_agrees_with_the_body(arguments: dict[str, A
     assert HeaderParameters.of(_EACH_TYPE).find_mismatch(raw(arguments), headers) == ""
 
 
+@examples(100)
 @given(_CALLS, _CALLS)
 def test_headers_of_another_call_are_a_mismatch_here_and_for_the_official_sdk(
     one: dict[str, Any], other: dict[str, Any]

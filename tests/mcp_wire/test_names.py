@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.mcp import names
+from tests.examples import examples
 
 # What JSON can hold and UTF-8 can write.
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=100)
@@ -39,6 +40,7 @@ def test_the_short_form_of_a_name_never_changes() -> None:
     assert names.hashed_name("git", "commit") == "git__commit_60b121f5"
 
 
+@examples(100)
 @given(words, words)
 @example("g" * 100, "n")
 def test_every_name_fits_every_client(group: str, name: str) -> None:
@@ -47,6 +49,7 @@ def test_every_name_fits_every_client(group: str, name: str) -> None:
     assert names.qualified_name(group, name) == names.qualified_name(group, name)
 
 
+@examples(100)
 @given(st.lists(st.tuples(words, words), unique=True, max_size=20))
 @example([("a", "b__c"), ("a__b", "c")])
 @example([("a", "x" * 70 + "1"), ("a", "x" * 70 + "2")])
@@ -68,6 +71,7 @@ def test_a_uri_of_a_group_holds_the_groups_name_and_the_encoded_uri(uri: str, na
     assert names.split_group_uri(named) == ("git", uri)
 
 
+@examples(100)
 @given(words, words)
 @example("a/b", "dynamic-mcp://a/b")
 @example("%2F", "%")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.mcp import selection
 from dynamic_mcp.mcp.selection import BadPath
+from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down
 
@@ -110,6 +111,7 @@ def test_a_lone_surrogate_passes() -> None:
     assert selection.write_json(selection.parse_json(r'["\ud800",1.50]')) in (r'["\ud800",1.50]', r'["\ud800",1.5]')
 
 
+@examples(100)
 @given(st.text(max_size=30), st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x, max_size=3)))
 def test_whatever_the_path_it_selects_or_is_refused(path: str, data: Json) -> None:
     with contextlib.suppress(BadPath):

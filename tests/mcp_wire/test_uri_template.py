@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.mcp.uri_template import matches
+from tests.examples import examples
 
 # The expansions of RFC 6570, section 3.2, with its variables: template, URI.
 EXPANSIONS = [
@@ -102,6 +103,7 @@ def test_what_is_no_template_matches_nothing(template: str) -> None:
 values = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
+@examples(100)
 @given(st.lists(st.tuples(st.sampled_from(["", "a", "://", "/x/", "-"]), values), max_size=6), values)
 def test_any_values_that_fill_a_template_make_a_uri_that_matches(parts: list[tuple[str, str]], end: str) -> None:
     literal_end = quote(end, safe="")
@@ -111,6 +113,7 @@ def test_any_values_that_fill_a_template_make_a_uri_that_matches(parts: list[tup
     assert matches(template, uri) == bool(template)
 
 
+@examples(100)
 @given(st.text("{}+#./;?&a*,:", max_size=40), st.text("{}+#./;?&a*,:", max_size=40))
 def test_no_template_and_no_uri_raises(template: str, uri: str) -> None:
     assert isinstance(matches(template, uri), bool)

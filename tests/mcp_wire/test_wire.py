@@ -7,15 +7,16 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Malformed
+from tests.examples import examples
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = examples(100, suppress_health_check=[HealthCheck.too_slow])
 
 # --- JSON as texts, since parsing and writing it again would lose what must not be lost ----------------
 
@@ -210,6 +211,8 @@ def test_integers_of_5000_digits_pass() -> None:
         pytest.param(b'{"id":1,"result":{}', id="half a message"),
         pytest.param(b'{"id":1,"result":"a\tb"}', id="a control character in a string"),
         pytest.param(b"{'id':1}", id="single quotes"),
+        pytest.param(b'{xid":1,"result":"\\ud800"}', id="a name that begins without a quote"),
+        pytest.param(b'{"id":1,"a\tb":"\\ud800"}', id="a control character in a name"),
         pytest.param(b"Server started on stdio", id="a banner"),
         pytest.param(b"", id="nothing"),
     ],
@@ -306,6 +309,16 @@ def test_an_object_that_only_the_slow_parser_takes_has_a_bound(names: int) -> No
 
     with pytest.raises(Malformed, match="more than"):
         wire.parse(b'{"id":1,"method":"\\ud800",' + members + b"}")
+
+
+def test_a_batch_that_cannot_be_split_counts_as_one_message() -> None:
+    assert wire.count_members(b'[{"id":1},{"id":2}]') == 2
+    assert wire.count_members(b'[{"id":1},') == 1
+
+
+def test_it_is_cheap_to_see_that_a_compact_object_has_no_name_twice() -> None:
+    for data, is_certain in ((b'{"a":1,"bc":"x"}', True), (b'{"a":1,"a":1}', False), (b'{"a": 1}', False)):
+        assert wire.has_unique_names(wire.members(data), data) is is_certain
 
 
 def test_a_batch_is_the_array_of_its_answers() -> None:

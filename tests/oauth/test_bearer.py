@@ -36,6 +36,42 @@ async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
     assert not raised.value.is_done()
 
 
+@pytest.mark.parametrize(
+    ("metadata", "is_token"),
+    [
+        ({"authorization_servers": ["https://login.example.com"]}, False),
+        ({"authorization_servers": []}, True),
+        ({"resource": "x"}, True),
+        (None, True),
+    ],
+)
+async def test_a_server_that_names_nowhere_to_log_in_is_given_a_token(
+    server: AuthServer, tmp_path: Path, metadata: dict[str, object] | None, *, is_token: bool
+) -> None:
+    url = f"{server.url}/.well-known/oauth-protected-resource/mcp"
+    if metadata is None:
+        server.remove("/.well-known/oauth-protected-resource/mcp")
+    else:
+        server.answer("/.well-known/oauth-protected-resource/mcp", metadata)
+
+    with pytest.raises(LoginNeeded) as raised:
+        await bearer(remote(server.mcp_url), tmp_path).handle_challenge(
+            refusal(None, f'Bearer resource_metadata="{url}"')
+        )
+
+    assert ("needs a token" in raised.value.message) is is_token
+    assert ("--header 'Authorization: Bearer ${TOKEN}'" in raised.value.hint) is is_token
+    assert COMMAND in raised.value.hint
+
+
+async def test_a_server_whose_login_the_config_names_is_not_said_to_want_a_token(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    with pytest.raises(LoginNeeded) as raised:
+        await bearer(remote(server.mcp_url, client_id="ours"), tmp_path).handle_challenge(refusal(None))
+    assert raised.value.reason == "needs a login"
+
+
 async def test_a_valid_token_is_sent_without_a_renewal(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     login = issue_login(server)

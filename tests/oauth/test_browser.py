@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynamic_mcp.oauth.browser import has_browser, open_link
+from dynamic_mcp.oauth.browser import has_browser, is_openable, open_link
 from dynamic_mcp.oauth.services import token_hint
 
 
@@ -28,6 +28,29 @@ def test_a_browser_opens_only_where_it_can_be_seen(
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "--help", "", "vscode://x"])
 async def test_only_web_pages_are_opened(url: str) -> None:
     assert not await open_link(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com@evil.example/",
+        "https://github.com:443@evil.example/",
+        "https://@evil.example/",
+        "https://github.com\\@evil.example/",
+        "https:////github.com@evil.example/",
+        "https://github\t.com@evil.example/",
+        "https://[github.com@evil.example/",
+        "https://",
+    ],
+)
+async def test_no_page_is_opened_whose_address_has_a_user_name_or_no_host(url: str) -> None:
+    assert not is_openable(url)
+    assert not await open_link(url)
+
+
+@pytest.mark.parametrize("url", ["https://auth.example/authorize?login_hint=a@b.example", "http://127.0.0.1:1/x/@y"])
+def test_an_at_sign_behind_the_host_is_no_user_name(url: str) -> None:
+    assert is_openable(url)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ def test_only_the_bearer_challenge_is_read(headers: list[str], expected: BearerC
     assert parse_challenge(headers) == expected
 
 
+@examples(100)
 @given(st.lists(st.text()))
 def test_any_header_can_be_parsed(headers: list[str]) -> None:
     parse_challenge(headers)

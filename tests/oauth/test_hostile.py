@@ -34,6 +34,8 @@ from tests.upstreams.auth_server import Answer, AuthServer, Request
         ("http://a.test/authorize", "not https"),
         ("https://", "not a URL"),
         ("https://a b/", "not a URL"),
+        ("https://accounts.example.com@a.test/authorize", "user name"),
+        ("https://accounts.example.com:443@a.test/authorize", "user name"),
     ],
 )
 async def test_an_authorization_endpoint_that_is_not_a_plain_link_is_refused(

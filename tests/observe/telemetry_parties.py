@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from dynamic_mcp.observe.telemetry.recorder import Recorder
 from dynamic_mcp.observe.telemetry.records import Attributes, Measurement, Span, TelemetrySettings, Trace
-
-BOUND_S = 5.0
+from tests.program import BOUND_S
 
 
 class FakeExporter:
@@ -32,7 +31,7 @@ class FakeExporter:
     def decides(self, trace: Trace, name: str) -> bool:
         return self.samples
 
-    def flush(self, within_s: float) -> None:
+    def flush(self) -> None:
         self.has_ended.set()
 
 

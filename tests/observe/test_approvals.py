@@ -15,8 +15,7 @@ from msgspec import Raw, structs
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, make_id, parse_id
 from tests.approvals import running, waiting
-
-BOUND_S = 5
+from tests.program import BOUND_S
 
 
 def of_size(size: int) -> Raw:

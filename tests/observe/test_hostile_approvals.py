@@ -17,6 +17,7 @@ from msgspec import structs
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
 from dynamic_mcp.observe.approvals import ApprovalDecision
 from tests.approvals import Proxy, running, waiting
+from tests.program import BOUND_S
 
 ALLOW = b'{"id": "7F3K2M", "verdict": "allow"}'
 NAME = "7F3K2M.0123456789abcdef.decision"
@@ -77,7 +78,7 @@ HOSTILE_ON_POSIX: dict[str, Callable[[Path], object]] = {
 
 async def assert_ignored(proxy: Proxy, folder: Path, put: Callable[[Path], object]) -> None:
     await asyncio.to_thread(put, folder / NAME)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         while await asyncio.to_thread(os.path.lexists, folder / NAME):
             pass
     assert [each.id for each in await asyncio.to_thread(ApprovalDesk(folder).list_pending)] == ["7F3K2M"]
@@ -142,7 +143,7 @@ def test_what_a_dead_proxy_has_left_is_removed(tmp_path: Path) -> None:
         "    os._exit(0)\n"
         "asyncio.run(main())\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=BOUND_S)
     assert [file.name for file in tmp_path.iterdir()] == ["7F3K2M.json"]
     assert ApprovalDesk(tmp_path).list_pending() == []
     assert list(tmp_path.iterdir()) == []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from dynamic_mcp.observe.telemetry import conventions as names
-from dynamic_mcp.observe.telemetry.recorder import MAX_SPANS, Recorder
+from dynamic_mcp.observe.telemetry.recorder import MAX_SPANS, Exporter, Recorder
 from dynamic_mcp.observe.telemetry.records import Span, SpanEvent, TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import begin_span, begin_trace, parse_context
-from tests.otlp_receiver import Receiver, labels_of, receiving
+from tests.otlp_receiver import BOUND_S, Receiver, labels_of, receiving
 
 PARENT = parse_context(f"00-{'a' * 32}-{'b' * 16}-01", "v=1")
 NOW = 1_790_000_000_000_000_000
@@ -34,6 +35,24 @@ def span(trace: Trace | None = None, name: str = "tools/call echo", **members: o
     own = {"attributes": {names.TOOL: "echo"}, **members}
     trace = trace or Trace(begin_trace(), None, is_sampled=True)
     return Span(trace, begin_span(), "server", name, NOW, NOW + 5, **own)  # type: ignore[arg-type]
+
+
+def test_what_is_left_is_sent_also_when_that_takes_longer_than_the_end_waits(receiver: Receiver) -> None:
+    may_load = threading.Event()
+
+    def load(settings: TelemetrySettings) -> Exporter:
+        from dynamic_mcp.observe.telemetry.sdk import SdkExporter
+
+        assert may_load.wait(BOUND_S)
+        return SdkExporter(settings)
+
+    settings = TelemetrySettings(receiver.url, traces=True, metrics=True, version="9.9")
+    recorder = Recorder(settings, load)
+    recorder.put_span(span())
+    recorder.put_duration(names.SERVER_DURATION, 0.5, {names.METHOD: "tools/call"})
+    recorder.close(within_s=0)
+    may_load.set()
+    receiver.wait_for(lambda each: bool(each.spans) and names.SERVER_DURATION in each.metrics)
 
 
 def test_spans_arrive_with_their_ids_parents_times_and_links(receiver: Receiver) -> None:

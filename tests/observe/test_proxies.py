@@ -8,8 +8,10 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 
+from dynamic_mcp.observe import proxies
 from dynamic_mcp.observe.proxies import (
     SILENT_S,
     GroupStatus,
@@ -18,6 +20,7 @@ from dynamic_mcp.observe.proxies import (
     ProxyStatus,
     SessionStatus,
 )
+from tests.program import BOUND_S
 
 ENTRY = ProxyStatus(
     config="/c.json",
@@ -29,7 +32,7 @@ ENTRY = ProxyStatus(
 async def start_publishing(registry: ProxyRegistry, folder: Path, entry: ProxyStatus = ENTRY) -> asyncio.Task[None]:
     """Start to publish the status of this process."""
     task = asyncio.create_task(registry.publish(lambda: entry))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         while not task.done() and not await asyncio.to_thread(lambda: list(folder.glob("*.json"))):
             pass
     return task
@@ -109,5 +112,25 @@ def test_what_cannot_be_read_or_is_of_a_process_that_is_gone_is_left_out(tmp_pat
 
 async def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         await ProxyRegistry(tmp_path / "file" / "running").publish(lambda: ENTRY)
+
+
+async def test_what_changes_is_shown_long_before_the_next_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxies, "CHECK_EVERY_S", 3600.0)
+    registry, changed, statuses = ProxyRegistry(tmp_path), asyncio.Event(), [ENTRY]
+    task = asyncio.create_task(registry.publish(lambda: statuses[-1], changed))
+
+    async def shows(config: str) -> None:
+        async with asyncio.timeout(BOUND_S):
+            while [each.status.config for each in await asyncio.to_thread(registry.list_proxies)] != [config]:
+                pass
+
+    await shows("/c.json")
+    statuses.append(structs.replace(ENTRY, config="/d.json"))
+    changed.set()
+    await shows("/d.json")
+    task.cancel()
+    await asyncio.wait([task])

@@ -11,7 +11,8 @@ from dynamic_mcp.observe.telemetry import recorder as module
 from dynamic_mcp.observe.telemetry.recorder import MAX_DURATIONS, Recorder
 from dynamic_mcp.observe.telemetry.records import TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import parse_context
-from tests.observe.telemetry_parties import BOUND_S, FakeExporter, record_to, recorded
+from tests.observe.telemetry_parties import FakeExporter, record_to, recorded
+from tests.program import BOUND_S
 
 SETTINGS = TelemetrySettings(None, traces=True, metrics=True, version="1")
 

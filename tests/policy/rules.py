@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,9 +14,9 @@ from dynamic_mcp.groups.audience import Authentication, Principal
 Json = Any  # whatever JSON a test writes down
 
 
-def access_of(**members: Json) -> Access:
-    """Return `settings.access` with these members."""
-    found = resolve_access(msgspec.convert(members, AccessForm), {})
+def access_of(*, approve: Mapping[str, tuple[str, ...]] | None = None, **members: Json) -> Access:
+    """Return `settings.access` with these members, and `approve` of servers."""
+    found = resolve_access(msgspec.convert(members, AccessForm), approve or {})
     assert found is not None
     return found
 

@@ -24,6 +24,7 @@ from dynamic_mcp.policy.approval import (
     Question,
     Verdict,
 )
+from tests.examples import examples
 
 ANN, BOB = Principal("idp", "ann"), Principal("idp", "bob")
 VALID_FOR_S = 600.0
@@ -115,6 +116,7 @@ OTHERS: dict[str, object] = {
 }
 
 
+@examples(100)
 @given(st.sets(st.sampled_from(sorted(OTHERS)), min_size=1), st.sampled_from(["once", "hour", "session"]))
 def test_a_grant_for_one_call_never_serves_another(changed: set[str], scope: Scope) -> None:
     scene = Scene()

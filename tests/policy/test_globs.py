@@ -9,10 +9,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.policy.globs import Globs
+from tests.examples import examples
 
 TEXTS = st.text("ab*?[]{}", max_size=8)
 PATTERNS = st.text("ab*?[", min_size=1, max_size=8)
@@ -22,6 +23,7 @@ def _expected(pattern: str, text: str) -> bool:
     return fnmatch.fnmatchcase(text, re.sub(r"\[", "[[]", pattern))
 
 
+@examples(100)
 @given(st.lists(PATTERNS, max_size=4), TEXTS)
 def test_stars_and_question_marks_are_wildcards_and_nothing_else_is(patterns: list[str], text: str) -> None:
     assert Globs(patterns).matches(text) == any(_expected(pattern, text) for pattern in patterns)
@@ -63,6 +65,7 @@ def test_a_wide_wildcard_is_a_character() -> None:
     assert not Globs(["a\uff0a"]).matches_variant("ab")
 
 
+@examples(100)
 @given(st.lists(PATTERNS, max_size=4), st.text(max_size=8))
 def test_what_matches_as_written_matches_as_a_variant(patterns: list[str], text: str) -> None:
     globs = Globs(patterns)
@@ -79,14 +82,14 @@ def _expansions(template: str) -> list[str]:
     return [text for text in SHORT if _expected(template.replace("{x}", "*"), text)]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(GLOBS, TEMPLATES)
 def test_a_glob_may_match_a_template_if_it_matches_an_expansion(pattern: str, template: str) -> None:
     some = any(_expected(pattern, text) for text in _expansions(template))
     assert Globs([pattern]).may_match(template) == some
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(GLOBS, max_size=3), TEMPLATES)
 def test_a_template_is_covered_only_if_every_expansion_matches(patterns: list[str], template: str) -> None:
     globs = Globs(patterns)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.config.rules import Limit
 from dynamic_mcp.policy.limits import Buckets, Limits, Rate
+from tests.examples import examples
 
 LIMITS = st.builds(
     Limit,
@@ -29,6 +30,7 @@ def rates(*limits: Limit, tool: str = "x") -> Sequence[Rate]:
     return Limits(limits, "up").rates_for(tool)
 
 
+@examples(100)
 @given(LIMITS, CALLS)
 def test_no_span_of_time_has_more_calls_than_the_burst_and_what_came_in_it(
     limit: Limit, calls: list[tuple[float, str, str]]
@@ -48,6 +50,7 @@ def test_no_span_of_time_has_more_calls_than_the_burst_and_what_came_in_it(
                 assert last - first + 1 <= limit.burst + (times[last] - start) * limit.rate + 1e-6
 
 
+@examples(100)
 @given(LIMITS, CALLS)
 def test_a_refused_call_is_taken_after_the_wait_that_is_said_and_not_before(
     limit: Limit, calls: list[tuple[float, str, str]]
@@ -64,6 +67,7 @@ def test_a_refused_call_is_taken_after_the_wait_that_is_said_and_not_before(
         assert buckets.take(compiled.rates_for(tool), person, tool, now) is None
 
 
+@examples(100)
 @given(st.lists(LIMITS, min_size=1, max_size=4), CALLS)
 def test_several_limits_refuse_what_any_of_them_would_and_then_none_of_them_counts_it(
     limits: list[Limit], calls: list[tuple[float, str, str]]

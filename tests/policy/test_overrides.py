@@ -94,6 +94,7 @@ def test_what_is_no_object_is_refused(given: bytes) -> None:
 def test_a_name_that_comes_twice_cannot_bring_back_what_is_fixed() -> None:
     tool = overrides_of(t={"arguments": {"a": {"fixed": 1}}}).show(tools_of(t={"a": {}})).by_name["t"]
     assert tool.restore(Raw(b'{"a":2,"a":3,"b":4}')) == Raw(b'{"b":4,"a":1}')
+    assert tool.restore(Raw(b'{"a":2,"a":1}')) == Raw(b'{"a":1}')
 
 
 @pytest.mark.parametrize("name", ["A", "\\u0041", "old", "OLD", "Hidden", "hidden"])

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from dynamic_mcp.config.rules import Redact
 from dynamic_mcp.policy.redact import Redactor
+from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down
 
@@ -249,18 +250,21 @@ def escape_all(value: Json) -> str:
     return "[\t" + ",".join(map(escape_all, value)) + "]" if isinstance(value, list) else json.dumps(value)
 
 
+@examples(100)
 @given(VALUES)
 def test_texts_are_replaced_and_nothing_else_changes(value: Json) -> None:
     payload = {"structuredContent": value}
     assert redact(payload) == redact(escape_all(payload).encode()) == replace_all(payload)
 
 
+@examples(100)
 @given(VALUES)
 def test_without_anything_to_replace_the_object_is_the_same(value: Json) -> None:
     raw = Raw(json.dumps({"structuredContent": replace_all(value)}, ensure_ascii=False).encode())
     assert Redactor([SECRET]).redact_answer("query", raw) is raw
 
 
+@examples(100)
 @given(VALUES, st.sampled_from([r"\d+", "[a-z]+", "(?s).*", '["{}:]+', r"\\", "true|null"]))
 def test_json_in_a_text_stays_json_whatever_is_replaced(value: Json, pattern: str) -> None:
     rule = Redact("r", pattern=pattern, replacement='"[x]\\')
@@ -283,6 +287,7 @@ def schema_of(value: Json) -> Json:
     return {"type": "null" if value is None else "string"}
 
 
+@examples(100)
 @given(VALUES, st.lists(st.sampled_from(["keys", "tokens", "emails", "card_numbers"]), max_size=4))
 def test_structured_content_fits_its_schema_as_before(value: Json, presets: list[str]) -> None:
     rule = Redact("r", presets=tuple(presets), pattern=r"[a-z0-9]+", replacement="[x]")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools.schema import InputSchema
+from tests.examples import examples
 from tests.policy.overridden import Json, overrides_of
 
 NAMES = ("a", "b", "c")
@@ -78,7 +79,7 @@ OVERRIDES = st.dictionaries(NAME, ARGUMENT, min_size=1, max_size=3)
 GIVEN = st.dictionaries(st.sampled_from([*NAMES, "renamed", "new", "late"]), VALUE, max_size=4)
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(schemas(), OVERRIDES, st.lists(GIVEN, min_size=1, max_size=8))
 def test_what_fits_the_shown_schema_is_what_fits_the_servers_once_restored(
     schema: Json, arguments: Json, calls: list[Json]
@@ -102,6 +103,7 @@ def test_what_fits_the_shown_schema_is_what_fits_the_servers_once_restored(
             assert shown.accepts(given_arguments) == own.accepts(sent), (call, sent, tools.entries)
 
 
+@examples(100)
 @given(schemas(), st.lists(GIVEN, min_size=1, max_size=3))
 def test_a_tool_that_no_override_is_about_stays_the_same_object(schema: Json, calls: list[Json]) -> None:
     tools = {"t": Raw(msgspec.json.encode({"name": "t", "inputSchema": schema}))}

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx2
 
-from tests.program import BOUND_S, OWN, Json, Program, started
+from tests.own_process import OWN
+from tests.program import BOUND_S, Json, Program, started
 
 _MEDIA = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 

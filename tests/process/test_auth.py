@@ -12,13 +12,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests import own_process
 from tests.http_client import HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient, Refused
+from tests.own_process import DEVNULL
 from tests.process.http_client import serving_http as serving_words
 from tests.process.http_client import write_config
-from tests.program import BOUND_S, OWN, Json, odd, text_of
+from tests.program import BOUND_S, Json, odd, text_of
 from tests.upstreams.odd_http import OddHttp
 from tests.web import web_client
 
@@ -186,14 +188,18 @@ async def test_doctor_finds_what_tells_clients_where_to_log_in(tmp_path: Path) -
 
 async def test_an_address_that_cannot_be_had_leaves_authentication_as_it_was(tmp_path: Path) -> None:
     port = free_port()
-    taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    number = taken.sockets[0].getsockname()[1]
+    forwarded = [{"kind": "forwarded", "trusted": ["127.0.0.1"]}]
     file = write_config(tmp_path, {"odd": odd()}, http={"listen": port, "auth": [BEARER]})
-    async with asyncio.timeout(BOUND_S), taken, serving_words(file) as program:
+    async with asyncio.timeout(BOUND_S), contextlib.AsyncExitStack() as stack, serving_words(file) as program:
         await program.says(f"127.0.0.1:{port}")
-        for auth in ([{"kind": "forwarded", "trusted": ["127.0.0.1"]}], None):
-            write_config(tmp_path, {"odd": odd()}, http={"listen": number, **({"auth": auth} if auth else {})})
-            await program.says("HTTP is not served as configured")
+        async with HttpClient(f"http://127.0.0.1:{port}") as http:
+            assert await status_of(with_token(http)) == 200  # the config is watched from now on
+        for more in ({"auth": forwarded}, {}):
+            taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+            await stack.enter_async_context(taken)
+            number = taken.sockets[0].getsockname()[1]
+            write_config(tmp_path, {"odd": odd()}, http={"listen": number, **more})
+            await program.says(f"HTTP is not served as configured: the address `127.0.0.1:{number}` is in use")
             async with HttpClient(f"http://127.0.0.1:{port}") as http:
                 assert await status_of(McpClient(http, headers={"X-Forwarded-User": "eve"})) == 401
                 assert await status_of(with_token(http)) == 200
@@ -201,9 +207,11 @@ async def test_an_address_that_cannot_be_had_leaves_authentication_as_it_was(tmp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory as Linux tells it")
 async def test_a_stranger_with_a_huge_body_costs_nothing(tmp_path: Path) -> None:
-    async with guarded(tmp_path, {"odd": odd()}) as program, HttpClient(program.origin) as http:
+    options = ("--log-level", "debug")
+    async with guarded(tmp_path, {"odd": odd()}, *options) as program, HttpClient(program.origin) as http:
         known = with_token(http)
         await known.initialize()
+        await program.has_loaded()
         before = program.peak_mib()
         for _ in range(3):
             answer = await McpClient(http).post(b" " * 50_000_000)
@@ -215,9 +223,7 @@ async def test_a_stranger_with_a_huge_body_costs_nothing(tmp_path: Path) -> None
 
 async def _run(*words: str, config: Path) -> str:
     """Run a command about a config, and return what it prints."""
-    command = (*OWN, *words, "-c", str(config / "dynamic-mcp.json"))
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    process = await own_process.start(*words, "-c", str(config / "dynamic-mcp.json"), stdin=DEVNULL)
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     return out.decode()

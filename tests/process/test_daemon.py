@@ -7,12 +7,12 @@ import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 import dynamic_mcp
+from tests import own_process
 from tests.hosting import daemon_log, daemons, find_daemon, wait_for_daemons
 from tests.process.test_end import is_running
 from tests.process.test_reload import lists
@@ -29,6 +29,7 @@ async def test_twenty_windows_that_open_at_once_start_one_daemon(tmp_path: Path)
     assert daemon_log().count("daemon of ") == 2  # it has begun and ended once
 
 
+@pytest.mark.full
 async def test_ten_windows_of_five_servers_run_five_servers(tmp_path: Path) -> None:
     names = [f"odd{number}" for number in range(5)]
     async with windows_of(save(tmp_path, {name: odd() for name in names}), 10) as windows:
@@ -57,12 +58,11 @@ async def test_a_daemon_ends_by_itself_some_time_after_its_last_window(tmp_path:
     async with windows_of(save(tmp_path, {"odd": odd()}, linger="3s"), 1) as (program,):
         server, daemon = await pid_of(program, "odd"), program.host
     assert is_running(daemon)
-    async with asyncio.timeout(BOUND_S):
-        while daemons() or is_running(server):  # noqa: ASYNC110 - it is nobody's child
-            await asyncio.sleep(0.01)
+    await wait_for_daemons()
+    assert not is_running(server)
 
 
-@pytest.mark.parametrize("linger", ["1h", "never"])
+@pytest.mark.parametrize("linger", ["1h", pytest.param("never", marks=pytest.mark.full)])
 async def test_a_daemon_lingers_for_the_next_window(tmp_path: Path, linger: str) -> None:
     file = save(tmp_path, {"odd": odd()}, linger=linger)
     async with windows_of(file, 1) as (program,):
@@ -117,7 +117,7 @@ async def test_a_restarted_daemon_serves_the_windows_of_the_one_before(tmp_path:
         assert before not in after
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 async def test_a_signal_stops_a_daemon_as_the_command_does(tmp_path: Path, number: int) -> None:
     file = save(tmp_path, {"odd": odd()})
     async with windows_of(file, 1) as (program,):
@@ -134,7 +134,8 @@ async def test_another_version_of_the_program_has_a_daemon_of_its_own_and_the_ol
 ) -> None:
     newer = tmp_path / "newer"
     package = newer / "dynamic_mcp"
-    shutil.copytree(Path(dynamic_mcp.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    unfinished = shutil.ignore_patterns("*.pyc.*")  # what another process compiles just now
+    shutil.copytree(Path(dynamic_mcp.__file__).parent, package, ignore=unfinished)
     (package / "__init__.py").write_text('"""Another version."""\n\n__version__ = "99.0"\n')
     file = save(tmp_path, {"odd": odd()})
     async with running(str(file), env={"PYTHONPATH": str(newer)}, cwd=tmp_path) as new:
@@ -243,8 +244,7 @@ async def test_a_daemon_whose_config_is_named_with_dots_serves_the_windows_of_th
 async def test_a_shell_that_asks_for_words_is_no_window(tmp_path: Path) -> None:
     file = save(tmp_path, {"odd": odd()}, linger="1h")
     assert await run_command("daemon", "start", "-c", str(file)) == 0
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dynamic_mcp"),
+    process = await own_process.start(
         env={
             **os.environ,
             "_DYNAMIC_MCP_COMPLETE": "bash_complete",
@@ -252,8 +252,7 @@ async def test_a_shell_that_asks_for_words_is_no_window(tmp_path: Path) -> None:
             "COMP_CWORD": "1",
         },
         cwd=tmp_path,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdin=own_process.DEVNULL,
     )
     out, _ = await asyncio.wait_for(process.communicate(), BOUND_S)
     assert b"status" in out

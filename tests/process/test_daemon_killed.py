@@ -107,9 +107,10 @@ async def test_a_question_is_withdrawn_and_a_late_answer_to_it_meets_no_new_one(
         assert json.loads(text_of(await call))["result"]["content"] == {"answer": "in time"}
 
 
-async def test_a_session_survives_one_daemon_after_the_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.full)])
+async def test_a_session_survives_one_daemon_after_the_other(tmp_path: Path, count: int) -> None:
     async with windows_of(save(tmp_path, {"odd": odd()}), 2) as windows:
-        for times in range(1, 6):
+        for times in range(1, count + 1):
             await asyncio.gather(*(assert_alive(each, "odd") for each in windows))
             kill_daemon(windows[0])
             await asyncio.gather(*(each.hears("notifications/tools/list_changed", times) for each in windows))

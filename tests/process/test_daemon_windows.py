@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,11 @@ from tests.hosting import daemons
 from tests.process.neighbours import assert_alive
 from tests.process.test_end import is_running
 from tests.process.windows import has_received, pid_of, save, windows_of
-from tests.program import BOUND_S, Json, Program, odd, text_of
+from tests.program import BOUND_S, UPSTREAMS, Json, Program, odd, running, text_of
 
 pytestmark = pytest.mark.daemon_only
 
-ENDS = ["eof", "SIGTERM", "SIGINT", "SIGKILL"]
+ENDS = ["eof", *(pytest.param(name, marks=pytest.mark.full) for name in ("SIGTERM", "SIGINT")), "SIGKILL"]
 MANY = 5000  # more than a session may have in flight
 
 
@@ -62,11 +65,40 @@ async def test_a_window_takes_its_own_servers_with_it_and_leaves_the_shared_ones
         assert own != other
         assert await pid_of(stays, "shared") == shared
         end_window(goes, end)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             while is_running(own):  # noqa: ASYNC110 - it is nobody's child
                 await asyncio.sleep(0.01)
         assert await pid_of(stays, "own") == other
         assert await pid_of(stays, "shared") == shared
+
+
+@contextlib.asynccontextmanager
+async def ai_tools(file: Path) -> AsyncIterator[list[Program]]:
+    """Open a window of each of two AI tools, which differ in all that they say of themselves."""
+    async with running(str(file)) as ide, running(str(file)) as cli:
+        await ide.initialize("2025-11-25", {"roots": {"listChanged": True}, "elicitation": {}}, name="ide")
+        await cli.initialize("2025-06-18", {"sampling": {}}, name="cli")
+        yield [ide, cli]
+
+
+async def test_different_ai_tools_share_a_server_that_is_known_to_make_no_difference(tmp_path: Path) -> None:
+    server = tmp_path / "mcp-server-time"
+    server.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{UPSTREAMS / 'odd.py'}'\n")
+    server.chmod(0o755)
+    async with ai_tools(save(tmp_path, {"time": {"command": str(server)}})) as windows:
+        assert len({await pid_of(each, "time") for each in windows}) == 1
+
+
+async def test_different_ai_tools_share_a_server_once_it_has_offered_them_the_same(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd(), "own": odd(share="session")})
+    async with ai_tools(file) as windows:
+        assert len({await pid_of(each, "odd") for each in windows}) == 2
+        async with asyncio.timeout(BOUND_S):
+            shared = False
+            while not shared:  # comparing them takes a moment, of which nobody is told
+                async with ai_tools(file) as others:
+                    shared = len({await pid_of(each, "odd") for each in others}) == 1
+                    assert len({await pid_of(each, "own") for each in others}) == 2
 
 
 async def test_a_hangup_ends_no_window(tmp_path: Path) -> None:
@@ -104,11 +136,12 @@ async def test_a_window_that_floods_delays_no_other_server_and_each_of_its_reque
         await assert_alive(floods, "odd", "good")
 
 
-async def test_a_window_whose_client_reads_nothing_costs_the_others_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.full)])
+async def test_a_window_whose_client_reads_nothing_costs_the_others_nothing(tmp_path: Path, size: int) -> None:
     async with windows_of(save(tmp_path, {"odd": odd(), "good": odd()}, result_limit="off"), 2) as (deaf, other):
         deaf.reads.clear()
         for number in range(40):
-            send_call(deaf, f"n{number}", "big", {"bytes": 10_000_000})
+            send_call(deaf, f"n{number}", "big", {"bytes": size})
         for _ in range(20):
             await assert_alive(other, "good", "odd")
         deaf.process.kill()
@@ -127,9 +160,10 @@ async def test_a_window_that_hangs_costs_the_others_nothing_and_goes_on_when_it_
         assert text_of(await call) == "later"
 
 
-@pytest.mark.parametrize("end", ENDS)
-async def test_the_daemon_ends_with_its_last_window_however_that_ends(tmp_path: Path, end: str) -> None:
-    async with windows_of(save(tmp_path, {"odd": odd("ignore_term")}), 1) as (program,):
+@pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("mode", ["ok", pytest.param("ignore_term", marks=pytest.mark.full)])
+async def test_the_daemon_ends_with_its_last_window_however_that_ends(tmp_path: Path, mode: str, end: str) -> None:
+    async with windows_of(save(tmp_path, {"odd": odd(mode)}), 1) as (program,):
         server = await pid_of(program, "odd")
         end_window(program, end)
         await program.ends()

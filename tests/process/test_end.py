@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ def is_running(pid: int) -> bool:
     """Tell whether a process is there and no zombie."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return "State:\tZ" not in status
 
@@ -34,18 +36,30 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /
 # Rows 6 to 8 and 52 of the fault matrix.
 
 
-@pytest.mark.parametrize("mode", ["ok", "slow_eof 1", "ignore_eof", "ignore_term", "grandchild", "daemon"])
-@pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT"])
-async def test_no_server_survives_the_program(tmp_path: Path, mode: str, end: str) -> None:
-    async with serving(tmp_path, {"odd": odd(*mode.split()), "good": odd()}) as program:
-        pids = await pids_of(program, "odd") + await pids_of(program, "good")
-        assert all(map(is_running, pids))
-        if end == "eof":
-            program.end_input()
-        else:
-            os.kill(program.process.pid, signal.Signals[end])
+MODES = ("ok", "slow_eof 1", "ignore_eof", "ignore_term", "grandchild", "daemon", "daemon unmarked", "hidden")
+
+
+@pytest.mark.both_hosts
+async def test_no_server_survives_the_end_of_the_programs_input(tmp_path: Path) -> None:
+    async with serving_all_modes(tmp_path) as program:
+        program.end_input()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+async def test_no_server_survives_a_signal_to_the_program(tmp_path: Path, name: str) -> None:
+    async with serving_all_modes(tmp_path) as program:
+        os.kill(program.process.pid, signal.Signals[name])
+
+
+@contextlib.asynccontextmanager
+async def serving_all_modes(folder: Path) -> AsyncIterator[Program]:
+    """Run the program on a server of each kind, which are gone when it has ended."""
+    async with serving(folder, {mode: odd(*mode.split()) for mode in MODES}) as program:
+        pids = {mode: await pids_of(program, mode) for mode in MODES}
+        assert [mode for mode in MODES if not all(map(is_running, pids[mode]))] == []
+        yield program
         assert await program.ends() == 0
-        assert not [pid for pid in pids if is_running(pid)]
+        assert [mode for mode in MODES if any(map(is_running, pids[mode]))] == []
 
 
 @pytest.mark.alone_only("it is told by the program's stderr; test_reload.py has a second signal to a daemon")

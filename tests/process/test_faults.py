@@ -9,93 +9,111 @@ from pathlib import Path
 import pytest
 
 from tests.process.neighbours import assert_alive, beside
-from tests.program import Json, odd, serving, text_of
+from tests.program import Json, Program, odd, serving, text_of
 
 SERVERS = {"odd": odd(), "good": odd()}
-# A server that is given up soon, beside one that has all the time that it needs.
-IMPATIENT = {"odd": odd(timeout={"tools": "2s"}), "good": odd()}
 
 
 # Rows 15, 17 to 20, 22, 23, 25, 29 and 31 of the fault matrix.
 
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "twice",
-        "no_jsonrpc",
-        "vendor_envelope",
-        "garbage_before",
-        "invalid_utf8",
-        "lone_surrogate",
-        "crlf",
-        "bom",
-        "pieces",
-        "indented",
-        "batch",
-        "big_int",
-        "stderr_flood",
-        "flood",
-    ],
+ODDLY_WRITTEN = (
+    "twice",
+    "no_jsonrpc",
+    "vendor_envelope",
+    "garbage_before",
+    "invalid_utf8",
+    "lone_surrogate",
+    "crlf",
+    "bom",
+    "pieces",
+    "indented",
+    "batch",
+    "big_int",
+    "stderr_flood",
+    "flood",
 )
-async def test_an_answer_that_is_only_oddly_written_arrives(tmp_path: Path, kind: str) -> None:
+
+
+async def test_an_answer_that_is_only_oddly_written_arrives(tmp_path: Path, subtests: pytest.Subtests) -> None:
     async with serving(tmp_path, SERVERS) as program:
-        line = await program.call_line("odd", "fault", {"kind": kind})
-        answer = json.loads(line, parse_int=str)
-        assert not answer["result"].get("isError"), answer
-        line.decode()  # what we write is UTF-8, whatever was read
-        await assert_alive(program, "odd", "good")
+        for kind in ODDLY_WRITTEN:
+            with subtests.test(kind=kind):
+                line = await program.call_line("odd", "fault", {"kind": kind})
+                answer = json.loads(line, parse_int=str)
+                assert not answer["result"].get("isError"), answer
+                line.decode()  # what we write is UTF-8, whatever was read
+                await assert_alive(program, "odd", "good")
 
 
 # Rows 11, 23, 24 and 26.
 
-
-@pytest.mark.parametrize(
-    "kind",
-    ["never", "wrong_id", "string_id", "null_id_error"],
-)
-async def test_a_call_that_is_never_answered_fails_alone(tmp_path: Path, kind: str) -> None:
-    async with serving(tmp_path, IMPATIENT) as program:
-        result = await beside(program, program.call("odd", "fault", {"kind": kind}), "good", "odd")
-        assert result["isError"] is True
-        assert "was not answered within 2 s" in text_of(result)
-        await assert_alive(program, "odd", "good")
+NEVER_ANSWERED = ("never", "wrong_id", "string_id", "null_id_error", "late")
 
 
-@pytest.mark.parametrize("kind", ["neither", "both", "odd_result", "odd_error", "odd_numbers", "deep"])
-async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path, kind: str) -> None:
+async def test_a_call_that_is_never_answered_fails_alone_and_is_cancelled_upstream(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    # servers that are given up soon, beside one that has all the time that it needs
+    servers = {kind: odd(timeout={"tools": "2s"}) for kind in NEVER_ANSWERED}
+    async with serving(tmp_path, {**servers, "good": odd()}) as program:
+        faults = {kind: program.call(kind, "fault", {"kind": kind}) for kind in NEVER_ANSWERED}
+        results = await beside(program, faults, "good", *NEVER_ANSWERED)
+        for kind, result in results.items():
+            with subtests.test(kind=kind):
+                assert result["isError"] is True
+                assert "was not answered within 2 s" in text_of(result)
+                await assert_alive(program, kind, "good")
+                await assert_cancelled(program, kind)
+
+
+async def assert_cancelled(program: Program, kind: str) -> None:
+    """The server of this name was told that its call is cancelled."""
+    received = [json.loads(line) for line in json.loads(text_of(await program.call(kind, "record")))]
+    cancelled = [each for each in received if each.get("method") == "notifications/cancelled"]
+    calls = [each for each in received if each.get("params", {}).get("arguments") == {"kind": kind}]
+    assert [note["params"]["requestId"] for note in cancelled] == [call["id"] for call in calls]
+
+
+UNUSABLE = ("neither", "both", "odd_result", "odd_error", "odd_numbers", "deep")
+
+
+async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path, subtests: pytest.Subtests) -> None:
     async with serving(tmp_path, SERVERS) as program:
-        result = await program.call("odd", "fault", {"kind": kind})
-        assert result["isError"] is True
-        assert "odd" in text_of(result)
-        await assert_alive(program, "odd", "good")
+        for kind in UNUSABLE:
+            with subtests.test(kind=kind):
+                result = await program.call("odd", "fault", {"kind": kind})
+                assert result["isError"] is True
+                assert "odd" in text_of(result)
+                await assert_alive(program, "odd", "good")
 
 
 # Rows 4, 5 and 9.
 
+ENDS = {
+    "exit": "code 0",
+    "exit_code": "code 3",
+    "sigkill": "SIGKILL",
+    "segfault": "SIGSEGV",
+    "half_answer_then_exit": "exited",
+    "close_stdout": "closed its output",
+}
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("exit", "code 0"),
-        ("exit_code", "code 3"),
-        ("sigkill", "SIGKILL"),
-        ("segfault", "SIGSEGV"),
-        ("half_answer_then_exit", "exited"),
-        ("close_stdout", "closed its output"),
-    ],
-)
+
+@pytest.mark.both_hosts
 async def test_a_server_that_ends_in_mid_call_fails_it_at_once_and_is_there_for_the_next(
-    tmp_path: Path, kind: str, said: str
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    async with serving(tmp_path, SERVERS, settings={"timeout": {"tools": "1h"}}) as program:
-        first = text_of(await program.call("odd", "pid"))
-        result = await program.call("odd", "fault", {"kind": kind})
-        assert result["isError"] is True
-        assert said in text_of(result)
-        assert "may have run" in text_of(result)
-        await assert_alive(program, "good", "odd")
-        assert text_of(await program.call("odd", "pid")) != first
+    servers = {kind: odd() for kind in ENDS}
+    async with serving(tmp_path, {**servers, "good": odd()}, settings={"timeout": {"tools": "1h"}}) as program:
+        first = await asyncio.gather(*(program.call(kind, "pid") for kind in ENDS))
+        results = await asyncio.gather(*(program.call(kind, "fault", {"kind": kind}) for kind in ENDS))
+        for (kind, said), pid, result in zip(ENDS.items(), first, results, strict=True):
+            with subtests.test(kind=kind):
+                assert result["isError"] is True
+                assert said in text_of(result)
+                assert "may have run" in text_of(result)
+                await assert_alive(program, "good", kind)
+                assert text_of(await program.call(kind, "pid")) != text_of(pid)
 
 
 async def test_the_last_words_of_a_server_are_part_of_the_reason(tmp_path: Path) -> None:
@@ -128,21 +146,6 @@ async def test_an_answer_of_fifty_megabytes_arrives_whole_within_the_bound(tmp_p
         assert len(text_of(json.loads(line)["result"])) == 50_000_000
 
 
-# Row 11.
-
-
-async def test_a_timeout_cancels_upstream_and_the_late_answer_meets_nobody(tmp_path: Path) -> None:
-    async with serving(tmp_path, IMPATIENT) as program:
-        result = await program.call("odd", "fault", {"kind": "late"})
-        assert result["isError"] is True
-        assert "2 s" in text_of(result)
-        await assert_alive(program, "odd")
-        received = json.loads(text_of(await program.call("odd", "record")))
-        cancelled = [json.loads(line) for line in received if "notifications/cancelled" in line]
-        calls = [json.loads(line) for line in received if '"late"' in line]
-        assert [note["params"]["requestId"] for note in cancelled] == [call["id"] for call in calls]
-
-
 # Row 26.
 
 
@@ -158,37 +161,49 @@ async def test_the_error_of_an_upstream_shows_its_code_message_and_data(tmp_path
 # Rows 13, 15, 31 and 61.
 
 
-@pytest.mark.parametrize("mode", ["banner", "stderr_first", "paged", "bad_tools", "wrong_version"])
-async def test_a_server_with_an_odd_start_works(tmp_path: Path, mode: str) -> None:
-    async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
-        await assert_alive(program, "odd", "good")
+async def test_a_server_with_an_odd_start_works(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    modes = ("banner", "stderr_first", "paged", "bad_tools", "wrong_version")
+    async with serving(tmp_path, {**{mode: odd(mode) for mode in modes}, "good": odd()}) as program:
+        for mode in modes:
+            with subtests.test(mode=mode):
+                await assert_alive(program, mode, "good")
 
 
 # Rows 1, 3, 10, 16 and 27.
 
+FAILED_STARTS = {
+    "exit_at_start": "code 3",
+    "exit_in_init": "code",
+    "init_error": "error",
+    "hang_init": "initialize was not answered",
+    "deaf": "initialize was not answered",
+    "garbage_for_ever": "initialize was not answered",
+}
 
-@pytest.mark.parametrize(
-    ("mode", "reason"),
-    [
-        ("exit_at_start", "code 3"),
-        ("exit_in_init", "code"),
-        ("init_error", "error"),
-        ("hang_init", "initialize was not answered"),
-        ("hang_list", "tools/list was not answered"),
-        ("deaf", "initialize was not answered"),
-        ("garbage_for_ever", "initialize was not answered"),
-    ],
-)
+
 async def test_a_server_that_cannot_start_is_down_with_the_reason_and_the_others_serve(
-    tmp_path: Path, mode: str, reason: str
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    servers = {"odd": odd(mode, timeout={"connect": "2s"}), "good": odd()}
-    async with serving(tmp_path, servers) as program:
+    servers = {mode: odd(mode, timeout={"connect": "2s"}) for mode in FAILED_STARTS}
+    async with serving(tmp_path, {**servers, "good": odd()}) as program:
         await assert_alive(program, "good")
-        result = await program.call("odd", "echo", {"text": "x"})
-        assert result["isError"] is True
-        assert reason in text_of(result)
-        await assert_alive(program, "good")
+        results = await asyncio.gather(*(program.call(mode, "echo", {"text": "x"}) for mode in FAILED_STARTS))
+        for (mode, reason), result in zip(FAILED_STARTS.items(), results, strict=True):
+            with subtests.test(mode=mode):
+                assert result["isError"] is True
+                assert reason in text_of(result)
+                await assert_alive(program, "good")
+
+
+async def test_a_server_that_cannot_list_its_tools_serves_them_all_the_same(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    modes = ("hang_list", "fail_list")
+    servers = {mode: odd(mode, timeout={"connect": "2s"}) for mode in modes}
+    async with serving(tmp_path, {**servers, "good": odd()}) as program:
+        for mode in modes:
+            with subtests.test(mode=mode):
+                await assert_alive(program, mode, "good")
 
 
 # Row 60.

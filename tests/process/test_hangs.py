@@ -33,13 +33,14 @@ async def ask_tools(program: Program, group: str, **more: str) -> list[Json]:
 # Row 14 of the fault matrix.
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["sigstop", "spin"])
 async def test_a_server_that_answers_nothing_any_more_is_replaced(tmp_path: Path, kind: str) -> None:
     async with serving(tmp_path, IMPATIENT) as program:
         first = await pid_of(program, "odd")
-        result = await beside(program, program.call("odd", "fault", {"kind": kind}), "good")
-        assert "was not answered within 1 s" in text_of(result)
-        await beside(program, program.call("odd", "echo", {"text": "and again"}), "good")
+        results = await beside(program, {"odd": program.call("odd", "fault", {"kind": kind})}, "good")
+        assert "was not answered within 1 s" in text_of(results["odd"])
+        await beside(program, {"odd": program.call("odd", "echo", {"text": "and again"})}, "good")
         while (pid := await program.call("odd", "pid")).get("isError"):  # until the ping has failed too
             await assert_alive(program, "good")
         assert text_of(pid) != first
@@ -77,23 +78,27 @@ async def test_a_server_that_closes_its_input_is_replaced_without_a_failed_call(
 # Rows 10 and 12.
 
 
-@pytest.mark.parametrize("mode", ["slow_init", "slow_list"])
-async def test_a_slow_server_works_and_delays_neither_the_client_nor_the_others(tmp_path: Path, mode: str) -> None:
-    async with serving(tmp_path, {"odd": odd(mode, "1"), "good": odd()}) as program:
-        result = await beside(program, program.call("odd", "echo", {"text": "at last"}), "good")
-        assert text_of(result) == "at last"
+async def test_a_slow_server_works_and_delays_neither_the_client_nor_the_others(tmp_path: Path) -> None:
+    modes = ("slow_init", "slow_list")
+    async with serving(tmp_path, {**{mode: odd(mode, "1") for mode in modes}, "good": odd()}) as program:
+        calls = {mode: program.call(mode, "echo", {"text": f"{mode} at last"}) for mode in modes}
+        results = await beside(program, calls, "good")
+        assert {mode: text_of(result) for mode, result in results.items()} == {
+            mode: f"{mode} at last" for mode in modes
+        }
 
 
 # Row 21.
 
 
+@pytest.mark.full
 async def test_an_answer_without_an_end_takes_no_memory_and_its_server_is_replaced(tmp_path: Path) -> None:
     settings: Json = {"settings": {"timeout": {"tools": "2s"}, "max_message_bytes": 1_000_000}}
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, **settings) as program:
         await assert_alive(program, "good", "odd")
         before = resident_mib(program)
-        result = await beside(program, program.call("odd", "fault", {"kind": "endless_line"}), "good")
-        assert result["isError"]
+        results = await beside(program, {"odd": program.call("odd", "fault", {"kind": "endless_line"})}, "good")
+        assert results["odd"]["isError"]
         assert resident_mib(program) - before < 30
         while (await program.call("odd", "pid")).get("isError"):
             await assert_alive(program, "good")
@@ -123,15 +128,21 @@ async def test_a_storm_of_changed_lists_is_a_few_readings(tmp_path: Path) -> Non
 # Row 61.
 
 
-async def test_thousands_of_tools_and_a_description_of_megabytes_are_served(tmp_path: Path) -> None:
-    servers = {"many": odd("many", "10000"), "long": odd("long_description", "5000000"), "good": odd()}
+@pytest.mark.parametrize(
+    ("count", "size"), [(3000, 2_000_000), pytest.param(10_000, 5_000_000, marks=pytest.mark.full)]
+)
+async def test_thousands_of_tools_and_a_description_of_megabytes_are_served(
+    tmp_path: Path, count: int, size: int
+) -> None:
+    servers = {"many": odd("many", str(count)), "long": odd("long_description", str(size)), "good": odd()}
+    last = f"tool_{count - 1}"
     async with serving(tmp_path, servers) as program:
         assert len(json.dumps(await ask_tools(program, "many"))) > 50_000
-        assert (await ask_tools(program, "many", query="tool_9999"))[0]["name"] == "tool_9999"
-        assert text_of(await program.call("many", "tool_9999")) == "tool_9999"
+        assert (await ask_tools(program, "many", query=last))[0]["name"] == last
+        assert text_of(await program.call("many", last)) == last
         assert "talkative" in [tool["name"] for tool in await ask_tools(program, "long")]
         (found, *_) = await ask_tools(program, "long", query="talkative", detail="full")
-        assert len(found["description"]) == 5_000_000
+        assert len(found["description"]) == size
         await assert_alive(program, "good", "long")
 
 
@@ -163,19 +174,24 @@ def description(answer: Json) -> str:
     return text
 
 
-@pytest.mark.parametrize("mode", ["exit_after_init", "exit_after_list"])
-async def test_a_server_that_ends_right_after_its_start_is_down_with_the_reason(tmp_path: Path, mode: str) -> None:
-    async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
+async def test_a_server_that_ends_right_after_its_start_is_down_with_the_reason(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    modes = ("exit_after_init", "exit_after_list")
+    async with serving(tmp_path, {**{mode: odd(mode) for mode in modes}, "good": odd()}) as program:
         await assert_alive(program, "good")
-        result = await program.call("odd", "echo", {"text": "x"})
-        assert result["isError"]
-        assert "code 0" in text_of(result)
-        for _ in range(20):  # a model that insists does not make it start twenty times
-            await program.call("odd", "echo", {"text": "x"})
-        await assert_alive(program, "good")
+        for mode in modes:
+            with subtests.test(mode=mode):
+                result = await program.call(mode, "echo", {"text": "x"})
+                assert result["isError"]
+                assert "code 0" in text_of(result)
+                for _ in range(20):  # a model that insists does not make it start twenty times
+                    await program.call(mode, "echo", {"text": "x"})
+                await assert_alive(program, "good")
         program.end_input()
         await program.ends()
-        assert (await program.stderr()).count("group odd") < 15
+        log = await program.stderr()
+        assert [mode for mode in modes if log.count(f"group {mode}") >= 15] == []
 
 
 # Row 28.
@@ -231,11 +247,12 @@ async def test_a_call_that_is_under_way_when_the_client_is_gone_still_ends(tmp_p
 # Row 32.
 
 
-async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [40_000, pytest.param(200_000, marks=pytest.mark.full)])
+async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(tmp_path: Path, size: int) -> None:
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, line_bytes=1 << 20, settings=WHOLE) as program:
         await assert_alive(program, "odd", "good")
         program.reads.clear()
-        flood = asyncio.create_task(program.call("odd", "fault", {"kind": "flood", "size": 200_000}))
+        flood = asyncio.create_task(program.call("odd", "fault", {"kind": "flood", "size": size}))
         calls = [asyncio.create_task(program.call("good", "big", {"bytes": 500_000})) for _ in range(40)]
         for group in ("odd", "good"):
             await served(program, group, tmp_path / group)
@@ -244,7 +261,7 @@ async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(
         program.reads.set()
         assert {len(text_of(await call)) for call in calls} == {500_000}
         assert not (await flood).get("isError")
-        assert len(program.heard("notifications/message")) < 200_000
+        assert len(program.heard("notifications/message")) < size
 
 
 async def test_a_client_that_never_reads_again_does_not_keep_the_program(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import httpx2
 import pytest
 
 from tests.journeys.remote_server import free_port
+from tests.own_process import OWN
 from tests.process.http_client import connected, serving_http, write_config
-from tests.program import BOUND_S, OWN, odd, started, text_of
+from tests.program import BOUND_S, odd, started, text_of
 from tests.web import web_client
 
 pytestmark = [

@@ -153,6 +153,7 @@ async def test_a_daemon_gives_calls_over_http_the_configured_time_after_a_signal
     await wait_for_daemons()
 
 
+@pytest.mark.full
 @pytest.mark.daemon_only
 async def test_a_daemon_that_is_stopped_does_not_wait_for_hung_calls_over_http(tmp_path: Path) -> None:
     port = free_port()

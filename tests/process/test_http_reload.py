@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.journeys.remote_server import free_port
+from tests.own_process import OWN
 from tests.process.http_client import connected, serving_http, write_config
 from tests.process.test_http import refuses
-from tests.program import OWN, odd, running, started, text_of
+from tests.program import odd, running, started, text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals and renames as POSIX has them"),
@@ -68,6 +69,8 @@ async def test_the_same_port_of_more_addresses_takes_the_place_of_the_old_one(tm
     file = write_config(tmp_path, servers, http={"listen": port})
     async with serving_http(file) as program:
         await program.says(url_of(port))
+        async with connected(url_of(port)):
+            pass  # the config is watched once the first client has its answer
         write_config(tmp_path, servers, http={"listen": f"0.0.0.0:{port}", "insecure": True})
         await program.says(f"http://0.0.0.0:{port}/mcp")
         async with connected(url_of(port)) as client:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import own_process
+from tests.own_process import OWN
 from tests.program import Program, odd, running, serving, text_of, window_command
 
 SERVERS = {"good": odd()}
@@ -24,27 +26,28 @@ async def error_after(program: Program, line: bytes) -> dict[str, object]:
 # Row 62 of the fault matrix.
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b"garbage\n", -32700),
-        (b'{"jsonrpc":"2.0","id":1,\n', -32700),
-        (b"\x00\xff\xfe\n", -32700),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}\n', -32700),
-        (b"[" * 100_000 + b"\n", -32700),
-        (b"7\n", -32600),
-        (b'"text"\n', -32600),
-        (b"{}\n", -32600),
-        (b"[]\n", -32600),
-        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', -32600),
-        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', -32600),
-        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}\n', -32600),
-    ],
+WRONG_LINES = (
+    (b"garbage\n", -32700),
+    (b'{"jsonrpc":"2.0","id":1,\n', -32700),
+    (b"\x00\xff\xfe\n", -32700),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}\n', -32700),
+    (b"[" * 100_000 + b"\n", -32700),
+    (b"7\n", -32600),
+    (b'"text"\n', -32600),
+    (b"{}\n", -32600),
+    (b"[]\n", -32600),
+    (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', -32600),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', -32600),
+    (b'{"jsonrpc":"2.0","id":{},"method":"ping"}\n', -32600),
 )
-async def test_a_line_that_is_no_request_gets_the_right_error(tmp_path: Path, line: bytes, code: int) -> None:
+
+
+async def test_a_line_that_is_no_request_gets_the_right_error(tmp_path: Path, subtests: pytest.Subtests) -> None:
     async with serving(tmp_path, SERVERS) as program:
-        assert (await error_after(program, line))["code"] == code
-        assert (await program.request("ping"))["result"] == {}
+        for line, code in WRONG_LINES:
+            with subtests.test(line=line[:60]):
+                assert (await error_after(program, line))["code"] == code
+                assert (await program.request("ping"))["result"] == {}
 
 
 async def test_invalid_utf8_inside_a_request_costs_one_character_and_nothing_else(tmp_path: Path) -> None:
@@ -118,14 +121,13 @@ async def test_a_last_request_without_its_newline_is_answered(tmp_path: Path) ->
 
 
 async def test_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
-    import subprocess
-
     config, asked, answered = tmp_path / "c.json", tmp_path / "in", tmp_path / "out"
     config.write_text(json.dumps({"mcpServers": SERVERS}))
     asked.write_text('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     with asked.open() as stdin, answered.open("w") as stdout:
-        done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this test
-            window_command(str(config)), stdin=stdin, stdout=stdout, timeout=30, check=False
+        process = await own_process.start(
+            *window_command(str(config))[len(OWN) :], stdin=stdin.fileno(), stdout=stdout.fileno()
         )
-    assert done.returncode == 0
+        await process.communicate()
+    assert process.returncode == 0
     assert json.loads(answered.read_text()) == {"jsonrpc": "2.0", "id": 1, "result": {}}

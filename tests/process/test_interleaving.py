@@ -130,6 +130,7 @@ async def test_many_questions_of_both_that_are_open_at_once_get_each_its_own_ans
         assert answers == [f"{group} {key}" for group, key in keys]
 
 
+@pytest.mark.both_hosts
 async def test_a_call_that_is_cancelled_in_mid_question_leaves_the_other_its_answer(tmp_path: Path) -> None:
     async with serving(tmp_path, SERVERS, capabilities=CAPABILITIES) as program:
         for group in GROUPS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -66,16 +67,25 @@ def held_by(pid: int) -> set[str]:
 # Row 53 of the fault matrix.
 
 
-@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild", "family", "daemon"])
-async def test_neither_child_nor_grandchild_survives_a_kill_of_the_program(tmp_path: Path, mode: str) -> None:
-    async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
-        pids = await pids_of(program, "odd") + await pids_of(program, "good")
-        with watching(*pids, guardian_of(program)) as handles:
+@pytest.mark.both_hosts
+async def test_neither_child_nor_grandchild_survives_a_kill_of_the_program(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    modes = ("ok", "ignore_eof", "ignore_term", "grandchild", "family", "daemon", "hidden")
+    async with serving(tmp_path, {mode: odd(mode) for mode in modes}) as program:
+        pids = {mode: await pids_of(program, mode) for mode in modes}
+        with watching(guardian_of(program), *itertools.chain(*pids.values())) as (guardian, *handles):
             program.kill()
-            await all_end(handles)
+            await all_end([guardian])
+            handle = iter(handles)
+            for mode, members in pids.items():
+                with subtests.test(mode=mode):
+                    await all_end([next(handle) for _ in members])
 
 
-@pytest.mark.parametrize("started", [1, 2, 4])
+@pytest.mark.parametrize(
+    "started", [pytest.param(1, marks=pytest.mark.full), 2, pytest.param(4, marks=pytest.mark.full)]
+)
 async def test_servers_that_are_just_being_started_do_not_survive_a_kill(tmp_path: Path, started: int) -> None:
     tag = str(tmp_path)
     file = tmp_path / "dynamic-mcp.json"
@@ -110,6 +120,21 @@ async def test_a_grandchild_whose_parent_has_ended_does_not_survive_a_kill_eithe
             os.kill(server, signal.SIGKILL)
             program.kill()
             await all_end(handles)
+
+
+@pytest.mark.alone_only("of two daemons it is not known which serves whom")
+async def test_a_kill_of_one_program_ends_no_server_of_another(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    async with serving(tmp_path / "one", {"odd": odd("family")}) as one:
+        before = await pids_of(one, "odd")
+        async with serving(tmp_path / "other", {"odd": odd()}) as other:
+            await pids_of(other, "odd")
+            with watching(guardian_of(other)) as handles:
+                other.kill()
+                await all_end(handles)
+        assert all(map(is_running, before))
+        assert await pids_of(one, "odd") == before
 
 
 async def test_a_killed_guardian_disturbs_nobody_and_is_replaced(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.reverse_proxies import Site, find_program, nginx_login
 from tests.upstreams.odd_http import head_of
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone_only("HTTP is served the same by a daemon"),
     pytest.mark.skipif(os.name != "posix", reason="the example is for Unix"),
 ]

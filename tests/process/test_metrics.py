@@ -33,6 +33,7 @@ def _write(file: Path, **settings: Json) -> None:
     file.write_text(json.dumps(tree))
 
 
+@pytest.mark.both_hosts
 async def test_a_program_alone_and_a_daemon_tell_what_was_called_and_follow_the_config(
     tmp_path: Path,
 ) -> None:

@@ -73,6 +73,7 @@ async def test_a_daemon_that_fails_at_its_start_leaves_the_window_alone_with_one
     assert daemon_log().count(WARNING) == 1
 
 
+@pytest.mark.full
 async def test_a_start_that_another_process_holds_up_leaves_the_window_alone_with_one_warning(tmp_path: Path) -> None:
     file = save(tmp_path, {"odd": odd()})
     with locked(file):
@@ -118,6 +119,7 @@ async def test_a_window_whose_daemon_died_goes_on_alone_where_no_other_can_be_ha
     assert daemon_log().count(WARNING) == 1
 
 
+@pytest.mark.full
 async def test_a_daemon_that_hangs_leaves_a_new_window_alone_and_gets_nothing_of_its_client(tmp_path: Path) -> None:
     file = save(tmp_path, {"odd": odd()})
     async with windows_of(file, 1) as (first,):

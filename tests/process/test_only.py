@@ -57,6 +57,7 @@ async def test_a_server_that_cannot_start_is_an_error_of_initialize(tmp_path: Pa
         assert (await program.request("ping"))["result"] == {}
 
 
+@pytest.mark.both_hosts
 async def test_windows_of_one_group_and_of_all_share_its_server(tmp_path: Path) -> None:
     async with only(tmp_path, "git") as program, running(str(tmp_path / "dynamic-mcp.json")) as whole:
         await program.initialize()

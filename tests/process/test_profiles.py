@@ -114,6 +114,7 @@ async def test_one_group_alone_must_be_in_the_profile(tmp_path: Path) -> None:
         assert "no group is named `b`" in await program.stderr()
 
 
+@pytest.mark.both_hosts
 async def test_clients_of_different_profiles_share_the_servers_of_a_daemon(tmp_path: Path) -> None:
     file = str(save(tmp_path))
     async with (

@@ -6,12 +6,15 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from dynamic_mcp.mcp import wire
 from tests.program import UPSTREAMS, full, running, serving, text_of
 
 TEXT_OF_B = "dynamic-mcp://b/full%3A%2F%2Ftext"
 
 
+@pytest.mark.both_hosts
 async def test_no_server_starts_before_the_client_has_said_what_it_can_do_and_then_each_hears_its_words(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import Json, Program, odd, serving, text_of
+from tests.program import BOUND_S, Json, Program, odd, serving, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and renames as POSIX has them")
 
@@ -55,7 +55,7 @@ async def pid_of(program: Program, group: str) -> int:
 async def test_an_unchanged_group_keeps_its_process_and_its_call_while_a_changed_one_restarts(tmp_path: Path) -> None:
     async with serving(tmp_path, {"stays": odd(), "changes": odd()}) as program:
         stays, changes = await pid_of(program, "stays"), await pid_of(program, "changes")
-        call = asyncio.create_task(program.call("stays", "sleep", {"seconds": 3}))
+        call = asyncio.create_task(program.call("stays", "hold", {"key": "k"}))
 
         save(tmp_path, {"stays": odd(), "changes": odd(env={"NEW": "1"}), "added": odd(description="Fresh")})
         await lists(program, "Fresh")
@@ -64,7 +64,18 @@ async def test_an_unchanged_group_keeps_its_process_and_its_call_while_a_changed
         assert await pid_of(program, "stays") == stays
         assert await pid_of(program, "added")
         assert not call.done()
+        await program.call("stays", "release", {"key": "k"})
         assert not (await call).get("isError")
+
+
+async def test_a_group_that_inherits_everything_keeps_its_process(tmp_path: Path) -> None:
+    async with serving(tmp_path, {"stays": odd(inherit_env="all")}) as program:
+        stays = await pid_of(program, "stays")
+
+        save(tmp_path, {"stays": odd(inherit_env="all"), "added": odd(description="Fresh")})
+        await lists(program, "Fresh")
+
+        assert await pid_of(program, "stays") == stays
 
 
 async def test_a_removed_group_leaves_no_process(tmp_path: Path) -> None:
@@ -83,6 +94,7 @@ async def test_a_removed_group_leaves_no_process(tmp_path: Path) -> None:
 # Row 48 of the fault matrix.
 
 
+@pytest.mark.both_hosts
 async def test_a_wrong_config_is_told_once_and_the_old_one_serves_until_a_good_one_comes(tmp_path: Path) -> None:
     async with serving(tmp_path, {"up": odd()}) as program:
         pid = await pid_of(program, "up")
@@ -103,6 +115,7 @@ async def test_a_wrong_config_is_told_once_and_the_old_one_serves_until_a_good_o
 # Row 52 of the fault matrix.
 
 
+@pytest.mark.both_hosts
 async def test_sighup_reads_the_config_again_and_ends_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path, {"up": odd()}) as program:
         pid = await pid_of(program, "up")
@@ -133,7 +146,7 @@ async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
             os.kill(program.host, number)
         program.end_input()
         assert await program.ends() == 0
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(BOUND_S):
             await ended.wait()
         asyncio.get_running_loop().remove_reader(child)
         os.close(child)

@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.program import Json, Program, odd, serving, text_of
+from tests.program import BOUND_S, Json, Program, odd, serving, text_of
 from tests.upstreams.odd_http import OddHttp, message_event
 from tests.upstreams.odd_http_faults import SECRET
 
@@ -25,11 +25,13 @@ NONCES = itertools.count()
 
 
 @contextlib.asynccontextmanager
-async def beside_others(folder: Path, server: OddHttp, **far: Json) -> AsyncIterator[Program]:
-    """Run the program in front of this server and two good ones, whose calls go on all the while."""
+async def beside_others(
+    folder: Path, server: OddHttp, names: Sequence[str] = ("far",), **far: Json
+) -> AsyncIterator[Program]:
+    """Run the program in front of this server, under these names, and two good ones, whose calls go on meanwhile."""
     async with OddHttp(answers="events") as near:
         config = {"url": server.url, "headers": {"X-Api-Key": SECRET}, **FAR, **far}
-        servers = {"far": config, "near": {"url": near.url}, "good": odd()}
+        servers = {**dict.fromkeys(names, config), "near": {"url": near.url}, "good": odd()}
         async with serving(folder, servers, settings=SETTINGS) as program:
             going_on = asyncio.create_task(_call_on(program))
             try:
@@ -62,70 +64,85 @@ def _assert_each_answered_once(program: Program) -> None:
 
 async def works(program: Program, group: str) -> None:
     """Wait until a group answers again."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while (await program.call(group, "echo", {"text": "x"})).get("isError"):
             pass
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("401", "auth login far"),  # 36
-        ("403", "`files:write`"),  # 37
-        ("404", "no longer knows the session"),  # 38
-        ("429_bare", "429"),  # 39
-        ("500", "500"),  # 40
-        ("reset", "may have run"),  # 41
-        ("close", "may have run"),
-        ("truncated", "may have run"),
-        ("bad_chunk", "may have run"),
-        ("slow_body", "not answered within 2 s"),  # 42
-        ("slow_headers", "not answered within 2 s"),
-        ("comments", "not answered within 2 s"),
-        ("redirect_cross", "not followed"),  # 43
-        ("redirect_meta", "not followed"),
-        ("redirect_loop", "not followed"),
-        ("redirect_302", "not followed"),
-        ("html", "not an MCP message"),  # 44
-        ("no_type", "not an MCP message"),
-        ("gzip_bomb", "max_message_bytes"),
-        ("big_body", "max_message_bytes"),
-        ("bad_json", "does not answer the request"),
-        ("bad_utf8", "does not answer the request"),
-        ("empty", "sent an empty answer"),
-        ("accepted", "with an empty body"),
-        ("wrong_id", "does not answer the request"),
-        ("drop", "may have run"),  # 45
-        ("half_event", "may have run"),
-        ("big_event", "max_message_bytes"),
-    ],
-)
-async def test_a_fault_costs_its_call_alone(tmp_path: Path, kind: str, said: str) -> None:
-    async with OddHttp() as server, beside_others(tmp_path, server) as program:
-        result = await program.call("far", "fault", {"kind": kind})
-        assert result["isError"] is True
-        assert said in text_of(result)
-        assert "far" in text_of(result)
-        assert SECRET not in text_of(result)
-        await works(program, "far")
+FAULTS = {
+    "401": "auth login far",  # 36
+    "403": "`files:write`",  # 37
+    "404": "no longer knows the session",  # 38
+    "429_bare": "429",  # 39
+    "500": "500",  # 40
+    "reset": "may have run",  # 41
+    "close": "may have run",
+    "truncated": "may have run",
+    "bad_chunk": "may have run",
+    "redirect_cross": "not followed",  # 43
+    "redirect_meta": "not followed",
+    "redirect_loop": "not followed",
+    "redirect_302": "not followed",
+    "html": "not an MCP message",  # 44
+    "no_type": "not an MCP message",
+    "gzip_bomb": "max_message_bytes",
+    "big_body": "max_message_bytes",
+    "bad_json": "does not answer the request",
+    "bad_utf8": "does not answer the request",
+    "empty": "sent an empty answer",
+    "accepted": "with an empty body",
+    "wrong_id": "does not answer the request",
+    "drop": "may have run",  # 45
+    "half_event": "may have run",
+    "big_event": "max_message_bytes",
+}
+SLOW = ("slow_body", "slow_headers", "comments")  # 42
+ODDLY_SENT = {
+    "redirect_same": "/hop/3",  # 43
+    "429": "fine",  # 39
+    "indented": "fine",  # 44
+    "drop_resumable": "resumed",  # 45
+    "never_ends": "fine",
+    "flood": "fine",
+    "crlf": "fine",
+    "many_lines": "fine",
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("redirect_same", "/hop/3"),  # 43
-        ("429", "fine"),  # 39
-        ("indented", "fine"),  # 44
-        ("drop_resumable", "resumed"),  # 45
-        ("never_ends", "fine"),
-        ("flood", "fine"),
-        ("crlf", "fine"),
-        ("many_lines", "fine"),
-    ],
-)
-async def test_an_answer_that_only_comes_oddly_arrives(tmp_path: Path, kind: str, said: str) -> None:
+@pytest.mark.both_hosts
+async def test_a_fault_costs_its_call_alone(tmp_path: Path, subtests: pytest.Subtests) -> None:
     async with OddHttp() as server, beside_others(tmp_path, server) as program:
-        assert text_of(await program.call("far", "fault", {"kind": kind})) == said
+        for kind, said in FAULTS.items():
+            with subtests.test(kind=kind):
+                result = await program.call("far", "fault", {"kind": kind})
+                assert_failed(result, "far", said)
+                await works(program, "far")
+
+
+async def test_an_answer_that_does_not_come_in_time_costs_its_call_alone(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    async with OddHttp() as server, beside_others(tmp_path, server, SLOW) as program:
+        results = await asyncio.gather(*(program.call(kind, "fault", {"kind": kind}) for kind in SLOW))
+        for kind, result in zip(SLOW, results, strict=True):
+            with subtests.test(kind=kind):
+                assert_failed(result, kind, "not answered within 2 s")
+                await works(program, kind)
+
+
+def assert_failed(result: Json, group: str, said: str) -> None:
+    """The result is an error that says this of the group, and nothing of what is secret."""
+    assert result["isError"] is True
+    assert said in text_of(result)
+    assert f"group `{group}`" in text_of(result)
+    assert SECRET not in text_of(result)
+
+
+async def test_an_answer_that_only_comes_oddly_arrives(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    async with OddHttp() as server, beside_others(tmp_path, server) as program:
+        for kind, said in ODDLY_SENT.items():
+            with subtests.test(kind=kind):
+                assert text_of(await program.call("far", "fault", {"kind": kind})) == said
 
 
 @pytest.mark.parametrize("how", ["no_session", "no_session_400"])

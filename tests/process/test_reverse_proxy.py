@@ -16,13 +16,15 @@ import pytest
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests import own_process
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, write_diary
 from tests.program import BOUND_S, Json, full, odd
-from tests.reverse_proxies import Site, caddy, caddy_path, find_program, nginx, nginx_path
+from tests.reverse_proxies import Site, caddy, caddy_bearer, caddy_path, find_program, nginx, nginx_bearer, nginx_path
 from tests.web import web_client
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.alone_only("its clients connect by URL"),
     pytest.mark.skipif(os.name != "posix", reason="the examples are for Unix"),
     # what the newest revision of the protocol no longer has is what these servers and this proxy speak
@@ -33,10 +35,8 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 _MODERN = {**ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
 _PING: Json = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 WHOLE_SITES = {"nginx": nginx, "caddy": caddy}
+TOKEN_SITES = {"nginx": nginx_bearer, "caddy": caddy_bearer}
 PATHS = {"nginx": nginx_path, "caddy": caddy_path}
-
-# How the SDK's client begins: behind Caddy 2.6, its modern half now and then misses an event on a busy machine.
-MODES = {"nginx": "auto", "caddy": "legacy"}
 
 
 @pytest.fixture(params=["nginx", "caddy"])
@@ -97,20 +97,20 @@ def client_of(site: Site) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(headers=dict(site.headers), verify=site.tls or True, timeout=BOUND_S)
 
 
-async def test_a_client_makes_the_whole_journey_through_a_site(program: str, site: Site) -> None:
-    assert await _make_journey(site, MODES[program]) == DIARY
+async def test_a_client_makes_the_whole_journey_through_a_site(site: Site) -> None:
+    assert await _make_journey(site) == DIARY
 
 
-async def test_a_client_makes_the_whole_journey_through_a_path_to_a_unix_socket(program: str, path: Site) -> None:
-    assert await _make_journey(path, MODES[program]) == DIARY
+async def test_a_client_makes_the_whole_journey_through_a_path_to_a_unix_socket(path: Site) -> None:
+    assert await _make_journey(path) == DIARY
 
 
-async def _make_journey(site: Site, mode: str) -> Json:
+async def _make_journey(site: Site) -> Json:
     person = Person()
     async with (
         asyncio.timeout(BOUND_S),
         client_of(site) as http,
-        person.client(streamable_http_client(site.url, http_client=http), mode) as client,
+        person.client(streamable_http_client(site.url, http_client=http)) as client,
     ):
         return await write_diary(client, person)
 
@@ -155,6 +155,27 @@ async def test_who_goes_past_the_reverse_proxy_is_nobody(users: tuple[HttpProgra
             answer = await http.post(own.url, json=message, headers=headers)
             assert answer.status_code == 401
             assert "/.well-known/oauth-protected-resource/mcp" in answer.headers["www-authenticate"]
+
+
+async def test_a_token_that_a_command_has_made_passes_through_a_site_and_nothing_else_does(
+    program: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    settings = {"http": {"public_url": "https://mcp.example.com/mcp", "auth": [{"kind": "bearer"}]}}
+    async with (
+        asyncio.timeout(BOUND_S),
+        serving_http(folder, SERVERS, settings=settings) as own,
+        TOKEN_SITES[program](folder, own.origin.removeprefix("http://")) as site,
+        client_of(site) as http,
+    ):
+        create = ("token", "create", "-c", str(folder / "dynamic-mcp.json"), "--as", "alice")
+        made = await asyncio.to_thread(own_process.run, *create)
+        token = {"authorization": f"Bearer {made.stdout.decode().strip()}"}
+        for headers, status in (({}, 401), ({"x-forwarded-user": "alice"}, 401), (token, 200)):
+            answer = await http.post(site.url, json=_modern_list(), headers={**_MODERN, **headers})
+            assert answer.status_code == status, answer.text
+        for place in ("/health", "/.well-known/oauth-protected-resource/mcp"):
+            assert (await http.get(f"{site.origin}{place}")).status_code == 200, place
 
 
 async def test_a_stream_that_breaks_on_the_way_goes_on_where_it_broke(site: Site) -> None:

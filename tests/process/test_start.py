@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import own_process
+from tests.own_process import OWN
 from tests.program import odd, running, serving, window_command
 
 
@@ -19,16 +21,9 @@ def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the program with an empty stdin."""
     clean = {name: value for name, value in os.environ.items() if name != "DYNAMIC_MCP_CONFIG"}
     home = {"XDG_CONFIG_HOME": str(cwd / "config")}
-    return subprocess.run(
-        window_command(*args),
-        cwd=cwd,
-        env={**clean, **home, **env},
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    command = window_command(*args)[len(OWN) :]
+    done = own_process.run(*command, cwd=cwd, env={**clean, **home, **env})
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.mark.parametrize(
@@ -86,8 +81,10 @@ def test_without_an_argument_the_config_is_found_in_the_usual_places(tmp_path: P
 
 @pytest.mark.alone_only("nothing serves")
 def test_version_and_help_go_to_stdout(tmp_path: Path) -> None:
-    assert run("--version", cwd=tmp_path).stdout.startswith("dynamic-mcp ")
-    assert "dynamic-mcp" in run("--help", cwd=tmp_path).stdout
+    for word, said in (("--version", "dynamic-mcp "), ("--help", "Usage: dynamic-mcp")):
+        done = subprocess.run([*OWN, word], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        assert said in done.stdout
+        assert done.stderr == ""
 
 
 @pytest.mark.alone_only("it looks at what the serving process has loaded")

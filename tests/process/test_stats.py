@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import own_process
 from tests.cli.commands import CliRunner
 from tests.program import full
 
@@ -53,10 +54,9 @@ def _environment(folder: Path, **more: str) -> Mapping[str, str]:
 
 
 def _stats(file: Path, *args: str, code: int = 0, **more: str) -> dict[str, Json]:
-    command = [sys.executable, "-m", "dynamic_mcp", "stats", str(file), *args]
     environment = _environment(file.parent, **more)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
-    assert done.returncode == code, done.stderr
+    done = own_process.run("stats", str(file), *args, env=environment, cwd=file.parent)
+    assert done.returncode == code, done.stderr.decode()
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
@@ -100,7 +100,7 @@ def test_an_installed_tokenizer_counts(tmp_path: Path) -> None:
         "def get_encoding(name):\n    return E()\n"
     )
 
-    found = _stats(_config(tmp_path, groups=1, tools=2), PYTHONPATH=str(tmp_path))
+    found = _stats(_config(tmp_path, groups=1, tools=2))
 
     assert found["tokens"] == "counted by tiktoken, o200k_base"
     assert 0 < found["all"]["start"]["tokens"] < found["all"]["start"]["bytes"] / 5
@@ -110,7 +110,7 @@ def test_an_installed_tokenizer_counts(tmp_path: Path) -> None:
 def test_a_tokenizer_that_does_not_work_leaves_the_estimate(tmp_path: Path, body: str) -> None:
     (tmp_path / "tiktoken.py").write_text(body)
 
-    found = _stats(_config(tmp_path, groups=1, tools=2), PYTHONPATH=str(tmp_path))
+    found = _stats(_config(tmp_path, groups=1, tools=2))
 
     assert found["tokens"].startswith("estimated")
 

@@ -31,6 +31,7 @@ def words(result: Json) -> str:
     return "\n".join(block.get("text", "") for block in result["content"])
 
 
+@pytest.mark.both_hosts
 async def test_an_error_of_a_server_that_lacks_a_variable_says_so_and_what_to_do(tmp_path: Path) -> None:
     server = full(env={"T": "${DM_UNSET}"})
     async with client(tmp_path, CODEX, {"up": server}) as program:

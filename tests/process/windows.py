@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from dynamic_mcp.face import window
+from tests import own_process
 from tests.hosting import daemon_log
+from tests.own_process import DEVNULL
 from tests.program import BOUND_S, Json, Program, running, text_of
 
 
@@ -36,10 +37,7 @@ async def windows_of(file: Path, count: int, *, capabilities: Json = None) -> As
 
 async def run_command(*args: str) -> int:
     """Run a command of the program, and return its exit code."""
-    quiet = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "dynamic_mcp", *args, stdin=quiet, stdout=quiet, stderr=quiet
-    )
+    process = await own_process.start(*args, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
     return await process.wait()
 
 

@@ -7,8 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.groups.audience import Transport
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, settled
+from tests.program import BOUND_S
 
 OTHER = Program(command="other", args=(), env={}, cwd=None)
 RELATED = "io.modelcontextprotocol/related-task"
@@ -22,9 +24,9 @@ class Scene:
         self.opener = Opener(up=list(upstreams))
         self.proxy = Proxy(config_of(group_config("up", **changes)), opener=self.opener)
 
-    async def join(self, capabilities: Json = None) -> Client:
+    async def join(self, capabilities: Json = None, *, transport: Transport = "stdio") -> Client:
         """Greet one more client."""
-        client = Client(self.proxy)
+        client = Client(self.proxy, transport=transport)
         await client.initialize(capabilities=capabilities)
         await settled()
         return client
@@ -37,7 +39,7 @@ class Scene:
 async def scene(*upstreams: FakeUpstream, **changes: Json) -> AsyncIterator[Scene]:
     made = Scene(*upstreams, **changes)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             yield made
     finally:
         await made.proxy.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from dynamic_mcp.config.access import Access
@@ -13,7 +13,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
-from tests.fakes import Client, FakeUpstream, PresentedGroup, config_of, group_config, settled
+from tests.fakes import Client, FakeUpstream, Json, PresentedGroup, config_of, group_config, settled
 
 ANN = Authentication(Principal("token", "ann"), "bearer")
 BOB = Authentication(Principal("token", "bob"), "bearer")
@@ -35,11 +35,12 @@ class Far(FakeUpstream):
 
 
 class Connector:
-    """Connects to servers; those who are among the `mute` ones get no hello."""
+    """Connects to servers; those who are among the `mute` ones get no hello, and others `tools_of` their own."""
 
     def __init__(self) -> None:
         self.servers: list[Far] = []
         self.mute: set[str] = set()
+        self.tools_of: Callable[[str], list[Json]] | None = None
 
     def forget(self) -> None:
         """Hold on to no server any more."""
@@ -52,6 +53,8 @@ class Connector:
         server = Far(config.name, "nobody" if login_of is None else login_of.subject)
         if server.who in self.mute:
             del server.answers["initialize"]
+        if self.tools_of is not None:
+            server.answers["tools/list"] = {"tools": self.tools_of(server.who)}
         self.servers.append(server)
         server.link = Link(config.name, server, listener)
         return server.link, await greet(server.link, hello, config)

@@ -197,7 +197,7 @@ async def test_what_wants_approval_is_shown_and_refused_with_clear_words_where_n
         found = await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": "up"}})
         assert "delete_thing" in content_of(found)
         refused = await client.call("up", "delete_thing")
-        assert "a person must approve `delete_thing` of group `up`" in text_of(refused)
+        assert "`delete_thing` of group `up` needs approval" in text_of(refused)
         assert await client.call("up", "get_thing") == DONE
         assert on.heard("tools/call") == 1
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Json, Opener, client_of, config_of, group_config, part, settled, text_of
 from tests.upstreams import full_offers as offers
@@ -138,7 +139,9 @@ async def test_what_a_server_that_died_has_asked_is_withdrawn() -> None:
         ("roots", "roots/list", offers.ROOTS),
     ],
 )
-async def test_a_request_of_a_server_and_its_answer_pass_as_they_are(tool: str, method: str, params: bytes) -> None:
+async def test_a_request_of_a_server_and_its_answer_pass_with_the_name_of_the_server(
+    tool: str, method: str, params: bytes
+) -> None:
     upstream = FullUpstream(name="a")
     answer = (
         b'{"action":"accept","content":{"answer": "\\u00e4","n":%s,"twice":1,"twice":2},"x-last":1E2}' % offers.LONG
@@ -147,12 +150,18 @@ async def test_a_request_of_a_server_and_its_answer_pass_as_they_are(tool: str, 
         await client.initialize(capabilities=CAN_ALL)
         call = asyncio.create_task(client.call("a", tool, {"key": "k"}))
         question = await client.hears(method)
-        assert await _params(client, method) == upstream.server.filled(params, key=b'"k"')
+        passed = wire.members(await _params(client, method))
+        sent = wire.members(upstream.server.filled(params, key=b'"k"'))
+        if method == "elicitation/create":
+            assert wire.text(passed.pop("message")) == f"a asks: {wire.text(sent.pop('message'))}"
+            assert json.loads(bytes(passed.pop("_meta")))["dynamic-mcp/group"] == "a"
+            sent.pop("_meta", None)
+        assert passed == sent
         client.reply(question, answer)
         assert part(text_of(await call).encode(), "result") == answer
 
 
-async def test_a_request_to_sample_passes_with_nothing_but_its_token_changed() -> None:
+async def test_a_request_to_sample_passes_with_another_token_and_the_name_of_the_server() -> None:
     upstream = FullUpstream(name="a")
     async with client_of(Opener(a=[upstream])) as client:
         await client.initialize(capabilities=CAN_ALL)
@@ -160,7 +169,12 @@ async def test_a_request_to_sample_passes_with_nothing_but_its_token_changed() -
         question = await client.hears("sampling/createMessage")
         sent = upstream.server.filled(offers.SAMPLE, key=b'"k"')
         given = json.dumps(question["params"]["_meta"]["progressToken"]).encode()
-        assert await _params(client, "sampling/createMessage") == sent.replace(b'"tok\\u00e9n a"', given)
+        passed = wire.members(await _params(client, "sampling/createMessage"))
+        meta = json.loads(bytes(passed["_meta"]))
+        assert meta.pop("dynamic-mcp/group") == "a"
+        expected = wire.members(sent.replace(b'"tok\\u00e9n a"', given))
+        assert meta == json.loads(bytes(expected.pop("_meta")))
+        assert {name: each for name, each in passed.items() if name != "_meta"} == expected
         client.reply(question, b'{"content":{"type":"text","text":"\\ud800"}, "role":"assistant"}')
         assert part(text_of(await call).encode(), "result", "role") == b'"assistant"'
 

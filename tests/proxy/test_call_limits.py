@@ -87,6 +87,16 @@ async def test_a_call_too_many_is_refused_in_words_and_taken_when_they_say() -> 
         assert not await echo(client)
 
 
+async def test_a_prompt_with_the_name_of_a_limited_tool_is_not_counted() -> None:
+    async with scene(Limit("limits[0]", rate=0.01, burst=1)) as made:
+        made.upstream.answers["initialize"]["capabilities"]["prompts"] = {}
+        made.upstream.answers |= {"prompts/list": {"prompts": [{"name": "echo"}]}, "prompts/get": {"messages": []}}
+        client = await made.client()
+        for _ in range(3):
+            assert "result" in await client.request("prompts/get", {"name": "up__echo"})
+        assert await echo(client)
+
+
 async def test_a_long_wait_is_said_in_hours() -> None:
     async with scene(Limit("limits[0]", rate=1 / 86400, burst=1)) as made:
         client = await made.client()

@@ -8,9 +8,33 @@ from weakref import ref
 
 import pytest
 
-from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.config.resolved import Program, Share
 from tests.fakes import Client, FakeUpstream, Json, group_config, settled
 from tests.proxy.many_clients import ANSWER, OTHER, RELATED, able, notification, scene
+
+# --- questions -------------------------------------------------------------------------------------------
+
+
+async def test_a_shared_server_that_asks_what_the_client_of_its_call_cannot_answer_is_refused_at_once() -> None:
+    upstream = able()
+    del upstream.answers["tools/call"]
+    known = Program(command="mcp-server-time", args=(), env={}, cwd=None)
+    async with scene(upstream, upstream=known) as on:
+        ann, bob = await on.join({"sampling": {}}, transport="socket"), await on.join({}, transport="socket")
+        ready = asyncio.create_task(ann.call("up", "echo"))
+        asked = await upstream.hears("tools/call")
+        upstream.say({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER})
+        await ready
+        call = asyncio.create_task(bob.call("up", "echo"))
+        asked = await upstream.hears("tools/call", times=2)
+
+        upstream.say({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}})
+
+        assert (await upstream.hears("an answer"))["error"]["code"] == -32601
+        assert (ann.heard("sampling/createMessage"), bob.heard("sampling/createMessage")) == ([], [])
+        upstream.say({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER})
+        await call
+
 
 # --- tasks -----------------------------------------------------------------------------------------------
 

@@ -164,6 +164,42 @@ async def test_a_new_tool_is_accepted_and_pinned(tmp_path: Path) -> None:
         await until_written(tmp_path / LOCK, lambda lock: "drop_file" in lock.servers["up"].tools)
 
 
+async def test_a_new_tool_that_looks_like_a_pinned_one_is_not_called(tmp_path: Path) -> None:
+    server = Server(READ)
+    async with client_of(tmp_path, only="up", up=server) as client:
+        server.change(READ, DROP, described("READ_FILE", "Reads a file."))
+        await until_tools(client, "read_file", "drop_file")
+        result = (await client.request("tools/call", {"name": "READ_FILE"}))["result"]
+        assert result["isError"]
+        assert "its name looks like that of the tool `read_file`; nothing was sent" in text_of(result)
+        assert server.calls() == []
+
+
+async def test_with_warn_a_new_tool_that_looks_like_a_pinned_one_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(READ)
+    async with client_of(tmp_path, pinned_group(policy="warn"), only="up", up=server) as client:
+        server.change(READ, described("READ_FILE", "Reads a file."))
+        await until_tools(client, "read_file", "READ_FILE")
+    [warning] = _warnings(caplog)
+    assert "suspicious: `READ_FILE` (its name looks like that of the tool `read_file`)" in warning
+
+
+async def test_an_approval_is_taken_up_also_if_it_is_first_read_for_another_server(tmp_path: Path) -> None:
+    server, other = Server(READ), Server(READ, DROP)
+    groups = pinned_group("up"), pinned_group("other", upstream=OTHER)
+    async with proxy_of(tmp_path, *groups, up=server, other=other) as proxy:
+        alone, beside = await join(proxy, only="up"), await join(proxy, only="other")
+        server.change(EVIL)
+        await until_tools(alone)
+        await settled()
+        approve_all(tmp_path, server)
+        other.change(DROP)
+        await until_tools(beside, "drop_file")
+        await until_tools(alone, "read_file")
+
+
 @pytest.mark.parametrize("policy", ["warn", "hold"])
 async def test_what_takes_back_that_it_only_reads_is_held_also_with_warn(tmp_path: Path, policy: Policy) -> None:
     careful = described("read_file", "Reads.", annotations={"readOnlyHint": True})
@@ -233,6 +269,8 @@ async def test_changed_prompts_templates_and_instructions_are_held(tmp_path: Pat
             (client, "prompts/get", {"name": "review"}),
             (alone, "prompts/get", {"name": "review"}),
             (alone, "resources/read", {"uri": "file:///passwd"}),
+            (alone, "resources/read", {"uri": "FILE:/passwd"}),
+            (alone, "resources/read", {"uri": "\tfile:///passwd"}),
             (alone, "completion/complete", {"ref": {"type": "ref/resource", "uri": "file:///{path}"}}),
             (alone, "completion/complete", {"ref": {"type": "ref/prompt", "name": "review"}}),
         ):

@@ -8,11 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.access import Condition, Effect, Kind, Rule
 from dynamic_mcp.config.resolved import Exposure
+from tests.examples import examples
 from tests.proxy.governed import EVERYTHING, Asker, Plan, World, two_worlds
 from tests.proxy.questions import (
     LISTS,
@@ -133,7 +134,7 @@ MOST = Plan(
 
 
 # An example takes a second, since a list is read again for an unknown name, and at most once in that time.
-@settings(max_examples=6)
+@examples(6)
 @given(PLANS, st.booleans())
 @example(FEW, True)
 @example(MOST, False)
@@ -145,7 +146,7 @@ async def test_a_client_cannot_tell_what_is_hidden_from_what_does_not_exist(plan
         _check_use(worlds[0], plan)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(PLANS, st.booleans(), st.sampled_from(GROUPS))
 @example(FEW, False, "a")
 @example(MOST, True, "a")
@@ -161,7 +162,7 @@ async def test_a_client_of_one_group_cannot_tell_either(plan: Plan, is_modern: b
 DECISIONS = st.sampled_from(["", "once", "deny"])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(PLANS, st.booleans(), st.sampled_from([0, 1]), DECISIONS)
 @example(FEW, False, 0, "")
 @example(MOST, True, 1, "")
@@ -191,7 +192,7 @@ async def test_lists_show_what_may_be_used_and_calls_decide_by_the_same_rules(
         assert len(client.forms) == forms, "a person is asked about each call whose rule says so, and no other"
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(PLANS, st.booleans(), st.sampled_from(["", "deny"]))
 @example(FEW, True, "")
 @example(MOST, False, "")
@@ -235,7 +236,7 @@ def _effect(answer: bytes, success: str) -> Effect:
     """Return what an answer says of the decision."""
     if success.encode() in answer:
         return Effect.ALLOW
-    is_asked = b"a person must approve" in answer or b"a person denied it" in answer
+    is_asked = b"needs approval" in answer or b"a person denied it" in answer
     return Effect.ASK if is_asked else Effect.DENY
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.kept_results import CACHED, Kept, KeptResults, prepare
+from tests.examples import examples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -24,6 +25,7 @@ RESULTS = st.builds(
 INDENTS = st.sampled_from([None, 0, 2])
 
 
+@examples(100)
 @given(RESULTS, INDENTS, st.booleans(), st.integers(0, 50))
 def test_a_hit_is_the_result_with_its_age(
     result: dict[str, object], indent: int | None, is_ascii: bool, age: int
@@ -41,6 +43,7 @@ def test_a_hit_is_the_result_with_its_age(
     assert hit == json.loads(bytes(answer.result))
 
 
+@examples(100)
 @given(RESULTS, st.integers(1, 100_000), st.floats(0, 70))
 def test_what_a_hit_says_of_its_time_is_never_longer_than_what_is_left(
     result: dict[str, object], ttl_ms: int, age: float
@@ -61,6 +64,7 @@ _USES = st.lists(
 )
 
 
+@examples(100)
 @given(_USES)
 def test_no_more_is_kept_than_may_be_and_what_is_found_is_the_last_that_was_put(
     uses: list[tuple[str, str, int, int]],

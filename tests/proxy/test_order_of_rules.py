@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Raw
+import pytest
+from msgspec import Raw, structs
 
 from dynamic_mcp.config.access import Effect
 from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.errors import NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller
@@ -45,6 +47,9 @@ class Steps(list[str]):
     def note(self, step: str) -> None:
         if step not in self:
             self.append(step)
+
+    def note_access(self, message: UpstreamRequest) -> None:
+        self.note("access")
 
 
 class NotedGuards(Guards):
@@ -106,15 +111,18 @@ class NotedTool(ShownTool):
 
 
 class NotedPlugins(Plugins):
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
         super().__init__(lambda client: Caller(), lambda: None)
         self.steps = steps
+        self.changed = changed
 
     def are_for(self, server: str, method: str) -> bool:
         return True
 
     async def send(self, message: UpstreamRequest, recheck: Recheck, following: Next) -> Frame:
         self.steps.note("plug-ins")
+        if self.changed is not None:
+            message = await recheck(structs.replace(message, params=self.changed))
         return await following(message)
 
 
@@ -132,19 +140,30 @@ class NotedGroup(GroupView):
         return NotedTool(self.steps)
 
 
-async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> None:
-    steps = Steps()
+async def pass_all(
+    steps: Steps,
+    *,
+    by_person: Mapping[str, Raw] | None = None,
+    by_plugin: Mapping[str, Raw] | None = None,
+    group: type[NotedGroup] = NotedGroup,
+) -> Mapping[str, Raw]:
+    """Have a call pass rules of all kinds, and return the params that are sent.
+
+    A person and a plug-in change them to these.
+    """
+    sent: list[Mapping[str, Raw]] = []
 
     def decide(message: UpstreamRequest) -> Decision:
-        steps.note("access")
+        steps.note_access(message)
         return Decision(Effect.ASK, "a rule")
 
     async def ask(message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
         steps.note("approval")
-        return await following(message)
+        return await following(message if by_person is None else structs.replace(message, params=by_person))
 
     async def send(message: UpstreamRequest) -> Frame:
         steps.note("upstream")
+        sent.append(message.params or {})
         return wire.result_frame(b"{}")
 
     proxy = Proxy(config_of(group_config("up", rules=rules_of(other={"hide": True}))), opener=Opener())
@@ -154,15 +173,77 @@ async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> No
         request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
         params: Mapping[str, Raw] = {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
         calls = RuledCalls(decide, ask, send)
-        calls.plugins = NotedPlugins(steps)
-        await calls.send(
-            UpstreamRequest(request, NotedGroup(view["up"], steps), "tools/call", params, 5, tool="echo")
-        )
+        calls.plugins = NotedPlugins(steps, by_plugin)
+        await calls.send(UpstreamRequest(request, group(view["up"], steps), "tools/call", params, 5, tool="echo"))
     finally:
         await proxy.close()
+    return sent[-1]
+
+
+class EmptyGroup(NotedGroup):
+    """A group that shows no tool any more."""
+
+    def find_shown(self, tool: str) -> ShownTool | None:
+        return None
+
+
+async def test_a_tool_that_is_not_shown_any_more_is_not_called_by_its_name() -> None:
+    steps = Steps()
+
+    with pytest.raises(NotFound, match="echo"):
+        await pass_all(steps, group=EmptyGroup)
+
+    assert steps == []
+
+
+async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> None:
+    steps = Steps()
+    await pass_all(steps)
     in_table = [*NAMES]
     in_table[in_table.index("redact", in_table.index("upstream"))] = ANSWER
     assert steps == [each for each in in_table if each not in ("audit", "result limit")]
+
+
+class EveryStep(Steps):
+    """What has run, as often as it has."""
+
+    def note(self, step: str) -> None:
+        self.append(step)
+
+    def note_access(self, message: UpstreamRequest) -> None:
+        self.note(f"access to {bytes((message.params or {})['arguments']).decode()}")
+
+
+CHANGED = {"name": Raw(b'"echo"'), "arguments": Raw(b'{"by":"another"}')}
+
+
+async def test_what_a_person_changes_is_redacted_decided_and_judged_again() -> None:
+    steps = EveryStep()
+
+    sent = await pass_all(steps, by_person=CHANGED)
+
+    assert sent == CHANGED
+    after = steps[steps.index("approval") + 1 : steps.index("upstream")]
+    assert after == ["redact", 'access to {"by":"another"}', "guards", "cache", "concurrent"]
+
+
+async def test_what_a_plug_in_changes_is_redacted_and_decided_again() -> None:
+    steps = EveryStep()
+
+    sent = await pass_all(steps, by_plugin=CHANGED)
+
+    assert sent == CHANGED
+    after = steps[steps.index("plug-ins") + 1 : steps.index("guards")]
+    assert after == ["redact", 'access to {"by":"another"}', 'access to {"by":"another"}']
+
+
+async def test_what_a_person_writes_that_servers_could_read_in_two_ways_is_not_sent() -> None:
+    steps = EveryStep()
+
+    with pytest.raises(wire.Malformed, match="`Name` is not a parameter"):
+        await pass_all(steps, by_person={**CHANGED, "Name": Raw(b'"delete"')})
+
+    assert "upstream" not in steps
 
 
 class NotedSending(Observer):
@@ -185,7 +266,7 @@ async def test_the_steps_around_the_server_run_in_the_order_of_the_table() -> No
 
     rules = Rules(redact=(Redact("r0", pattern="secret", replacement="[x]"),))
     config = config_of(
-        group_config("up", rules=rules, answers=Answers(limit=1000, validate=True, compact=False)),
+        group_config("up", rules=rules, answers=Answers(limit=1000, validate=None, compact=False)),
     )
     proxy = Proxy(config, opener=Opener(up=[FakeUpstream({"tools/call": answer}, tools=("echo",))]))
     proxy.observers = Observers([NotedSending(steps)])

@@ -127,7 +127,7 @@ async def test_a_kept_result_and_a_task_belong_to_the_tool_whatever_it_is_called
     upstream.answers["tools/call"] = lambda params: (
         {"task": task} if "task" in params else {"content": [{"type": "text", "text": "x" * 5000}]}
     )
-    answers = Answers(validate=True, limit=2000, compact=False)
+    answers = Answers(validate=None, limit=2000, compact=False)
     group = group_config("up", rules=rules_of(own={"rename": "other"}, other={"rename": "own"}), answers=answers)
     proxy = Proxy(config_of(group, access=access), opener=Opener(up=[upstream]))
     try:

@@ -213,7 +213,8 @@ async def test_an_unknown_request_goes_to_the_group_that_it_names_and_back_as_it
     async with client_of(Opener(a=[FullUpstream()], b=[upstream])) as client:
         await client.initialize()
         params = b'{"z":%s,"a":{"twice":1,"twice":2},"_meta":{"x": 1,"dynamic-mcp/group":"b"}}' % offers.LONG
-        assert part(await client.exchange("vendor/echo", params), "result") == params
+        echoed = params.replace(b'{"x": 1,"', b'{"x":1,"upstream.')  # what a server says in our name gets another one
+        assert part(await client.exchange("vendor/echo", params), "result") == echoed
         assert part(await client.exchange("vendor/nothing", params), "error", "code") == b"-32601"
         assert len(upstream.heard("vendor/nothing")) == 1
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
+from msgspec import Raw, structs
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.groups import audience
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.proxy.authorization import Right
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
-from dynamic_mcp.proxy.pipeline import UpstreamRequest
+from dynamic_mcp.proxy.pipeline import Approval, Next, UpstreamRequest
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config
+from tests.policy.rules import access_of, person
 
 
 class Recorder(Observer):
@@ -71,3 +79,35 @@ async def test_every_request_to_an_upstream_passes_and_no_list_does() -> None:
             await client.request(method, params)
 
     assert {message.method for message in recorder.seen} == {"tools/call", *requests}
+
+
+class Careless(Approval):
+    """Allows everything, with arguments of its own, and looks at nothing."""
+
+    pending = 0
+    outcomes: Mapping[str, int] = {}
+
+    async def send(self, message: UpstreamRequest, decision: Decision, right: Right | None, following: Next) -> Frame:
+        params = {**(message.params or {}), "arguments": Raw(b'{"text":"secret"}')}
+        return await following(structs.replace(message, params=params))
+
+    def apply(self, config: Config) -> None: ...
+
+    def release(self, client: audience.Client) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def test_arguments_that_were_changed_when_a_person_was_asked_are_decided_again() -> None:
+    upstream = FullUpstream()
+    rules = [{"effect": "ask"}, {"effect": "deny", "arguments": {"$.text": {"enum": ["secret"]}}}]
+    config = config_of(group_config("a"), access=access_of(roles={"dev": rules}))
+    proxy = Proxy(config, opener=Opener(a=[upstream]), open_approval=lambda *_: Careless())
+    try:
+        client = Client(proxy, authentication=person("ann", "dev"))
+        await client.initialize()
+        result = await client.call("a", "echo", {"text": "there"})
+    finally:
+        await proxy.close()
+    assert result["isError"]
+    assert upstream.heard("tools/call") == []

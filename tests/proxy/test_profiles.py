@@ -10,6 +10,7 @@ from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.resolved import Exposure, Presentation, ToolFilter
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.proxy.profiles import choose, narrow, require
+from tests.examples import examples
 from tests.fakes import config_of, group_config
 
 NAMES = ("docs", "docs_dev", "git", "git__hub", "read_me")
@@ -39,6 +40,7 @@ def _shown(presentations: dict[str, Presentation]) -> set[tuple[str, str]]:
     return {(name, tool) for name, each in presentations.items() for tool in TOOLS if each.tools.allows(tool)}
 
 
+@examples(100)
 @given(profiles, st.lists(names, unique=True), globs, globs)
 def test_a_profile_never_shows_what_the_config_does_not(
     profile: Profile, servers: list[str], include: tuple[str, ...], exclude: tuple[str, ...]
@@ -53,6 +55,7 @@ def test_a_profile_never_shows_what_the_config_does_not(
         assert each.access == whole[name].access
 
 
+@examples(100)
 @given(profiles, st.lists(names, unique=True))
 def test_equal_profiles_of_equal_presentations_are_equal(profile: Profile, servers: list[str]) -> None:
     assert narrow(_presentations(*servers), profile) == narrow(_presentations(*servers), profile)

@@ -92,8 +92,8 @@ async def test_two_prompts_that_would_be_listed_alike_are_told_apart() -> None:
     async with client_of(Opener(a=[_with_prompts("b__c")], a__b=[_with_prompts("c")])) as client:
         await client.initialize()
         first, second = await _names(client)
-        assert first == "a__b__c"
-        assert re.fullmatch(r"a__b__c_[0-9a-f]{8}", second)
+        assert re.fullmatch(r"a__b__c_[0-9a-f]{8}", first)
+        assert second == "a__b__c"
         assert [await _got(client, first), await _got(client, second)] == ["b__c", "c"]
 
 

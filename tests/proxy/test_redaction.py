@@ -129,7 +129,8 @@ async def test_questions_come_without_the_secret() -> None:
         params = {"message": f"is it {SECRET}?", "requestedSchema": schema}
         upstream.say({"jsonrpc": "2.0", "id": 99, "method": "elicitation/create", "params": params})
         asked = await client.hears("elicitation/create")
-        assert asked["params"] == {"message": "is it [x]?", "requestedSchema": schema}
+        assert asked["params"]["message"] == "up asks: is it [x]?"
+        assert asked["params"]["requestedSchema"] == schema
         calling.cancel()
 
 
@@ -160,7 +161,7 @@ async def test_the_status_and_the_result_of_a_task_come_without_the_secret() -> 
 
 async def test_a_kept_result_is_kept_without_the_secret() -> None:
     upstream = Talker({"tools/call": {"content": [{"type": "text", "text": f"{SECRET} " * 500}]}})
-    async with redacted(upstream, answers=Answers(limit=1000, validate=True, compact=False)) as on:
+    async with redacted(upstream, answers=Answers(limit=1000, validate=None, compact=False)) as on:
         client = await on.join()
         result = await client.call("up", "get_file", {})
         (link,) = [each for each in result["content"] if each["type"] == "resource_link"]

@@ -300,7 +300,7 @@ async def test_a_group_alone_is_listed_in_its_own_order_and_connects_if_it_must(
         assert await names(client, group="code", query=" \n\x00") == ["create_issue", "list_issues", "delete_branch"]
 
 
-LIMITED = Answers(validate=True, limit=3000, compact=False)
+LIMITED = Answers(validate=None, limit=3000, compact=False)
 
 
 async def test_a_group_with_ten_thousand_tools_is_listed_within_the_limit_and_says_how_to_narrow_it() -> None:
@@ -432,3 +432,9 @@ async def test_five_hundred_tools_cost_under_1500_tokens_to_find_and_call_one() 
 
         assert len(await rows(client, query="update a record")) == 8
         assert start + search + call < 1500
+
+
+async def test_a_group_with_very_many_words_is_searched_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynamic_mcp.search.index.MAX_POSTINGS", 100)
+    async with learnt(code=upstream(CODE), days=upstream(DAYS)) as client:
+        assert (await names(client, query="appointment"))[0] == "create_event"

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.resolved import Share
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.config.resolved import Program, Remote, Share
+from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.groups.audience import Authentication, Principal, Transport
+from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus
 from dynamic_mcp.proxy.status import read_status
-from tests.fakes import Client, Json, settled
+from tests.fakes import Client, FakeUpstream, Json, config_of, group_config, settled
 from tests.groups.shared import SAMPLING
 from tests.proxy.many_clients import Scene, able, scene
 
 CONFIG = Path("/c.json")
 
 
-async def join(on: Scene, name: str, version: str = "1.0") -> Client:
+async def join(
+    on: Scene, name: str, version: str = "1.0", *, transport: Transport = "stdio", **capabilities: Json
+) -> Client:
     """Greet one more client, which calls itself so."""
-    client = Client(on.proxy)
+    client = Client(on.proxy, transport=transport)
     info = {"name": name, "version": version}
+    declared = {"sampling": {}, **capabilities}
     await client.request(
-        "initialize", {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": info}
+        "initialize", {"protocolVersion": "2025-11-25", "capabilities": declared, "clientInfo": info}
     )
     await settled()
     return client
@@ -134,3 +140,134 @@ async def test_a_session_names_who_has_authenticated() -> None:
             await each.initialize()
 
         assert [session.subject for session in read_status(on.proxy, CONFIG).sessions] == ["", "ann"]
+
+
+async def test_a_configured_group_that_has_no_session_yet_is_shown_as_such() -> None:
+    async with scene(able()) as on:
+        known = read_status(on.proxy, CONFIG).groups
+        status = read_status(on.proxy, CONFIG, configured=[known[0].name, "later"])
+        assert status.groups == [*known, GroupStatus(name="later", state=NO_SESSION)]
+
+
+async def test_who_shows_the_status_is_told_of_sessions_that_begin_and_end() -> None:
+    async with scene(able()) as on:
+        on.proxy.changed.clear()
+        ann = await join(on, "ide")
+        assert on.proxy.changed.is_set()
+        on.proxy.changed.clear()
+        ann.session.close()
+        assert on.proxy.changed.is_set()
+
+
+# --- why a server runs more than once -----------------------------------------------------------------------
+
+
+def copies(on: Scene) -> list[str]:
+    """Return why each group has several copies."""
+    return [group.copies for group in read_status(on.proxy, CONFIG).groups]
+
+
+async def compared(on: Scene, kinds: int) -> None:
+    """Wait until it is known what so many kinds of clients are offered."""
+    (group,) = on.proxy.groups
+    while len(group.sharing.offers.digests) < kinds:  # noqa: ASYNC110 - a thread tells nobody
+        await asyncio.sleep(0)
+
+
+async def test_one_copy_needs_no_reason_and_says_that_any_ai_tool_shares_it() -> None:
+    known = Program(command="mcp-server-time", args=(), env={}, cwd=None)
+    async with scene(able(), upstream=known) as on:
+        for name in ("ide", "cli"):
+            await (await join(on, name, transport="socket")).call("up", "echo")
+
+        assert copies(on) == [""]
+        assert audiences(on) == [("any AI tool", False, ["ide 1.0", "cli 1.0"])]
+
+
+async def test_copies_that_are_not_compared_or_offer_the_same_say_so() -> None:
+    slow = able()
+    del slow.answers["tools/list"]
+    async with scene(able(), slow) as on:
+        ide, cli = await join(on, "ide", transport="socket"), await join(on, "cli", transport="socket")
+        await ide.call("up", "echo")
+        call = asyncio.create_task(cli.call("up", "echo"))
+        asked = await slow.hears("tools/list")
+        await compared(on, 1)
+        assert copies(on) == ["what it offers ide and cli is not compared yet"]
+
+        slow.say({"jsonrpc": "2.0", "id": asked["id"], "result": able().answers["tools/list"]})
+        await call
+        await compared(on, 2)
+        assert copies(on) == ["it offers ide and cli the same, and they share the next copy that is started for them"]
+
+
+@pytest.mark.parametrize(
+    ("second", "capabilities", "reason"),
+    [
+        (["echo", "more"], {}, "it offers ide and cli different things"),
+        (["echo"], {"extensions": {"ui": {"x": 1}}}, "ide and cli declare different extensions"),
+    ],
+)
+async def test_copies_that_cannot_be_shared_say_what_differs(
+    second: list[str], capabilities: Json, reason: str
+) -> None:
+    other = FakeUpstream({"tools/call": {"content": []}}, tools=second)
+    async with scene(FakeUpstream({"tools/call": {"content": []}}), other) as on:
+        await (await join(on, "ide", transport="socket")).call("up", "echo")
+        await (await join(on, "cli", transport="socket", **capabilities)).call("up", "echo")
+        await compared(on, 2)
+
+        assert copies(on) == [reason]
+
+
+async def test_a_server_that_has_asked_says_that_this_is_why() -> None:
+    upstream = able()
+    async with scene(upstream, able()) as on:
+        for client in [await join(on, name, transport="socket") for name in ("ide", "ide")]:
+            await client.call("up", "echo")
+        upstream.say(SAMPLING)
+        await settled()
+        for client in [await join(on, "ide", transport="socket")]:
+            await client.call("up", "echo")
+
+        assert copies(on) == ["it has asked its client something, so each session has its own"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"share": Share.SESSION}, "`share` is `session`"),
+        (
+            {"share": Share.SESSION, "upstream": Program(command="playwright-mcp", args=(), env={}, cwd=None)},
+            "it keeps the state of one conversation, so each session has its own",
+        ),
+        ({"upstream": Remote(kind="http", url="https://a.test", headers={})}, "ide and cli have a connection each"),
+    ],
+)
+async def test_copies_that_were_to_be_expected_say_why(changes: Json, reason: str) -> None:
+    async with scene(able(), able(), **changes) as on:
+        for name in ("ide", "cli"):
+            await (await join(on, name, transport="socket")).call("up", "echo")
+
+        assert copies(on) == [reason]
+
+
+async def test_copies_of_different_users_say_so() -> None:
+    async with scene(able(), able()) as on:
+        for subject in ("ann", "bob"):
+            client = Client(on.proxy, authentication=Authentication(Principal("token", subject), "bearer"))
+            await client.initialize()
+            await client.call("up", "echo")
+
+        assert copies(on) == ["each user has one"]
+
+
+async def test_a_server_that_windows_start_differently_says_in_what() -> None:
+    def started(cwd: str, **env: str) -> Program:
+        return Program(command="x", args=(), env={"TERM": cwd, **env}, cwd=cwd)
+
+    async with scene(able(), upstream=started("/a", PATH="/bin", SAME="1")) as on:
+        other = group_config("up", upstream=started("/b", PATH="/usr/bin", SAME="1", TOKEN="secret"))
+        on.proxy.add_workspace(Workspace("/b", {}), config_of(other))
+
+        assert copies(on) == ["", "it is started with another directory, `PATH` and `TOKEN`"]

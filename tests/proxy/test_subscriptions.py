@@ -6,6 +6,8 @@ import asyncio
 import gc
 import weakref
 
+import pytest
+
 from tests.fakes import Client, FakeUpstream, group_config, settled
 from tests.proxy.many_clients import OTHER, able, notification, scene
 
@@ -112,6 +114,31 @@ async def test_a_client_that_goes_ends_no_subscription_that_another_is_just_maki
         await both[1]
 
         assert upstream.heard("resources/unsubscribe") == []
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_server_hears_of_a_new_subscription_once_it_has_ended_the_one_before(is_gone: bool) -> None:
+    """Over HTTP requests that are under way at the same time may arrive in any order."""
+    upstream = with_resources()
+    async with scene(upstream) as on:
+        ann, bob = await on.join(), await on.join()
+        await _subscribe(ann)
+        await bob.request("resources/list")
+        del upstream.answers["resources/unsubscribe"]
+        if is_gone:
+            ann.session.close()
+        else:
+            leaving = asyncio.create_task(ann.request("resources/unsubscribe", {"uri": "x://a"}))
+        ending = await upstream.hears("resources/unsubscribe")
+
+        subscribing = asyncio.create_task(bob.request("resources/subscribe", {"uri": "x://a"}))
+        await settled()
+        assert len(upstream.heard("resources/subscribe")) == 1
+        upstream.say({"jsonrpc": "2.0", "id": ending["id"], "result": {}})
+        await upstream.hears("resources/subscribe", times=2)
+
+        assert (await subscribing)["result"] == {}
+        assert is_gone or (await leaving)["result"] == {}
 
 
 async def test_a_subscription_that_waits_for_a_changed_server_starts_nothing_that_is_never_ended() -> None:

@@ -378,7 +378,7 @@ async def test_a_plain_name_that_several_groups_have_is_answered_with_them() -> 
         result = (await client.request("tools/call", {"name": "search", "arguments": {}}))["result"]
 
         assert result["isError"] is True
-        for word in ("`git`", "`zoo`", "as `git__search`"):
+        for word in ("`git`", "`zoo`", '`"group": "git", "name": "search"`'):
             assert word in text_of(result)
         assert not any(each.heard("tools/call") for each in upstreams.values())
 
@@ -461,7 +461,8 @@ async def test_an_upstream_that_wants_a_url_opened_is_relayed_for_the_client_to_
 
         answer = await _failed(client, upstream, error)
 
-        assert answer["error"] == json.loads(error)
+        elicitation = {"mode": "url", "url": "https://x.test", "_meta": {"dynamic-mcp/group": "up"}}
+        assert answer["error"] == {**json.loads(error), "data": {"elicitations": [elicitation]}}
 
 
 @pytest.mark.parametrize("result", [None, [], "text", 5, True], ids=str)
@@ -585,7 +586,7 @@ async def test_what_an_upstream_asks_during_a_call_is_answered_by_the_client_tha
         asked = await bob.hears("elicitation/create")
         bob.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
 
-        assert asked["params"] == {"message": "sure?"}
+        assert asked["params"] == {"message": "up asks: sure?", "_meta": {"dynamic-mcp/group": "up"}}
         assert await upstream.hears("an answer") == {"jsonrpc": "2.0", "id": "q", "result": {"action": "accept"}}
         assert ann.heard("elicitation/create") == []
         call.cancel()

@@ -11,6 +11,7 @@ from dynamic_mcp.config.resolved import Share, ToolFilter
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config, part, settled, text_of
+from tests.program import BOUND_S
 from tests.proxy.bare import Bare, alone
 from tests.upstreams import full_offers as offers
 
@@ -38,7 +39,7 @@ class Scene:
 async def scene(share: Share = Share.ALL) -> AsyncIterator[Scene]:
     made = Scene(share)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await made.all.initialize()
             await made.alone.initialize()
             yield made

@@ -330,3 +330,16 @@ def test_a_summary_says_the_name_the_description_and_the_parameters() -> None:
     tool = {"description": "Open an issue.", **schema(title={}, body={})}
 
     assert summarize("createIssue", Raw(json.dumps(tool).encode())) == "create Issue. Open an issue. (title, body)"
+
+
+def test_of_a_group_with_very_many_words_the_names_of_all_tools_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynamic_mcp.search.index.MAX_POSTINGS", 10)
+    many = group_index("many", make_red="Paints roses", make_blue="Dyes oceans")
+    found = [[match.name for match in rank([many], query)] for query in ("roses", "oceans", "blue")]
+    assert found == [["make_red"], [], ["make_blue"]]
+
+
+def test_a_misspelt_word_is_compared_with_a_bounded_number_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynamic_mcp.search.index.MAX_ALIKE", 3)
+    alike = group_index("alike", **{f"tool_{number}": f"search{number}" for number in range(50)})
+    assert 0 < len(list(alike.similar_words("searcx"))) <= 3 * len("searcx")

@@ -26,7 +26,12 @@ async def test_a_question_is_answered_with_a_retry_and_the_call_goes_on() -> Non
         answered = await client.call("a", "elicit", **retry_of(asked, FORM))
     assert asked["result"]["resultType"] == "input_required"
     assert question["method"] == "elicitation/create"
-    assert question["params"] == json.loads(upstream.server.filled(offers.ELICIT, key=b'"1"'))
+    sent = json.loads(upstream.server.filled(offers.ELICIT, key=b'"1"'))
+    assert question["params"] == {
+        **sent,
+        "message": f"a asks: {sent['message']}",
+        "_meta": {**sent.get("_meta", {}), "dynamic-mcp/group": "a"},
+    }
     assert json.loads(text_of(answered["result"]))["result"] == FORM
     assert answered["result"]["resultType"] == "complete"
     assert len(upstream.heard("tools/call")) == 1

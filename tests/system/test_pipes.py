@@ -10,6 +10,7 @@ import pytest
 
 from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.pipes import open_sink
+from tests.program import BOUND_S
 
 LOOPS = [loop_factory(), asyncio.new_event_loop]
 
@@ -23,7 +24,7 @@ def test_what_is_written_after_the_reader_has_gone_is_dropped(
         gone = asyncio.Event()
         sink = await open_sink(theirs, high=1, on_full=lambda: None, on_drain=lambda: None, on_end=gone.set)
         os.close(ours)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             sink.write(b"to nobody")
             await gone.wait()
             sink.write(b"to nobody")

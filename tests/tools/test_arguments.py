@@ -13,6 +13,7 @@ from msgspec import Raw
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.tools.arguments import Interpretation, is_valid, repair, split_name
 from dynamic_mcp.tools.schema import InputSchema
+from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down
 
@@ -46,9 +47,13 @@ def repair_args(args: Json, extra: Json = None, *, schema: Json = None) -> Inter
 
 
 def refusal(args: Json, extra: Json = None, *, schema: Json = None) -> str:
-    with pytest.raises(InvalidArguments) as caught:
-        repair_args(args, extra, schema=schema)
-    return str(caught.value)
+    """Return what is said of arguments that do not fit."""
+    try:
+        reading = repair_args(args, extra, schema=schema)
+    except InvalidArguments as exc:
+        return str(exc)
+    assert reading.misfit is not None
+    return str(reading.misfit.refusal("`create` of group `up`"))
 
 
 WHOLE = {"title": "x", "count": 5}
@@ -107,6 +112,16 @@ def test_a_value_of_another_form_becomes_the_one_that_fits(name: str, value: Jso
     assert all(name in note for note in reading.notes)
 
 
+def test_json_in_a_text_of_json_in_a_text_is_understood() -> None:
+    schema: Json = {"type": "boolean"}
+    value: Json = "true"
+    for name in ("c", "b", "a"):
+        schema = {"type": "object", "properties": {name: schema}}
+        value = {name: value} if name == "a" else json.dumps({name: value})
+
+    assert json.loads(bytes(repair_args(value, schema=schema).args)) == {"a": {"b": {"c": True}}}
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -122,8 +137,28 @@ def test_a_value_of_another_form_becomes_the_one_that_fits(name: str, value: Jso
     ],
     ids=str,
 )
-def test_what_fits_no_reading_or_two_is_refused(args: Json) -> None:
-    assert "was not called" in refusal(args)
+def test_what_fits_no_reading_or_two_stays_as_it_is(args: Json) -> None:
+    reading = repair_args(args)
+
+    assert reading.misfit is not None
+    assert (reading.args, reading.notes) == (raw(args), ())
+
+
+def test_what_can_be_put_right_is_also_where_the_rest_does_not_fit() -> None:
+    reading = repair_args({"count": "5", "open": "perhaps"})
+
+    assert json.loads(bytes(reading.args)) == {"count": 5, "open": "perhaps"}
+    assert reading.notes == ("`count` was JSON in a string",)
+    assert reading.misfit is not None
+    assert "`count`" not in reading.misfit.describe().partition("its input schema")[0]
+
+
+@pytest.mark.parametrize("extra", [{"reason": "why not"}, {"title": "x", "reason": "why not"}], ids=str)
+def test_what_stands_alone_and_does_not_fit_is_still_the_arguments(extra: Json) -> None:
+    reading = repair_args(None, extra, schema={**TICKET, "additionalProperties": False})
+
+    assert json.loads(bytes(reading.args)) == extra
+    assert reading.misfit is not None
 
 
 @pytest.mark.parametrize("args", ["text", "[1]", '"5"', [1], 5, True], ids=str)
@@ -143,6 +178,29 @@ def test_extra_arguments_that_are_no_parameters_change_nothing_if_args_fit() -> 
 
 def test_what_stands_alone_and_is_no_parameter_is_not_dropped_in_silence() -> None:
     assert "did you mean `count`?" in refusal(None, {"title": "x", "countt": 5})
+
+
+def test_a_name_that_is_given_already_is_not_suggested() -> None:
+    told = refusal({"title": "x", "titel": "y", "count": "five"})
+
+    assert "did you mean" not in told
+
+
+def test_what_stood_beside_the_arguments_is_named() -> None:
+    assert repair_args({"title": "x"}, {"count": 5}).notes == ("`count` stood beside `args`",)
+
+
+def test_an_empty_object_beside_the_arguments_is_not_a_second_interpretation() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+
+    assert json.loads(bytes(repair_args({}, {"arguments": {"a": 1}}, schema=schema).args)) == {"a": 1}
+
+
+def test_an_empty_list_where_one_value_is_needed_is_not_put_into_a_list() -> None:
+    schema = {"type": "object", "properties": {"names": {"type": "array", "minItems": 1}}}
+    reading = repair_args({"names": []}, schema=schema)
+
+    assert (reading.args, reading.misfit is not None) == (raw({"names": []}), True)
 
 
 def test_a_refusal_says_what_is_wrong_which_names_are_close_and_what_the_schema_is() -> None:
@@ -167,6 +225,7 @@ def test_ten_megabytes_are_read_within_bounds() -> None:
 
     assert is_valid(InputSchema(raw(TICKET)), raw({"title": big}))
     assert len(repair_args(json.dumps({"title": big})).args) > 10_000_000
+    assert repair_args({"title": big, "count": "5"}).misfit is not None, "what is so large is not repaired"
     assert len(refusal({"title": "x", "count": big})) < 5000
     assert len(refusal({big: 1})) < 5000
     assert len(refusal([1] * 5_000_000)) < 5000
@@ -208,6 +267,7 @@ FITTING = st.fixed_dictionaries(
 )
 
 
+@examples(100)
 @given(FITTING, st.sampled_from([None, 2]))
 def test_arguments_that_fit_are_never_changed(args: Json, indent: int | None) -> None:
     came = Raw(json.dumps(args, indent=indent).encode())
@@ -217,24 +277,27 @@ def test_arguments_that_fit_are_never_changed(args: Json, indent: int | None) ->
     assert repair(schema, came, {}, "it") == Interpretation(came)
 
 
+@examples(100)
 @given(st.dictionaries(st.sampled_from([*TICKET["properties"], "other"]), JSON_VALUES) | JSON_VALUES)
-def test_whatever_comes_is_put_right_or_refused(args: Json) -> None:
+def test_whatever_comes_fits_in_the_end_or_is_known_not_to(args: Json) -> None:
     schema = InputSchema(raw(TICKET))
     try:
         reading = repair(schema, raw(args), {}, "it")
     except InvalidArguments:
+        assert not isinstance(args, dict)
         return
-    assert is_valid(schema, reading.args)
+    assert is_valid(schema, reading.args) == (reading.misfit is None)
 
 
+@examples(100)
 @given(st.dictionaries(st.text(max_size=10), JSON_VALUES, max_size=4), JSON_VALUES)
-def test_whatever_extra_arguments_there_are_they_are_repaired_or_refused(extra: Json, args: Json) -> None:
+def test_whatever_extra_arguments_there_are_they_fit_in_the_end_or_are_known_not_to(extra: Json, args: Json) -> None:
     schema = InputSchema(raw(TICKET))
     try:
         reading = repair(schema, raw(args), {name: raw(value) for name, value in extra.items()}, "it")
     except InvalidArguments:
         return
-    assert is_valid(schema, reading.args)
+    assert is_valid(schema, reading.args) or reading.misfit is not None
 
 
 @pytest.mark.parametrize("extra", [{"count": 6}, {"arguments": {"title": "y"}}, {"params": '{"title": "x"}'}])

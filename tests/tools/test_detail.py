@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.tools.detail import Detail, first_sentence, format_signature, format_tool, format_tools
+from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down
 
@@ -96,6 +97,7 @@ def test_the_title_stands_in_for_a_description() -> None:
     assert show(b'{"title":"Open issue"}')["description"] == "Open issue"
 
 
+@examples(100)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

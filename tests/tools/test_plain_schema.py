@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.tools.plain_schema import compile_plain
+from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down
 TYPES = ["string", "boolean", "integer", "number", "array", "object", "null"]
@@ -32,6 +33,7 @@ SCHEMAS = st.fixed_dictionaries(
 )
 
 
+@examples(100)
 @given(SCHEMAS, VALUES)
 def test_what_it_takes_a_validator_takes(schema: Json, value: Json) -> None:
     fits = compile_plain(schema)

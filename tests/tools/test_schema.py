@@ -54,6 +54,76 @@ def test_every_flaw_is_told_with_its_place() -> None:
     assert "`agee` is not a parameter" in told
 
 
+WITH_DEFAULT = {"type": "string", "default": "css"}
+SCALED: Json = {"type": "object", "properties": {"scale": WITH_DEFAULT, "title": {}}, "required": ["title", "scale"]}
+
+
+@pytest.mark.parametrize(
+    ("written", "args"),
+    [
+        (SCALED, {"title": 1}),
+        ({**SCALED, "additionalProperties": False, "minProperties": 1}, {"title": 1}),
+        ({"properties": {"inner": SCALED}}, {"inner": {"title": 1}}),
+        ({"properties": {"list": {"type": "array", "items": SCALED}}}, {"list": [{"title": 1}]}),
+        ({"properties": {"map": {"additionalProperties": SCALED}}}, {"map": {"a": {"title": 1}}}),
+        ({"$defs": {"S": SCALED}, "properties": {"inner": {"$ref": "#/$defs/S"}}}, {"inner": {"title": 1}}),
+        ({"$defs": {"D": WITH_DEFAULT}, "properties": {"a": {"$ref": "#/$defs/D"}}, "required": ["a"]}, {}),
+        ({"properties": {"a": {"anyOf": [WITH_DEFAULT, {"type": "null"}]}}, "required": ["a"]}, {}),
+        ({"properties": {"a": WITH_DEFAULT}, "allOf": [{"required": ["a"]}]}, {}),
+        ({"properties": {"a": {"default": None}}, "required": ["a"]}, {}),
+        (
+            {"anyOf": [{"properties": {"kind": {"const": 1}, **SCALED["properties"]}, "required": ["scale"]}]},
+            {"kind": 1},
+        ),
+    ],
+    ids=json.dumps,
+)
+def test_what_has_a_default_is_not_missing(written: Json, args: Json) -> None:
+    judged = schema(written)
+
+    assert judged.accepts(raw(args))
+    assert judged.find_flaws(raw(args)) == []
+    assert json.loads(bytes(judged.raw)) == written
+
+
+@pytest.mark.parametrize(
+    ("written", "args"),
+    [
+        (SCALED, {"scale": "css"}),
+        (SCALED, {"title": 1, "scale": 5}),
+        ({"properties": {"default": {}}, "required": ["default"]}, {}),
+        ({"properties": {"a": {"properties": {"b": WITH_DEFAULT}}}, "required": ["a", "b"]}, {"a": {}}),
+        ({"properties": {"a": {"enum": [{"default": 1}]}}, "required": ["a"]}, {}),
+        (
+            {"properties": {"a": WITH_DEFAULT}, "not": {"properties": {"a": WITH_DEFAULT}, "required": ["a"]}},
+            {"a": "x"},
+        ),
+    ],
+    ids=json.dumps,
+)
+def test_what_has_none_is_missing_and_no_other_value_is_taken_for_that(written: Json, args: Json) -> None:
+    assert not schema(written).accepts(raw(args))
+
+
+def test_what_fits_a_schema_as_it_is_written_fits_whatever_its_defaults_are() -> None:
+    by_name = [{"properties": {name: {"default": 1}}, "required": [name]} for name in ("a", "b")]
+
+    assert schema({"type": "object", "oneOf": by_name}).accepts(raw({"a": 1}))
+    assert not schema({"type": "object", "oneOf": by_name}).accepts(raw({"a": 1, "b": 1}))
+
+
+@pytest.mark.timeout(30)
+def test_defaults_are_looked_for_in_bounded_time_and_depth() -> None:
+    deep: Json = SCALED
+    for _ in range(100):
+        deep = {"properties": {"a": deep}, "required": ["a"]}
+    wide = {name: {"anyOf": [{"$ref": "#/$defs/W"}] * 100} for name in map(str, range(100))}
+
+    assert schema(deep).accepts(raw({"a": {}})) is False
+    assert schema({"$defs": {"W": {"anyOf": [*wide.values()]}}, "properties": wide, "required": [*wide]}).parameters
+    assert schema({"$defs": {"W": {"default": 1, "$ref": "#/$defs/W"}}, "properties": wide}).accepts(raw({}))
+
+
 def doubling_schema(keyword: str) -> Json:
     """Return a schema of a few hundred bytes that expands to 2^LEVELS parts."""
     definitions = {}

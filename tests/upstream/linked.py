@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 
+import pytest
 from msgspec import Raw
 
 from dynamic_mcp.mcp.wire import Frame
@@ -32,6 +33,13 @@ def answer(upstream: FakeUpstream, id: object, result: Json) -> None:
 async def result_of(request: asyncio.Task[Frame]) -> Json:
     async with asyncio.timeout(BOUND_S):
         return json.loads(bytes((await request).result))
+
+
+def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let it be so much later for the loop of a test."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + seconds)
 
 
 def with_token(token: bytes) -> dict[str, bytes]:

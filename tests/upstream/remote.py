@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import GroupConfig, Remote
+from dynamic_mcp.config.resolved import GroupConfig, Remote, Timeouts
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -20,14 +20,18 @@ from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
-from tests.fakes import BOUND_S, Json, group_config
+from tests.fakes import Json, group_config
+from tests.program import BOUND_S
 
 
 def remote(
     url: str, kind: Literal["http", "sse"] | None = "http", headers: Mapping[str, str] | None = None, **changes: Any
 ) -> GroupConfig:  # Any: fields of GroupConfig
     """Return the config of a group that is reached at a URL."""
-    return group_config("far", upstream=Remote(kind=kind, url=url, headers=headers or {}), **changes)
+    patient = Timeouts(BOUND_S, BOUND_S, BOUND_S, BOUND_S)
+    return group_config(
+        "far", **{"upstream": Remote(kind=kind, url=url, headers=headers or {}), "timeouts": patient, **changes}
+    )
 
 
 @contextlib.asynccontextmanager
@@ -70,7 +74,7 @@ class WaitingEar(Ear):
 
 
 async def call(
-    link: AnyLink, name: str, *, timeout_s: float = 5, caller: Caller | None = None, **arguments: Json
+    link: AnyLink, name: str, *, timeout_s: float = BOUND_S, caller: Caller | None = None, **arguments: Json
 ) -> Json:
     """Call a tool and return the answer."""
     params = {"name": Raw(wire.encode(name)), "arguments": Raw(wire.encode(arguments))}

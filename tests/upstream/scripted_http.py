@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 from tests.fakes import Json
+from tests.program import BOUND_S
 from tests.upstream.modern import discovered
 from tests.upstreams.odd_http import Connection, Request
 
@@ -80,7 +81,7 @@ class ScriptedHttp:
 
     async def receives(self, method: str, times: int = 1) -> Request:
         """Wait until so many requests with this method have come, and return the latest."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while len(self.received(method)) < times:
                 await self._arrived.wait()
         return self.received(method)[-1]

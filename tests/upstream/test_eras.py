@@ -22,19 +22,18 @@ from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.fakes import group_config
 from tests.journeys.remote_server import free_port, listening
-from tests.program import UPSTREAMS
+from tests.program import BOUND_S, UPSTREAMS
 from tests.upstream.remote import remote, text
 from tests.upstreams.conformance_modern import ModernHttp
 from tests.upstreams.odd_http import OddHttp
 
 OLD, NEW = ClientHello(), ClientHello(MODERN)
-BOUND_S = 20.0
 
 
-def program(*args: object, connect_s: float = 10) -> GroupConfig:
+def program(*args: object) -> GroupConfig:
     """Return the config of a program in Python."""
     command = Program(command=sys.executable, args=tuple(map(str, args)), env={**os.environ}, cwd=None)
-    return group_config("up", upstream=command, timeouts=Timeouts(connect_s, 5, 5, 5))
+    return group_config("up", upstream=command, timeouts=Timeouts(BOUND_S, BOUND_S, BOUND_S, BOUND_S))
 
 
 @contextlib.asynccontextmanager
@@ -66,7 +65,7 @@ async def sdk_server() -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(("hello", "spoken"), [(OLD, "2025-11-25"), (NEW, "2026-07-28")], ids=["old", "new"])
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.full)])
 async def test_a_server_of_both_eras_is_spoken_to_in_the_clients(
     transport: str, hello: ClientHello, spoken: str
 ) -> None:
@@ -125,7 +124,7 @@ async def test_a_program_that_starts_slowly_is_asked_in_both_ways_and_is_legacy_
 ) -> None:
     log = tmp_path / "log"
 
-    async with opened(program(UPSTREAMS / "eras.py", kind, log, connect_s=0.6), NEW) as (link, server):
+    async with opened(program(UPSTREAMS / "eras.py", kind, log), NEW) as (link, server):
         assert (link.is_modern, server.lacks) == (is_modern, None)
 
     assert log.read_text().split()[:3] == ["start", "server/discover", "initialize"]
@@ -134,7 +133,7 @@ async def test_a_program_that_starts_slowly_is_asked_in_both_ways_and_is_legacy_
 async def test_a_slow_program_that_is_known_to_be_modern_only_is_not_greeted(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with opened(program(UPSTREAMS / "eras.py", "slow", log, connect_s=1.9), NEW, "legacy") as (link, _):
+    async with opened(program(UPSTREAMS / "eras.py", "late", log), NEW, "legacy") as (link, _):
         assert link.is_modern
 
     assert log.read_text().split() == ["start", "server/discover"]
@@ -162,9 +161,9 @@ async def test_a_modern_client_is_served_by_a_legacy_program_whatever_it_makes_o
 ) -> None:
     log = tmp_path / "log"
 
-    async with opened(program(UPSTREAMS / "eras.py", kind, log, connect_s=1), NEW) as (link, server):
+    async with opened(program(UPSTREAMS / "eras.py", kind, log), NEW) as (link, server):
         assert (link.is_modern, server.lacks) == (False, "modern")
-        await link.request("tools/list", timeout_s=5)
+        await link.request("tools/list", timeout_s=BOUND_S)
 
     started_again = ["start"] if kind == "crash" else []
     greeted = ["initialize", "notifications/initialized", "tools/list"]

@@ -12,6 +12,7 @@ from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import frame
+from tests.program import BOUND_S
 from tests.upstream.remote import WaitingEar, call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp, Request, message_event
 
@@ -95,7 +96,7 @@ async def test_no_request_is_sent_before_the_server_has_accepted_initialized() -
 
 async def test_a_level_that_is_set_is_set_before_the_next_request() -> None:
     async with OddHttp(answers="events") as server, open_remote(remote(server.url)) as link:
-        level = asyncio.create_task(link.request("logging/setLevel", timeout_s=5))
+        level = asyncio.create_task(link.request("logging/setLevel", timeout_s=BOUND_S))
         call_after = asyncio.create_task(text(link, "echo", text="x"))
         await server.wait_for_message("logging/setLevel")
         assert [r.message["method"] for r in _posts(server)][2:] == ["logging/setLevel"]

@@ -11,7 +11,7 @@ from dynamic_mcp.errors import TimedOut
 from dynamic_mcp.upstream import call as call_module
 from tests.fake_parties import Ear, FakeCaller, link_to
 from tests.fakes import BOUND_S, FakeUpstream, Json, frame, settled
-from tests.upstream.linked import answer, ask, begin, report, result_of, with_token
+from tests.upstream.linked import answer, ask, begin, pass_time, report, result_of, with_token
 
 # --- progress --------------------------------------------------------------------------------------------
 
@@ -96,15 +96,16 @@ async def test_meta_without_a_token_passes_as_it_is(meta: bytes) -> None:
     assert b'"_meta":' + meta + b"}" in upstream.lines[0]
 
 
-async def test_progress_extends_the_timeout() -> None:
+async def test_progress_extends_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = FakeUpstream()
-    request = begin(link_to(upstream), params=with_token(b'"t"'), caller=FakeCaller(), timeout_s=0.06)
+    request = begin(link_to(upstream), params=with_token(b'"t"'), caller=FakeCaller(), timeout_s=1000)
     hello = await upstream.hears("tools/call")
-    loop = asyncio.get_running_loop()
-    for n in range(1, 6):
-        loop.call_later(0.03 * n, report, upstream, hello["params"]["_meta"]["progressToken"])
+    for _ in range(3):
+        pass_time(monkeypatch, 900)
+        report(upstream, hello["params"]["_meta"]["progressToken"])
+        await settled()
 
-    loop.call_later(0.16, answer, upstream, hello["id"], "after more than two timeouts")
+    answer(upstream, hello["id"], "after more than two timeouts")
 
     assert await result_of(request) == "after more than two timeouts"
 
@@ -144,6 +145,27 @@ async def test_a_call_does_not_time_out_while_the_client_answers_a_question_of_t
     assert await result_of(request) == "after the question"
 
 
+async def test_when_a_client_has_answered_its_calls_have_their_whole_time_again_and_those_of_others_have_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upstream, asked, other = FakeUpstream(), FakeCaller(), FakeCaller()
+    link = link_to(upstream)
+    for caller in (asked, other):
+        begin(link, caller=caller, timeout_s=1000)
+    await upstream.hears("tools/call", times=2)
+    ask(upstream, 1, "elicitation/create")
+    await settled()
+    pass_time(monkeypatch, 900)
+
+    [who] = [caller for caller in (asked, other) if caller.asked]
+    who.answer.set_result(frame(result=b"{}"))
+    await upstream.hears("an answer")
+    await settled()
+
+    left = [link.left_s(b"%d" % call["id"]) for call in upstream.heard("tools/call")]
+    assert [each > 500 for each in left] == [who is asked, who is other]
+
+
 async def test_a_call_that_waits_for_no_answer_any_more_may_time_out_again() -> None:
     upstream, caller = FakeUpstream(), FakeCaller()
     request = begin(link_to(upstream), caller=caller, timeout_s=0.02)
@@ -169,3 +191,20 @@ async def test_a_token_of_a_call_that_asked_to_be_a_task_and_was_none_is_forgott
     await settled()
 
     assert caller.told == []
+
+
+async def test_a_client_that_is_gone_hears_no_more_of_its_tasks_and_another_of_its_own() -> None:
+    upstream, gone, here = FakeUpstream(), FakeCaller(), FakeCaller()
+    link = link_to(upstream)
+    for number, caller in enumerate((gone, here), start=1):
+        request = begin(link, params={**with_token(b'"t"'), "task": b"{}"}, caller=caller)
+        call = await upstream.hears("tools/call", times=number)
+        answer(upstream, call["id"], {"task": {"taskId": f"t{number}"}})
+        await result_of(request)
+
+    link.forget(gone)
+    for call in upstream.heard("tools/call"):
+        report(upstream, call["params"]["_meta"]["progressToken"])
+    await settled()
+
+    assert (len(gone.told), len(here.told)) == (0, 1)

@@ -17,7 +17,8 @@ from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, FakeCaller
-from tests.fakes import BOUND_S, Json, settled
+from tests.fakes import Json, settled
+from tests.program import BOUND_S
 from tests.upstream.modern import LEGACY_HELLO, Client, complete, legacy_caller, modern_caller, until
 from tests.upstream.remote import WaitingEar, call, remote, text
 from tests.upstream.scripted_http import Respond, ScriptedHttp, with_body, with_error, with_result
@@ -28,7 +29,7 @@ from tests.upstreams.odd_http import Connection, Request, message_event
 @contextlib.asynccontextmanager
 async def modern_link(config: GroupConfig, listener: Listener | None = None) -> AsyncIterator[AnyLink]:
     """Open a link for a legacy client to a server that is known to be modern."""
-    async with asyncio.timeout(2 * BOUND_S):
+    async with asyncio.timeout(BOUND_S):
         link, _ = await open_link(config, listener or Ear(), LEGACY_HELLO, lacks="legacy")
         try:
             assert link.is_modern
@@ -42,9 +43,9 @@ async def modern_link(config: GroupConfig, listener: Listener | None = None) -> 
 
 async def test_each_post_repeats_the_revision_the_method_and_the_name_and_has_no_session() -> None:
     async with ModernHttp() as far, modern_link(remote(far.url)) as link:
-        await link.request("tools/list", timeout_s=5)
+        await link.request("tools/list", timeout_s=BOUND_S)
         await text(link, "test_simple_text")
-        await link.request("resources/read", {"uri": Raw(b'"test://static-text"')}, timeout_s=5)
+        await link.request("resources/read", {"uri": Raw(b'"test://static-text"')}, timeout_s=BOUND_S)
         await link.close()
 
         named = {"tools/call": "test_simple_text", "resources/read": "test://static-text"}
@@ -66,7 +67,7 @@ async def test_a_name_that_is_no_header_is_encoded() -> None:
 
 async def test_annotated_parameters_are_in_headers_once_the_tools_are_known() -> None:
     async with ModernHttp() as far, modern_link(remote(far.url)) as link:
-        await link.request("tools/list", timeout_s=5)
+        await link.request("tools/list", timeout_s=BOUND_S)
         arguments = {"region": "us west", "priority": 7, "dry_run": True, "query": "x"}
 
         assert json.loads(await text(link, "test_custom_headers", **arguments)) == arguments
@@ -106,7 +107,7 @@ async def test_a_call_whose_headers_are_refused_again_fails() -> None:
 async def test_what_is_repeated_of_the_body_cannot_be_set_in_the_config() -> None:
     headers = {"Mcp-Method": "x", "MCP-Name": "x", "mcp-param-region": "x", "MCP-Protocol-Version": "x", "X-Own": "y"}
     async with ModernHttp() as far, modern_link(remote(far.url, headers=headers)) as link:
-        await link.request("tools/list", timeout_s=5)
+        await link.request("tools/list", timeout_s=BOUND_S)
         await text(link, "test_custom_headers", query="x")
 
         assert far.requests[-1].headers["x-own"] == "y"
@@ -138,7 +139,7 @@ async def test_a_cancelled_request_ends_its_stream_and_sends_nothing() -> None:
     async with ModernHttp() as far, modern_link(remote(far.url)) as link:
         caller = legacy_caller()
         params = {"name": Raw(b'"test_wait"'), "_meta": Raw(b'{"progressToken":1}')}
-        waiting = asyncio.create_task(link.request("tools/call", params, timeout_s=5, caller=caller))
+        waiting = asyncio.create_task(link.request("tools/call", params, timeout_s=BOUND_S, caller=caller))
         await until(lambda: caller.told)
         waits = [each for each in far.server.in_flight if each.method == "tools/call"]
         assert len(waits) == 1
@@ -164,7 +165,7 @@ async def test_changes_come_over_a_stream_that_the_link_keeps_open() -> None:
         ear = WaitingEar()
         async with modern_link(remote(far.url), ear) as link:
             params = {"uri": Raw(b'"test://watched-resource"')}
-            answer = await link.request("resources/subscribe", params, timeout_s=5)
+            answer = await link.request("resources/subscribe", params, timeout_s=BOUND_S)
             assert bytes(answer.result) == b"{}"
 
             await text(link, "test_update_resource", uri="test://watched-resource")
@@ -208,7 +209,7 @@ async def test_a_stream_that_ends_before_the_answer_fails_its_call_alone_and_is_
             await call(link, "t")
 
         assert link.loss is None
-        assert len((await link.request("prompts/get", {}, timeout_s=5)).result)
+        assert len((await link.request("prompts/get", {}, timeout_s=BOUND_S)).result)
         assert [request.method for request in far.requests] == ["POST"] * 3
 
 

@@ -61,6 +61,27 @@ async def test_the_capabilities_of_a_modern_client_are_declared_word_for_word() 
     assert meta_of(upstream.sent[0])[f"{PREFIX}clientCapabilities"] == json.loads(capabilities)
 
 
+async def test_on_a_link_for_several_kinds_of_clients_each_request_declares_what_its_own_client_can() -> None:
+    upstream = ModernUpstream(**{"tools/call": complete(content=CONTENT)})
+    hello = ClientHello(capabilities=Raw(b'{"elicitation":{},"sampling":{}}'), is_common=True)
+    link = await modern_link_to(upstream, hello=hello)
+    old, new, plain = legacy_caller(), modern_caller(), modern_caller()
+    new.hello = ClientHello(MODERN, Raw(b'{"elicitation":{"url":{}}}'))
+
+    for caller in (old, new, plain, new):
+        await begin_call(link, caller)
+
+    declared = [meta_of(sent)[f"{PREFIX}clientCapabilities"] for sent in upstream.sent]
+    assert declared == [
+        {"elicitation": {}, "sampling": {}},
+        {"sampling": {}, "elicitation": {}, "roots": {}},
+        {"elicitation": {"url": {}}},
+        {},
+        {"elicitation": {"url": {}}},
+    ]
+    assert {meta_of(sent)[f"{PREFIX}clientInfo"]["name"] for sent in upstream.sent} == {"dynamic-mcp"}
+
+
 async def test_the_meta_of_a_client_stays_and_what_it_says_of_its_sender_is_replaced() -> None:
     upstream = ModernUpstream(**{"tools/call": complete()})
     link = await modern_link_to(upstream)

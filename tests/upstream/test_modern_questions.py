@@ -8,11 +8,13 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.errors import LinkLost, ProtocolViolation, TimedOut, Unanswered
+from dynamic_mcp.errors import InvalidArguments, LinkLost, ProtocolViolation, TimedOut, Unanswered
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
-from tests.fake_parties import FakeCaller
+from dynamic_mcp.upstream.link import MAX_QUESTIONS
+from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import BOUND_S, Json, settled
 from tests.upstream.modern import (
     Client,
@@ -136,6 +138,18 @@ async def test_an_error_of_the_second_round_is_the_answer() -> None:
 
 
 # --- what may not be asked -------------------------------------------------------------------------------
+
+
+async def test_on_a_link_for_several_kinds_of_clients_one_is_asked_only_what_it_declared() -> None:
+    upstream = ModernUpstream(**{"tools/call": needing(a=NAME)})
+    link = await modern_link_to(upstream, hello=ClientHello(capabilities=Raw(b'{"elicitation":{}}'), is_common=True))
+    client = Client(echo)
+    client.hello = ClientHello(capabilities=Raw(b'{"roots":{}}'))
+
+    with pytest.raises(Unanswered, match="which the client did not declare"):
+        await begin_call(link, client)
+
+    assert client.asked == []
 
 
 async def test_a_client_that_refuses_fails_the_call_and_is_quoted() -> None:
@@ -281,3 +295,23 @@ async def test_an_upstream_that_dies_while_the_client_is_asked_fails_the_call_wh
     with pytest.raises(LinkLost, match="may have run") as raised:
         await call
     assert type(raised.value) is LinkLost  # and so nobody sends it again
+
+
+async def test_a_question_that_must_not_be_asked_fails_the_call_and_says_why() -> None:
+    class Refusing(Ear):
+        def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
+            raise InvalidArguments("asks a person to open 'javascript:x'")
+
+    upstream, client = ModernUpstream(**{"tools/call": needing(a=NAME)}), Client(echo)
+    link = await modern_link_to(upstream, listener=Refusing())
+    with pytest.raises(Unanswered, match="asks a person to open 'javascript:x'"):
+        await begin_call(link, client)
+    assert client.asked == []
+
+
+async def test_one_call_asks_a_bounded_number_of_questions() -> None:
+    many = {str(number): NAME for number in range(20)}
+    upstream, client = ModernUpstream(**{"tools/call": needing(**many)}), Client(echo)
+    with pytest.raises(ProtocolViolation, match=f"more than {MAX_QUESTIONS} questions"):
+        await begin_call(await modern_link_to(upstream), client)
+    assert len(client.asked) == 40

@@ -18,8 +18,8 @@ from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, link_to
-from tests.fakes import BOUND_S, FakeUpstream, Json, group_config
-from tests.program import UPSTREAMS
+from tests.fakes import FakeUpstream, Json, group_config
+from tests.program import BOUND_S, UPSTREAMS
 
 
 def _upstream(**initialize: Json) -> FakeUpstream:

@@ -16,12 +16,13 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.open import open_link
 from tests.journeys.remote_server import free_port, listening
-from tests.program import UPSTREAMS
+from tests.program import BOUND_S, UPSTREAMS
 from tests.upstream.modern import LEGACY_HELLO, Client, modern_caller
 from tests.upstream.remote import WaitingEar, call, remote
-from tests.upstream.test_eras import BOUND_S, program
+from tests.upstream.test_eras import program
 
 SERVER = UPSTREAMS / "sdk_modern.py"
+TRANSPORTS = ["stdio", pytest.param("http", marks=pytest.mark.full)]
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +42,7 @@ async def sdk_link(transport: str, ear: WaitingEar) -> AsyncIterator[AnyLink]:
             await link.close()
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_the_sdks_questions_reach_legacy_and_modern_clients(transport: str) -> None:
     async with sdk_link(transport, WaitingEar()) as link:
         client = Client(lambda *_: wire.result_frame({"action": "accept", "content": {"name": "Ada"}}))
@@ -54,11 +55,11 @@ async def test_the_sdks_questions_reach_legacy_and_modern_clients(transport: str
         assert (asked["resultType"], len(asked["inputRequests"])) == ("input_required", 1)
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_the_sdks_updates_of_resources_are_heard(transport: str) -> None:
     ear = WaitingEar()
     async with sdk_link(transport, ear) as link:
-        subscribed = await link.request("resources/subscribe", {"uri": Raw(b'"sdk://note"')}, timeout_s=5)
+        subscribed = await link.request("resources/subscribe", {"uri": Raw(b'"sdk://note"')}, timeout_s=BOUND_S)
         assert bytes(subscribed.result) == b"{}"
 
         await call(link, "touch", uri="sdk://note")
@@ -69,11 +70,13 @@ async def test_the_sdks_updates_of_resources_are_heard(transport: str) -> None:
         assert json.loads(bytes(updated.params)) == {"uri": "sdk://note"}
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_the_sdks_lists_and_resources_are_read(transport: str) -> None:
     async with sdk_link(transport, WaitingEar()) as link:
-        listed = await link.request("tools/list", timeout_s=5)
-        read = await link.request("resources/read", {"uri": Raw(b'"sdk://note"')}, timeout_s=5, caller=Client(_none))
+        listed = await link.request("tools/list", timeout_s=BOUND_S)
+        read = await link.request(
+            "resources/read", {"uri": Raw(b'"sdk://note"')}, timeout_s=BOUND_S, caller=Client(_none)
+        )
 
         assert {"ttlMs", "cacheScope", "tools"} == set(wire.members(listed.result))
         assert [part["text"] for part in json.loads(bytes(read.result))["contents"]] == ["a note"]

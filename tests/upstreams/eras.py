@@ -1,15 +1,18 @@
 """A server over stdio whose era is odd: `python eras.py KIND LOG`; LOG gets a line for each message that comes.
 
-`silent` ignores methods that it does not know, `crash` ends at one. Those that begin with `slow` read nothing for a
-while: `slow` is modern, `slow-deaf` too and ignores what it does not know, `slow-both` is legacy once it is greeted.
+`silent` ignores methods that it does not know, `crash` ends at one. Those that begin with `slow` answer nothing until
+they have two messages: `slow` is modern, `slow-deaf` too and ignores what it does not know, `slow-both` is legacy
+once it is greeted. `late` is modern, and reads nothing for longer than a program is given that may be legacy.
 `newer` speaks only a revision that nobody knows, `broken` refuses everything, `empty` answers `{}` to all else.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 KIND, LOG = sys.argv[1:]
@@ -34,9 +37,9 @@ def answer(id: object, method: str) -> None:
             say(id, error=newer)
         case "broken", _:
             say(id, error=refusal)
-        case (("slow" | "slow-both" | "slow-deaf"), "server/discover"):
+        case (("late" | "slow" | "slow-both" | "slow-deaf"), "server/discover"):
             say(id, result=MODERN)
-        case "slow", "initialize":
+        case (("late" | "slow"), "initialize"):
             say(id, error=refusal)
         case "slow-deaf", "initialize":
             pass
@@ -55,9 +58,12 @@ def answer(id: object, method: str) -> None:
 with Path(LOG).open("a", encoding="utf-8") as log:
     log.write("start\n")
     log.flush()
+    messages: Iterator[str] = iter(sys.stdin.readline, "")
     if KIND.startswith("slow"):
-        time.sleep(0.5)
-    for line in sys.stdin:
+        messages = itertools.chain([next(messages), next(messages)], messages)
+    if KIND == "late":
+        time.sleep(1.7)
+    for line in messages:
         message = json.loads(line)
         log.write(f"{message['method']}\n")
         log.flush()

@@ -95,6 +95,12 @@ def hang_list(server: Server, argument: str) -> None:
 
 
 @mode
+def fail_list(server: Server, argument: str) -> None:
+    """Refuse to list tools, as a server without network does."""
+    server.handlers["tools/list"] = lambda request: server.refuse(request, -32603, argument or "no network")
+
+
+@mode
 def slow_list(server: Server, argument: str) -> None:
     """Answers `tools/list` after ARGUMENT seconds."""
 
@@ -287,16 +293,31 @@ def family(server: Server, argument: str) -> None:
 
 @mode
 def daemon(server: Server, argument: str) -> None:
-    """Has a grandchild in a session of its own, whose parent has ended; `process` tells its pid."""
+    """Has a grandchild in a session of its own, whose parent has ended; `process` tells its pid.
+
+    With an argument, the environment of the grandchild is empty.
+    """
     import subprocess
 
     grandchild = f"import os, time; print(os.getpid(), flush=True); os.close(1); time.sleep({FOREVER_S})"
     leave = "import os, sys; os.setsid(); os.fork() and os._exit(0)"
-    code = f"{leave}; os.execv(sys.executable, ['python', '-c', {grandchild!r}])"
+    environment = "{}" if argument else "os.environ"
+    code = f"{leave}; os.execve(sys.executable, ['python', '-c', {grandchild!r}], {environment})"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert child.stdout is not None
     server.grandchild = int(child.stdout.readline())
     child.wait()
+
+
+@mode
+def hidden(server: Server, argument: str) -> None:
+    """Like `ignore_term`, with a child in a session of its own and an empty environment; `process` tells its pid."""
+    import subprocess
+
+    ignore_term(server, argument)
+    code = f"import time; time.sleep({FOREVER_S})"
+    child = subprocess.Popen([sys.executable, "-c", code], env={}, start_new_session=True, stdout=subprocess.DEVNULL)
+    server.grandchild = child.pid
 
 
 @mode

@@ -14,8 +14,8 @@ from dynamic_mcp.face.auth.jwt import JwtProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.groups.audience import Authentication
-from tests.fakes import BOUND_S
 from tests.oidc_provider import OidcProvider
+from tests.program import BOUND_S
 
 PUBLIC_URL = "https://mcp.example.com/mcp"
 

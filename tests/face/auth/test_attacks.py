@@ -5,10 +5,10 @@ Where each attack is tried:
 - here: no credential, which is 401 and says where to log in; a token in the query; a bad host or origin, refused
   before the credential is looked at; preflights; sessions of somebody else; forms that any page can send; what
   operators may ask; tricks with paths
-- that a token reaches no upstream and no log: tests/process/test_auth.py, tests/process/test_http_attacks.py
+- that a token reaches no upstream and no log: tests/process/test_auth.py, tests/attacks/test_hostile_clients.py
 - that ids of sessions cannot be guessed: tests/face/http/test_streamable.py
-- too long bodies, too many headers, slow heads: tests/process/test_http_attacks.py, tests/face/http/test_ways_in.py
-  and test_server.py; and here, that nothing of a stranger is read
+- too long bodies, too many headers, slow heads: tests/attacks/test_hostile_clients.py,
+  tests/face/http/test_ways_in.py and test_server.py; and here, that nothing of a stranger is read
 - only loopback where nobody is asked: tests/process/test_http.py; and with authentication, tests/process/test_auth.py
 - a doubled header of a reverse proxy: test_forwarded.py; signed tokens: beside their provider
 """

@@ -145,10 +145,12 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(store: TokenStore, tmp_
     assert why_not(provider(store), token)
 
 
-def test_only_a_whole_id_revokes(store: TokenStore) -> None:
+def test_an_id_or_its_beginning_revokes_and_nothing_else_does(store: TokenStore) -> None:
     _, made = store.create("ann", (), lifetime_s=None, now=0)
 
-    for id in ("", made.id[:-1], made.hash):
+    for id in ("", f"{made.id}0", made.hash):
         with pytest.raises(NotFound):
             store.revoke(id)
     assert store.load() == (made,)
+    assert store.revoke(made.id[:-1]) == made
+    assert store.load() == ()

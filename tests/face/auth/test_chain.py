@@ -14,7 +14,7 @@ from dynamic_mcp.face.http.authenticator import Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.audience import Authentication, Principal
 from tests.face.auth.parties import PUBLIC_URL, head_of
-from tests.fakes import BOUND_S
+from tests.program import BOUND_S
 
 ANN = Authentication(Principal("test", "ann"), "test")
 URL = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"

@@ -13,8 +13,8 @@ from dynamic_mcp.face.auth.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S, well_k
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.groups.audience import Authentication
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
-from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, OidcProvider
+from tests.program import BOUND_S
 from tests.upstreams.auth_server import Answer, Request
 
 Json = Any  # whatever JSON a test writes down

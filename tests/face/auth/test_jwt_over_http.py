@@ -16,8 +16,9 @@ from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.face.auth.parties import TokenClient
 from tests.face.http.modern_parties import ModernHttpClient, modern
 from tests.face.http.parties import HELLO, face_of
-from tests.fakes import BOUND_S, FakeUpstream, Json, Opener
+from tests.fakes import FakeUpstream, Json, Opener
 from tests.oidc_provider import JWKS, OidcProvider
+from tests.program import BOUND_S
 
 METADATA = ResourceMetadata(PUBLIC_URL, path="/mcp")
 

@@ -14,8 +14,8 @@ from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.face.auth.jwks import RETRY_S
 from dynamic_mcp.face.auth.oidc_client import AuthenticationRequest, Identity, OidcClient, OidcError
 from tests.face.auth.jwt_parties import Clock
-from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
+from tests.program import BOUND_S
 from tests.signing_keys import sign
 from tests.upstreams.auth_server import Answer
 from tests.web import web_client

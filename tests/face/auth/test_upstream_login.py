@@ -32,10 +32,11 @@ from tests.face.auth.office import (
     person,
 )
 from tests.face.http.modern_parties import META, headers_for, modern
-from tests.fakes import BOUND_S, Json
+from tests.fakes import Json
 from tests.http_client import HttpClient
 from tests.mcp_client import BOTH, McpClient
 from tests.oauth.parts import bearer, remote
+from tests.program import BOUND_S
 from tests.upstreams.auth_server import Answer, AuthServer
 
 

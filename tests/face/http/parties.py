@@ -81,6 +81,11 @@ class Reply:
         return [json.loads(event.data) for event in EventStream(1 << 24).feed(self.body)]
 
     @property
+    def messages_but_lists(self) -> list[Json]:
+        """The messages without those of changed lists, which come a moment after the lists are known."""
+        return [each for each in self.messages if not each.get("method", "").endswith("/list_changed")]
+
+    @property
     def ids(self) -> list[str]:
         """The ids of the events that have one."""
         return [line[4:] for line in self.body.decode().split("\n") if line.startswith("id: ")]
@@ -94,6 +99,10 @@ class Reply:
     async def ends(self) -> Reply:
         """Wait for the end of the answer."""
         return await self.until(lambda: self.has_ended)
+
+    async def hears_status(self) -> int:
+        """Wait for the head of the answer."""
+        return (await self.until(lambda: self.status > 0)).status
 
     async def hears(self, times: int) -> list[Json]:
         """Wait for so many messages."""

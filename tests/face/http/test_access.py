@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.config.access import Profile
 from dynamic_mcp.face.http.authenticator import LocalAuthenticator, Outcome
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.face.http.modern_parties import ModernHttpClient, call_of, modern
-from tests.face.http.parties import HttpClient
+from tests.face.http.parties import HELLO, HttpClient
 from tests.fakes import FakeUpstream, Opener, config_of, group_config
 from tests.policy.rules import access_of, person
 
@@ -38,11 +39,15 @@ class ByHeader(LocalAuthenticator):
 
 
 @contextlib.asynccontextmanager
-async def face_with(**roles: list[Json]) -> AsyncIterator[HttpFace]:
+async def face_with(
+    *, profiles: tuple[Profile, ...] = (), options: HttpOptions | None = None, **roles: list[Json]
+) -> AsyncIterator[HttpFace]:
     """Run a face whose clients have roles."""
     opener = Opener(up=[FakeUpstream({"tools/call": DONE}, tools=("get", "delete")) for _ in range(4)])
-    proxy = Proxy(config_of(group_config("up"), access=access_of(roles=roles)), opener=opener)
-    face = HttpFace(proxy, HttpOptions(), authenticator=ByHeader())
+    by_name = {each.name: each for each in profiles}
+    config = config_of(group_config("up"), access=access_of(roles=roles), profiles=by_name)
+    proxy = Proxy(config, opener=opener)
+    face = HttpFace(proxy, options or HttpOptions(), authenticator=ByHeader())
     try:
         yield face
     finally:
@@ -63,6 +68,32 @@ async def test_each_request_is_decided_by_the_credential_that_it_came_with() -> 
             found.append([answer["result"].get("isError", False) for answer in answers])
 
         assert found == [[False, True], [True, False], [False, True]]
+
+
+@pytest.mark.parametrize("path", ["/mcp/profile/ops", "/mcp/profile/ops?x=1"])
+async def test_a_profile_in_which_somebody_has_nothing_cannot_be_told_from_none(path: str) -> None:
+    async with face_with(profiles=(Profile("ops"),), ops=[{"tools": ["get"]}]) as face:
+        answers: dict[str, list[tuple[int, bytes]]] = {}
+        for role in ("ops", ""):
+            replies = []
+            for place in (path, "/mcp/profile/none"):
+                headers = {"x-user": "ann", "x-role": role}
+                replies.append(ModernHttpClient(face, place).post(modern("tools/list"), headers))
+                replies.append(HttpClient(face, place).request("initialize", HELLO, **headers))
+                replies.append(HttpClient(face, place.replace("/mcp", "/sse")).listen(**headers))
+            for reply in replies:
+                await reply.hears_status()
+            answers[role] = [(each.status, each.body) for each in replies]
+
+        assert answers[""][:3] == answers[""][3:]
+        assert [status for status, _ in answers["ops"]] == [200, 200, 200, 404, 404, 404]
+
+
+async def test_the_profile_of_the_server_is_there_for_somebody_who_has_nothing_of_it() -> None:
+    options = HttpOptions(profile="ops")
+    async with face_with(profiles=(Profile("ops"),), options=options, ops=[{"tools": ["get"]}]) as face:
+        reply = HttpClient(face).request("initialize", HELLO, x_user="ann")
+        assert (await reply.ends()).status == 200
 
 
 @pytest.mark.parametrize("is_modern", [False, True])

@@ -13,6 +13,7 @@ from dynamic_mcp.face.http.asgi import AsgiApp, Message, Scope
 from dynamic_mcp.face.http.exchange import GONE, Handler, Response
 from tests.face.http.ways_in import GET, FakeHandler, post, uvicorn_with
 from tests.fakes import settled
+from tests.program import BOUND_S
 
 
 def scope(**changes: object) -> Scope:
@@ -71,7 +72,7 @@ DISCONNECT: Message = {"type": "http.disconnect"}
     ],
 )
 async def test_the_target_is_what_is_below_the_mount(paths: dict[str, object], target: bytes) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         await AsgiApp(handler)(scope(**paths), server.receive, server.send)
         assert handler.calls[0].head.target == target
@@ -79,7 +80,7 @@ async def test_the_target_is_what_is_below_the_mount(paths: dict[str, object], t
 
 
 async def test_what_the_server_knows_of_the_client_is_told() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST, REQUEST)
         await AsgiApp(handler)(scope(client=("10.0.0.1", 5), scheme="https"), server.receive, server.send)
         await AsgiApp(handler)(scope(client=None), server.receive, server.send)
@@ -92,7 +93,7 @@ async def test_what_the_server_knows_of_the_client_is_told() -> None:
     ("own", "peer"), [(("/run/own.sock", None), ""), (None, ""), (("127.0.0.1", 80), GONE), (["::1", 80], GONE)]
 )
 async def test_who_has_no_address_is_a_peer_of_a_unix_socket_only_where_there_is_one(own: object, peer: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         await AsgiApp(handler)(scope(client=None, server=own), server.receive, server.send)
         assert handler.calls[0].head.peer == peer
@@ -102,7 +103,7 @@ async def test_it_can_be_mounted_in_an_application() -> None:
     def mount(handler: Handler) -> object:
         return Starlette(routes=[Mount("/tools", AsgiApp(handler))])
 
-    async with asyncio.timeout(5), uvicorn_with(mount) as way_in:
+    async with asyncio.timeout(BOUND_S), uvicorn_with(mount) as way_in:
         client = await way_in.connect()
         reply = await client.ask(post("/tools/a%20b?c", b"hello"))
         assert (reply.told["target"], reply.told["body"]) == ("/a%20b?c", "hello")
@@ -111,7 +112,7 @@ async def test_it_can_be_mounted_in_an_application() -> None:
 
 
 async def test_a_call_ends_when_its_client_has_gone_even_if_the_server_takes_nothing() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         serving = asyncio.create_task(AsgiApp(handler)(scope(path="/stream"), server.receive, server.send))
         await server.sent.get()
@@ -124,7 +125,7 @@ async def test_a_call_ends_when_its_client_has_gone_even_if_the_server_takes_not
 
 
 async def test_an_aborted_answer_ends_the_call_even_if_the_server_takes_nothing() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         serving = asyncio.create_task(AsgiApp(handler)(scope(path="/stream"), server.receive, server.send))
         await server.sent.get()
@@ -141,7 +142,7 @@ async def test_a_body_that_comes_in_drops_is_given_up() -> None:
         await asyncio.sleep(0.001)
         return {"type": "http.request", "body": b"x", "more_body": True}
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server()
         app = AsgiApp(handler, body_progress_within_s=0.01)
         await app(scope(method="POST"), receive, server.send)
@@ -149,7 +150,7 @@ async def test_a_body_that_comes_in_drops_is_given_up() -> None:
 
 
 async def test_a_call_that_the_server_cancels_tells_the_handler() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         serving = asyncio.create_task(AsgiApp(handler)(scope(path="/hold"), server.receive, server.send))
         call = await handler.next_call()
@@ -164,14 +165,14 @@ async def test_a_server_that_refuses_to_send_means_that_the_client_has_gone() ->
     async def send(message: Message) -> None:
         raise OSError
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         await AsgiApp(handler)(scope(path="/stream"), server.receive, send)
         assert handler.calls[0].gone.is_set()
 
 
 async def test_a_client_that_goes_within_its_body_is_no_error() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler = FakeHandler()
         server = Server({"type": "http.request", "body": b"x", "more_body": True}, DISCONNECT)
         await AsgiApp(handler)(scope(method="POST"), server.receive, server.send)
@@ -180,7 +181,7 @@ async def test_a_client_that_goes_within_its_body_is_no_error() -> None:
 
 
 async def test_a_body_that_comes_no_further_is_given_up() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler = FakeHandler()
         server = Server({"type": "http.request", "body": b"x", "more_body": True})
         app = AsgiApp(handler, body_progress_within_s=0.01)
@@ -190,7 +191,7 @@ async def test_a_body_that_comes_no_further_is_given_up() -> None:
 
 
 async def test_an_answer_may_come_from_a_later_turn() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         handler, server = FakeHandler(), Server(REQUEST)
         serving = asyncio.create_task(AsgiApp(handler)(scope(path="/hold"), server.receive, server.send))
         call = await handler.next_call()
@@ -212,7 +213,7 @@ async def test_startup_and_shutdown_are_passed_on() -> None:
 
         return take
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         server = Server({"type": "lifespan.startup"}, {"type": "lifespan.shutdown"})
         app = AsgiApp(FakeHandler(), startup=step("up"), shutdown=step("down"))
         await app({"type": "lifespan"}, server.receive, server.send)
@@ -225,7 +226,7 @@ async def test_a_startup_that_fails_says_why() -> None:
     async def fail() -> None:
         raise RuntimeError("no config")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         server = Server({"type": "lifespan.startup"})
         with pytest.raises(RuntimeError):
             await AsgiApp(FakeHandler(), startup=fail)({"type": "lifespan"}, server.receive, server.send)
@@ -233,7 +234,7 @@ async def test_a_startup_that_fails_says_why() -> None:
 
 
 async def test_a_websocket_is_refused() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         server = Server({"type": "websocket.connect"})
         await AsgiApp(FakeHandler())({"type": "websocket"}, server.receive, server.send)
         assert server.sent.get_nowait()["type"] == "websocket.close"

@@ -9,11 +9,27 @@ import logging
 import pytest
 
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.face.http.core import HttpFace
+from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.session import HttpSession
+from dynamic_mcp.mcp.envelope import CLIENT_INFO
+from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
-from tests.face.http.parties import EVERYTHING, HELLO, HttpClient, face_of
-from tests.fakes import BOUND_S, FakeClock, FakeUpstream, FullUpstream, Opener, settled
+from dynamic_mcp.session.modern import ModernDispatcher
+from tests.face.http.modern_parties import META, ModernHttpClient, modern
+from tests.face.http.parties import EVERYTHING, HELLO, ByUserHeader, HttpClient, Reply, face_of
+from tests.fakes import (
+    BOUND_S,
+    FakeClock,
+    FakeUpstream,
+    FullUpstream,
+    Json,
+    Opener,
+    config_of,
+    group_config,
+    settled,
+)
 
 
 async def test_a_session_too_many_is_told_to_come_back_later() -> None:
@@ -59,6 +75,93 @@ async def test_a_request_too_many_of_a_session_is_told_to_come_back_later() -> N
 
         assert (refused.status, int(refused.headers["retry-after"]) > 0) == (503, True)
         assert (await other.request("ping").ends()).status == 200
+
+
+@pytest.mark.parametrize("transport", ["streamable", "older"])
+async def test_each_request_of_a_batch_counts(transport: str) -> None:
+    upstream = FakeUpstream(tools=["hold"])
+    async with face_of(Opener(up=[upstream]), max_in_flight=3) as face:
+        client = await _client_with_batches(face, transport)
+
+        assert client.post(_batch("a", "b", "c", "d")).status == 413
+        client.post(_batch("a", "b"))
+        await upstream.hears("tools/call", times=2)
+        too_many = client.post(_batch("c", "d"))
+        assert (too_many.status, int(too_many.headers["retry-after"]) > 0) == (503, True)
+        client.post(_batch("e"))
+        await upstream.hears("tools/call", times=3)
+        assert client.request("ping").status == 503
+
+
+async def _client_with_batches(face: HttpFace, transport: str) -> HttpClient:
+    hello = {**HELLO, "protocolVersion": "2025-03-26"}
+    client = HttpClient(face)
+    if transport == "older":
+        stream = client.send("GET", "/sse", accept="text/event-stream")
+        client.path = stream.body.decode().split("data: ")[1].strip()
+        client.request("initialize", hello)
+        await stream.until(lambda: b"protocolVersion" in stream.body)
+    else:
+        client.session = (await client.request("initialize", hello).ends()).headers["mcp-session-id"]
+    client.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    return client
+
+
+def _batch(*ids: str) -> list[Json]:
+    call = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "hold", "args": {}}}
+    return [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call} for id in ids]
+
+
+async def test_one_principal_has_half_of_the_sessions_at_most() -> None:
+    async with face_of(Opener(up=[FakeUpstream()]), authenticator=ByUserHeader(), max_sessions=10) as face:
+        for _ in range(5):
+            assert (await _begin(face, "ann")).status == 200
+
+        refused = await _begin(face, "ann")
+
+        assert (refused.status, int(refused.headers["retry-after"]) > 0) == (503, True)
+        assert "your share" in refused.json["error"]["message"]
+        assert (await _begin(face, "admin")).status == 200
+
+
+async def test_where_all_sessions_are_taken_somebody_without_one_gets_one_of_who_has_most() -> None:
+    clock = FakeClock()
+    options = {"authenticator": ByUserHeader(), "max_sessions": 4, "now": clock.now}
+    async with face_of(Opener(up=[FakeUpstream()]), **options) as face:
+        sessions: list[tuple[str, str]] = []
+        for user in ("ann", "ann", "bob", "cid"):
+            clock.time += 1
+            sessions.append((user, (await _begin(face, user)).headers["mcp-session-id"]))
+
+        assert (await _begin(face, "admin")).status == 200
+
+        statuses = [HttpClient(face).request("ping", mcp_session_id=id, x_user=user).status for user, id in sessions]
+        assert statuses == [404, 0, 0, 0], "0 is not answered yet"
+        assert (await _begin(face, "eve")).status == 503, "everybody has one"
+
+
+async def test_the_local_user_may_have_all_sessions() -> None:
+    async with face_of(Opener(up=[FakeUpstream()]), max_sessions=3) as face:
+        for _ in range(3):
+            await HttpClient(face).initialize()
+
+
+async def _begin(face: HttpFace, user: str) -> Reply:
+    return await HttpClient(face).request("initialize", HELLO, x_user=user).ends()
+
+
+async def test_modern_clients_are_shared_between_principals_like_sessions() -> None:
+    proxy = Proxy(config_of(group_config("up")), opener=Opener(up=[FakeUpstream()]))
+    dispatcher = ModernDispatcher(proxy)
+    face = HttpFace(proxy, HttpOptions(max_sessions=4), authenticator=ByUserHeader(), dispatcher=dispatcher)
+    for user, name in [("bob", "b"), *(("ann", f"a{number}") for number in range(20))]:
+        message = modern("tools/list", {"_meta": {**META, CLIENT_INFO: {"name": name, "version": "1"}}})
+        assert (await ModernHttpClient(face).post(message, {"x-user": user}).ends()).status == 200
+
+    assert dispatcher.clients == 3, "the one of bob, and two of ann"
+
+    face.close()
+    await proxy.close()
 
 
 async def test_a_session_with_many_requests_in_flight_can_cancel_one() -> None:
@@ -215,6 +318,22 @@ def test_a_session_that_floods_loses_its_own_events_and_not_those_of_others() ->
         loud.add(1, number, b"x" * (1 << 20), 0.0)
 
     assert quiet.after(1, 0) == [b"a"]
+
+
+def test_a_session_keeps_1_mb_and_all_keep_64_mb_and_who_adds_beyond_loses_its_own_oldest() -> None:
+    budget, half = ReplayBudget(), b"x" * (1 << 19)
+    stores = [ReplayStore(budget) for _ in range(127)]
+    for store in stores:
+        store.add(1, 1, half, 0.0)
+    stores[0].add(1, 2, half, 0.0)
+    assert (budget.used, stores[0].after(1, 0)) == (64 << 20, [half, half])
+
+    stores[1].add(1, 2, b"y", 1.0)
+
+    assert (stores[1].after(1, 0), stores[1].after(1, 1)) == (None, [b"y"])
+    assert all(each.after(1, 0) for each in stores if each is not stores[1])
+    stores[2].clear()
+    assert (len(stores[2]), budget.used) == (0, (63 << 20) + 1)
 
 
 # --- the end -------------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ from itertools import pairwise
 
 import h11
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.face.http.connection import HttpConnection
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.rules import join_fields
+from tests.examples import examples
+from tests.program import BOUND_S
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Listener:
     def __init__(self) -> None:
         self.max_body_bytes = 1 << 16
         self.needs_client = False
+        self.sender = None
         self.has_heard = asyncio.Event()
         self.heard: list[Heard] = []
         self.is_refused = False
@@ -251,7 +254,7 @@ def split(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 
 
 @given(st.lists(requests(), min_size=1, max_size=5))
-@settings(max_examples=100)
+@examples(100)
 def test_valid_requests_are_understood_as_h11_does(
     run: Callable[[Sequence[bytes]], Outcome], sent: list[bytes]
 ) -> None:
@@ -265,7 +268,7 @@ def test_valid_requests_are_understood_as_h11_does(
 
 
 @given(st.one_of(mutated(), st.binary(max_size=100)))
-@settings(max_examples=600)
+@examples(600)
 @example(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 def test_no_bytes_are_a_request_to_us_and_another_one_to_h11(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes
@@ -281,7 +284,7 @@ def test_no_bytes_are_a_request_to_us_and_another_one_to_h11(
 
 
 @given(st.one_of(mutated(), st.binary(max_size=200)), st.lists(st.integers(0, 10_000), max_size=30))
-@settings(max_examples=300)
+@examples(300)
 def test_it_does_not_matter_how_the_bytes_are_split(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes, cuts: list[int]
 ) -> None:
@@ -289,7 +292,7 @@ def test_it_does_not_matter_how_the_bytes_are_split(
 
 
 @given(mutated())
-@settings(max_examples=100)
+@examples(100)
 def test_it_does_not_matter_that_the_bytes_come_one_by_one(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes
 ) -> None:
@@ -306,7 +309,7 @@ async def test_a_body_of_empty_lines_does_not_keep_others_waiting() -> None:
     connection.connection_made(Transport())
     connection.data_received(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
     assert listener.heard == []  # others have their turn before all of it is read
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         await listener.has_heard.wait()
     assert listener.heard[0].body == body
     connection.connection_lost(None)

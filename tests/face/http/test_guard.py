@@ -92,6 +92,30 @@ async def test_a_page_of_another_origin_is_refused(origin: str) -> None:
     assert ("allowed_origins" in reply.json["error"]["message"]) is (origin != "null")
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE"])
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages", "/ready", "/nowhere"])
+@pytest.mark.parametrize("mode", ["no-cors", "navigate"])
+async def test_what_a_page_of_another_site_has_a_browser_send_without_an_origin_is_refused(
+    method: str, path: str, mode: str
+) -> None:
+    async with face_of(Opener(up=[FakeUpstream()]), allowed_origins=(APP,)) as face:
+        reply = HttpClient(face).send(method, path, sec_fetch_site="cross-site", sec_fetch_mode=mode)
+
+        assert reply.status == (404 if (path, mode) == ("/nowhere", "navigate") else 403)
+
+
+@pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
+async def test_what_no_other_site_has_a_browser_send_is_answered(site: str) -> None:
+    assert (await _begin({"sec-fetch-site": site})).status == 200
+
+
+async def test_a_page_of_another_site_whose_origin_is_listed_is_answered() -> None:
+    headers = {"sec-fetch-site": "cross-site", "origin": APP}
+
+    assert (await _begin(headers, allowed_origins=(APP,))).status == 200
+    assert (await _begin(headers)).status == 403
+
+
 async def test_its_own_pages_and_those_of_listed_origins_are_answered() -> None:
     assert (await _begin({"origin": "http://127.0.0.1:8808"})).status == 200
     assert (await _begin({"origin": "http://localhost:8808", "host": "localhost:8808"})).status == 200

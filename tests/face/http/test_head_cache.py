@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dynamic_mcp.face.http.head_cache import HeadCache
 from dynamic_mcp.face.http.parser import MessageParser, Peer, Request
 from dynamic_mcp.face.http.rules import Refusal
+from tests.examples import examples
 
 PEER = Peer("127.0.0.1", is_secure=False, root_path="")
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: here\r\nContent-Length: %b\r\nAccept: */*\r\n\r\n"
@@ -30,6 +31,7 @@ def parse_after(first: bytes, raw: bytes) -> Request | int:
         return refusal.status
 
 
+@examples(100)
 @given(st.text("0123456789 ,+-:x\t").map(str.encode))
 @example(b"7")
 @example(b"70")

@@ -14,6 +14,7 @@ import pytest
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.server import HttpServer
 from tests.face.http.ways_in import GET, Client, FakeHandler, post
+from tests.program import BOUND_S
 
 uvloop = pytest.importorskip("uvloop", reason="there is no uvloop on this system")
 
@@ -34,7 +35,7 @@ async def _use(handler: FakeHandler, server: HttpServer, port: int, tls: ssl.SSL
     async def connect() -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 24))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_S):
         client, stream, hostile, vanishing = [await connect() for _ in range(4)]
         assert (await client.ask(post("/echo", b"x" * 100_000))).told["body"] == "x" * 100_000
         stream.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")

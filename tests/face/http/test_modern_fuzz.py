@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.face.http.connection import HttpConnection
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, decode_value
+from tests.examples import examples
 from tests.face.http.modern_parties import LISTEN, VERSION, FakeDispatcher, call_of, headers_for, modern
 from tests.face.http.parties import face_of
 from tests.face.http.test_fuzz import SNIPPETS, Transport, h11_hears, split
@@ -119,7 +120,7 @@ def sent(draw: st.DrawFn) -> bytes:
 
 
 @given(sent())
-@settings(max_examples=400)
+@examples(400)
 @example(encode(call_of("echo")) + encode(call_of("echo"), b"Mcp-Name: other\r\n"))
 def test_what_runs_is_what_another_program_reads_from_the_headers_and_from_the_body(run: Run, data: bytes) -> None:
     outcome = run([data], True)
@@ -146,7 +147,7 @@ def named(method: str, params: bytes) -> str:
 
 
 @given(sent(), st.lists(st.integers(0, 10_000), max_size=20))
-@settings(max_examples=200)
+@examples(200)
 def test_it_does_not_matter_how_the_bytes_of_modern_requests_are_split(
     run: Run, data: bytes, cuts: list[int]
 ) -> None:
@@ -154,7 +155,7 @@ def test_it_does_not_matter_how_the_bytes_of_modern_requests_are_split(
 
 
 @given(sent(), st.integers(0, 10_000), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_wherever_a_client_closes_each_request_that_was_begun_is_cancelled_once_or_answered(
     run: Run, data: bytes, cut: int, answers_at_once: bool
 ) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from mcp.shared import inbound as peer
 
@@ -17,6 +17,7 @@ from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.proxy import Proxy
+from tests.examples import examples
 from tests.face.http.modern_parties import (
     LISTEN,
     META,
@@ -220,7 +221,7 @@ def _requests(draw: st.DrawFn) -> tuple[bytes, list[tuple[str, str]]]:
 
 
 @given(_requests())
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@examples(400, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_is_sent_is_answered_once_and_begun_only_if_the_official_sdk_sees_no_mismatch(
     request: tuple[bytes, list[tuple[str, str]]],
 ) -> None:

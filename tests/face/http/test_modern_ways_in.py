@@ -18,8 +18,9 @@ from dynamic_mcp.mcp.event_stream import EventStream
 from tests.face.http.modern_parties import LISTEN, call_of, headers_for, modern
 from tests.face.http.parties import HttpClient, face_of
 from tests.face.http.ways_in import Client, uvicorn_with
-from tests.fakes import BOUND_S, FakeUpstream, FullUpstream, Json, Opener
+from tests.fakes import FakeUpstream, FullUpstream, Json, Opener
 from tests.idle_loop import IdleLoop
+from tests.program import BOUND_S
 
 
 @dataclass
@@ -74,7 +75,7 @@ def way_in(request: pytest.FixtureRequest) -> str:
 async def serving(way_in: str, upstream: FakeUpstream) -> AsyncIterator[Served]:
     """Serve an upstream."""
     async with (
-        asyncio.timeout(2 * BOUND_S),
+        asyncio.timeout(BOUND_S),
         face_of(Opener(up=[upstream])) as face,
         _at_a_port(face, way_in) as port,
     ):

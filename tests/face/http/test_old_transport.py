@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.face.http.parties import HELLO, HttpClient, Reply, face_of
-from tests.fakes import FakeClock, FakeUpstream, FullUpstream, Opener, settled
+from tests.fakes import FakeClock, FakeUpstream, FullUpstream, Json, Opener, settled
 
 OLD_HELLO = {**HELLO, "protocolVersion": "2024-11-05"}
 
@@ -16,8 +16,10 @@ def _messages_path(stream: Reply) -> str:
     return data
 
 
-def _said(stream: Reply) -> list[dict[str, object]]:
-    return [json.loads(each.partition("\ndata: ")[2]) for each in stream.body.decode().split("\n\n")[1:] if each]
+def _said(stream: Reply) -> list[Json]:
+    """Return what came on the stream, without changed lists, which are told of a moment after lists are known."""
+    said = [json.loads(each.partition("\ndata: ")[2]) for each in stream.body.decode().split("\n\n")[1:] if each]
+    return [each for each in said if not each.get("method", "").endswith("/list_changed")]
 
 
 async def test_a_client_is_told_where_to_post_and_hears_every_answer_on_its_stream() -> None:

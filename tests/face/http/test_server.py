@@ -15,6 +15,7 @@ from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.server import HttpServer
 from tests.face.http.ways_in import GET, Client, FakeHandler, OurServer, post
+from tests.program import BOUND_S
 
 HEAD = b"GET /now HTTP/1.1\r\nHost: test\r\n"
 REFUSED = {
@@ -41,7 +42,7 @@ REFUSED = {
 async def test_what_is_refused_says_why_and_closes(server: OurServer, name: str) -> None:
     case = REFUSED[name]
     request, status = case if isinstance(case, tuple) else (case, 431 if len(case) > 1000 else 400)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         reply = await client.ask(request)
         assert (reply.status, reply.headers["connection"]) == (status, "close")
@@ -51,14 +52,14 @@ async def test_what_is_refused_says_why_and_closes(server: OurServer, name: str)
 
 
 async def test_one_empty_line_before_a_request_is_skipped(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         assert (await client.ask(b"\r\n" + GET + b"\r")).status == 200
         assert (await client.ask(b"\n" + GET)).status == 200
 
 
 async def test_a_url_as_target_counts_more_than_host(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         reply = await client.ask(b"GET http://real:81/a?b HTTP/1.1\r\nHost: other\r\n\r\n")
         assert reply.told["target"] == "/a?b"
@@ -68,7 +69,7 @@ async def test_a_url_as_target_counts_more_than_host(server: OurServer) -> None:
 
 
 async def test_an_offer_to_upgrade_is_declined(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         request = post("/echo", b"hello", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA")
         assert (await client.ask(request + GET)).told["body"] == "hello"
@@ -76,14 +77,14 @@ async def test_an_offer_to_upgrade_is_declined(server: OurServer) -> None:
 
 
 async def test_a_client_that_knows_only_http2_is_let_go_in_silence(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
         assert await client.rest() == b""
 
 
 async def test_http10_stays_open_if_the_client_asks_for_it(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         reply = await client.ask(b"GET /echo HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n")
         assert reply.headers["connection"] == "keep-alive"
@@ -91,7 +92,7 @@ async def test_http10_stays_open_if_the_client_asks_for_it(server: OurServer) ->
 
 
 async def test_the_client_is_not_told_to_go_on_if_its_head_was_refused(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(b"POST /echo HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 20000000\r\n\r\n")
         reply = await client.reply()
@@ -100,7 +101,7 @@ async def test_the_client_is_not_told_to_go_on_if_its_head_was_refused(server: O
 
 
 async def test_a_stream_to_an_http10_client_ends_with_its_connection(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(b"GET /stream HTTP/1.0\r\n\r\n")
         call = await server.handler.next_call()
@@ -113,7 +114,7 @@ async def test_a_stream_to_an_http10_client_ends_with_its_connection(server: Our
 
 
 async def test_a_short_body_that_nobody_wants_does_not_cost_the_connection(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         reply = await client.ask(
             b"POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % limits.DRAIN_BYTES
@@ -124,7 +125,7 @@ async def test_a_short_body_that_nobody_wants_does_not_cost_the_connection(serve
 
 
 async def test_a_long_body_that_nobody_wants_is_not_waited_for(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         length = limits.DRAIN_BYTES + 1
         reply = await client.ask(b"POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % length)
@@ -133,7 +134,7 @@ async def test_a_long_body_that_nobody_wants_is_not_waited_for(server: OurServer
 
 
 async def test_chunks_that_nobody_wants_are_read_up_to_a_bound(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         head = b"POST /now HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
         assert (await client.ask(head + b"5\r\nhello\r\n0\r\n\r\n")).status == 200
@@ -143,7 +144,7 @@ async def test_chunks_that_nobody_wants_are_read_up_to_a_bound(server: OurServer
 
 
 async def test_chunks_that_are_nearly_empty_are_refused(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
         client.send(b"1;" + b"x" * 200_000)
@@ -155,7 +156,7 @@ async def test_chunks_that_are_nearly_empty_are_refused(server: OurServer) -> No
 
 
 async def test_a_head_that_never_ends_is_given_up_however_often_bytes_come(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         for byte in HEAD[:4]:
             client.send(bytes([byte]))
@@ -169,7 +170,7 @@ async def test_a_head_that_never_ends_is_given_up_however_often_bytes_come(serve
 
 
 async def test_a_body_that_comes_no_further_is_given_up(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(post("/echo", b"hello")[:-4])
         call = await server.handler.next_call()
@@ -182,7 +183,7 @@ async def test_a_body_that_comes_no_further_is_given_up(server: OurServer) -> No
 
 
 async def test_a_body_that_comes_in_drops_is_given_up(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(post("/echo", b"x" * 20_000)[:-20_000])
         call = await server.handler.next_call()
@@ -200,7 +201,7 @@ async def test_a_body_that_comes_in_drops_is_given_up(server: OurServer) -> None
 
 @pytest.mark.parametrize("first", [b"", GET])
 async def test_an_idle_connection_is_closed_in_silence(server: OurServer, first: bytes) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         if first:
             await client.ask(first)
@@ -212,7 +213,7 @@ async def test_an_idle_connection_is_closed_in_silence(server: OurServer, first:
 
 
 async def test_an_answer_may_take_its_time(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(post("/hold", b"x"))
         call = await server.handler.next_call()
@@ -222,7 +223,7 @@ async def test_an_answer_may_take_its_time(server: OurServer) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_given_up(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
@@ -237,7 +238,7 @@ async def test_a_client_that_reads_nothing_is_given_up(server: OurServer) -> Non
 
 
 async def test_a_client_that_reads_slowly_is_not_given_up(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
         call = await server.handler.next_call()
@@ -254,7 +255,7 @@ async def test_a_client_that_reads_slowly_is_not_given_up(server: OurServer) -> 
 
 
 async def test_the_next_request_of_a_client_that_does_not_read_is_not_begun(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.send(post("/large", b"x") * 3)
@@ -265,7 +266,7 @@ async def test_the_next_request_of_a_client_that_does_not_read_is_not_begun(serv
 
 
 async def test_what_is_read_ahead_is_bounded(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(post("/hold", b"x"))
         held = await server.handler.next_call()
@@ -278,7 +279,7 @@ async def test_what_is_read_ahead_is_bounded(server: OurServer) -> None:
 
 
 async def test_many_requests_at_once_do_not_keep_others_waiting(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         greedy, other = await server.connect(), await server.connect()
         await other.ask(GET)
         greedy.send(GET * 1000)
@@ -294,7 +295,7 @@ async def test_many_requests_at_once_do_not_keep_others_waiting(server: OurServe
 
 
 async def test_a_client_that_sends_nothing_more_gets_its_answers(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(post("/hold", b"x") + GET)
         client.writer.write_eof()
@@ -307,7 +308,7 @@ async def test_a_client_that_sends_nothing_more_gets_its_answers(server: OurServ
 
 
 async def test_a_client_that_sends_nothing_more_does_not_wait_for_ever(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(post("/hold", b"x"))
         client.writer.write_eof()
@@ -320,7 +321,7 @@ async def test_a_client_that_sends_nothing_more_does_not_wait_for_ever(server: O
 
 @pytest.mark.parametrize("part", [HEAD, post("/echo", b"hello")[:-1]])
 async def test_a_request_that_is_cut_off_ends_its_connection(server: OurServer, part: bytes) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(part)
         client.writer.write_eof()
@@ -329,7 +330,7 @@ async def test_a_request_that_is_cut_off_ends_its_connection(server: OurServer, 
 
 
 async def test_a_client_that_goes_on_sending_after_its_last_answer_is_let_go(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         assert (await client.ask(b"\0")).status == 400
         client.send(b"more")
@@ -343,7 +344,7 @@ async def test_a_client_that_goes_on_sending_after_its_last_answer_is_let_go(ser
 
 
 async def test_a_closed_server_lets_idle_clients_go_and_answers_the_others(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         idle, busy = await server.connect(), await server.connect()
         await idle.ask(GET)
         busy.send(post("/hold", b"x"))
@@ -360,7 +361,7 @@ async def test_a_closed_server_lets_idle_clients_go_and_answers_the_others(serve
 
 
 async def test_a_stopped_server_ends_open_streams_and_half_sent_requests(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         stream, half, unread = [await server.connect() for _ in range(3)]
         stream.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
         half.send(HEAD)
@@ -375,7 +376,7 @@ async def test_a_stopped_server_ends_open_streams_and_half_sent_requests(server:
 
 
 async def test_a_stream_that_the_handler_ends_closes_its_connection_while_stopping(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await server.connect()
         client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
         call = await server.handler.next_call()
@@ -398,7 +399,7 @@ def folder() -> Iterator[Path]:
 
 
 async def test_it_listens_on_a_unix_socket_that_is_private_and_removed(folder: Path) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         path, handler = folder / "s", FakeHandler()
         server = HttpServer(handler)
         await server.open(UnixAddress(str(path)))
@@ -412,7 +413,7 @@ async def test_it_listens_on_a_unix_socket_that_is_private_and_removed(folder: P
 
 
 async def test_a_stale_socket_is_replaced_and_a_live_one_is_not(folder: Path) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         path = folder / "s"
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(path))
@@ -441,7 +442,7 @@ async def test_a_port_in_use_is_refused(server: OurServer) -> None:
 
 
 async def test_a_name_and_several_addresses_are_listened_at(server: OurServer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         addresses = await server.server.open(TcpAddress("localhost", 0))
         assert addresses
         for address in addresses:

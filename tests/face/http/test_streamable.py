@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from dynamic_mcp.errors import PARSE_ERROR
+from dynamic_mcp.mcp.revisions import MODERN
+from tests.face.http.modern_parties import ModernHttpClient
 from tests.face.http.parties import EVERYTHING, HELLO, ByUserHeader, HttpClient, face_of
 from tests.fakes import FakeUpstream, FullUpstream, Json, Opener, settled
 
@@ -49,7 +52,7 @@ async def test_what_a_call_causes_comes_on_its_own_stream_before_its_answer() ->
         assert reply.headers["content-type"] == "text/event-stream"
         assert {each["params"]["progressToken"] for each in progress} == {"t-1"}
         assert "result" in answer
-        assert listening.messages == []
+        assert listening.messages_but_lists == []
 
 
 async def test_two_calls_with_equal_ids_of_two_sessions_get_their_own_answers() -> None:
@@ -80,7 +83,7 @@ async def test_a_question_comes_on_the_stream_of_its_call_and_its_answer_by_a_po
 
         assert (answered.status, answered.body) == (202, b"")
         assert "assistant" in json.dumps((await reply.ends()).messages[-1])
-        assert listening.messages == []
+        assert listening.messages_but_lists == []
 
 
 async def test_a_changed_list_comes_on_the_stream_that_the_client_has_opened() -> None:
@@ -348,3 +351,32 @@ async def test_a_message_that_a_result_is_made_of_passes_byte_for_byte() -> None
         reply = await client.call("echo", id=3).ends()
 
         assert reply.body == b'{"jsonrpc":"2.0","id":3,"result":' + result + b"}\n"
+
+
+@pytest.mark.parametrize("text", [b"caf\xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff\xfe"])
+async def test_a_body_that_is_not_utf8_is_refused_and_reaches_no_server(text: bytes) -> None:
+    upstream = FakeUpstream(tools=["echo"])
+    async with face_of(Opener(up=[upstream])) as face:
+        client = HttpClient(face)
+        await client.initialize()
+        stream = client.send("GET", "/sse", accept="text/event-stream")
+        old = HttpClient(face, stream.body.decode().split("data: ")[1].strip())
+        message = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "%s"}}' % text
+
+        replies = [
+            client.post(message),
+            client.post(b"[%s]" % message),
+            old.post(message),
+            ModernHttpClient(face).post(message, {"mcp-protocol-version": MODERN.name, "mcp-method": "tools/call"}),
+        ]
+
+        assert [(each.status, each.json["error"]["code"]) for each in replies] == [(400, PARSE_ERROR)] * 4
+        assert (await client.request("ping").ends()).status == 200
+
+
+async def test_a_body_with_other_characters_than_ascii_is_taken() -> None:
+    async with face_of(Opener(up=[FakeUpstream()])) as face:
+        client = HttpClient(face)
+        await client.initialize()
+        reply = client.post('{"jsonrpc": "2.0", "id": "é", "method": "ping"}'.encode())
+        assert (await reply.ends()).json["id"] == "é"

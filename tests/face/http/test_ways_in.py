@@ -9,6 +9,7 @@ import pytest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.limits import HALF_OPEN_FOR_S
 from tests.face.http.ways_in import GET, FakeCall, OurServer, WayIn, post
+from tests.program import BOUND_S
 
 CHUNKED = b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
 MALFORMED = {
@@ -40,7 +41,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_what_two_programs_may_read_differently_is_refused(way_in: WayIn, name: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         reply = await client.ask(MALFORMED[name])
         assert reply.status == 400
@@ -48,7 +49,7 @@ async def test_what_two_programs_may_read_differently_is_refused(way_in: WayIn, 
 
 
 async def test_a_request_reaches_the_handler_as_it_was_sent(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         reply = await client.ask(post("/a%20b//c?q=1&q=2", b"hello", "X-One:  a b \t", "x-two: 1", "X-Two: 2"))
         assert (reply.status, reply.headers["content-type"]) == (200, "text/plain")
@@ -64,7 +65,7 @@ async def test_a_request_reaches_the_handler_as_it_was_sent(way_in: WayIn) -> No
 
 
 async def test_a_request_may_come_byte_by_byte(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         for byte in post("/echo", b"hello"):
             client.send(bytes([byte]))
@@ -73,7 +74,7 @@ async def test_a_request_may_come_byte_by_byte(way_in: WayIn) -> None:
 
 
 async def test_a_chunked_body_reaches_the_handler_whole(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         reply = await client.ask(CHUNKED + b"5;x=y\r\nhello\r\n4\r\n\r\n\r\n\r\n0\r\nTrailer: x\r\n\r\n" + GET)
         assert reply.told["body"] == "hello\r\n\r\n"
@@ -83,7 +84,7 @@ async def test_a_chunked_body_reaches_the_handler_whole(way_in: WayIn) -> None:
 
 
 async def test_requests_of_a_connection_are_answered_in_order(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(post("/hold", b"1") + post("/echo", b"2") + GET + post("/echo", b"4"))
         held = await way_in.handler.next_call()
@@ -94,7 +95,7 @@ async def test_requests_of_a_connection_are_answered_in_order(way_in: WayIn) -> 
 
 
 async def test_the_next_request_begins_when_the_answer_before_has_ended(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(post("/hold", b"1") + post("/echo", b"2"))
         held = await way_in.handler.next_call()
@@ -110,7 +111,7 @@ async def test_the_next_request_begins_when_the_answer_before_has_ended(way_in: 
 
 
 async def test_an_http10_connection_is_closed_after_the_answer(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         reply = await client.ask(b"GET /echo HTTP/1.0\r\n\r\n")
         assert reply.told["target"] == "/echo"
@@ -119,7 +120,7 @@ async def test_an_http10_connection_is_closed_after_the_answer(way_in: WayIn) ->
 
 
 async def test_connection_close_is_obeyed(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         reply = await client.ask(post("/echo", b"x", "Connection: close"))
         assert reply.headers["connection"] == "close"
@@ -127,7 +128,7 @@ async def test_connection_close_is_obeyed(way_in: WayIn) -> None:
 
 
 async def test_an_answer_to_head_has_no_body(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(b"HEAD /echo HTTP/1.1\r\nHost: test\r\n\r\n" + GET)
         reply = await client.reply(has_body=False)
@@ -136,13 +137,13 @@ async def test_an_answer_to_head_has_no_body(way_in: WayIn) -> None:
 
 
 async def test_every_answer_says_its_date(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         assert (await client.ask(GET)).headers["date"].endswith(" GMT")
 
 
 async def test_a_long_body_is_refused_by_its_declared_length(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 20000000\r\n\r\n")
         assert (await client.reply()).status == 413
@@ -150,14 +151,14 @@ async def test_a_long_body_is_refused_by_its_declared_length(way_in: WayIn) -> N
 
 
 async def test_the_answer_to_a_long_body_can_be_read_although_all_of_it_is_sent(way_in: WayIn) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(post("/echo", bytes(20_000_000)))
         assert (await client.reply()).status == 413
 
 
 async def test_a_chunked_body_is_refused_when_it_becomes_too_long(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(CHUNKED + b"".join([b"10000\r\n" + bytes(0x10000) + b"\r\n"] * 17))
         assert (await client.reply()).status == 413
@@ -165,7 +166,7 @@ async def test_a_chunked_body_is_refused_when_it_becomes_too_long(way_in: WayIn)
 
 
 async def test_a_mebibyte_of_headers_is_refused(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(b"GET /echo HTTP/1.1\r\nHost: test\r\nA: " + b"a" * (1 << 20) + b"\r\n\r\n")
         assert (await client.reply()).status == 431
@@ -173,7 +174,7 @@ async def test_a_mebibyte_of_headers_is_refused(way_in: WayIn) -> None:
 
 
 async def test_too_many_headers_are_refused(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         head = b"GET /echo HTTP/1.1\r\nHost: test\r\n"
         assert (await client.ask(head + b"A: b\r\n" * 99 + b"\r\n")).status == 200
@@ -181,7 +182,7 @@ async def test_too_many_headers_are_refused(way_in: WayIn) -> None:
 
 
 async def test_the_client_is_told_to_go_on_if_its_head_was_accepted(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         request = post("/echo", b"hello", "Expect: 100-continue")
         client.send(request[:-5])
@@ -190,7 +191,7 @@ async def test_the_client_is_told_to_go_on_if_its_head_was_accepted(way_in: WayI
 
 
 async def test_a_stream_reaches_the_client_piece_by_piece(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
         call = await way_in.handler.next_call()
@@ -207,7 +208,7 @@ async def test_a_stream_reaches_the_client_piece_by_piece(way_in: WayIn) -> None
 
 @pytest.mark.parametrize("path", ["/hold", "/stream"])
 async def test_the_handler_is_told_once_that_a_client_has_gone(way_in: WayIn, path: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(post(path, b"x"))
         call = await way_in.handler.next_call()
@@ -229,7 +230,7 @@ async def test_the_handler_is_told_once_that_a_client_has_gone(way_in: WayIn, pa
 async def test_a_client_that_sends_nothing_more_has_gone_if_the_answer_is_for_one_that_stays(
     way_in: WayIn, is_closed: bool
 ) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(post("/attended", b"x"))
         call = await way_in.handler.next_call()
@@ -244,7 +245,7 @@ async def test_a_client_that_sends_nothing_more_has_gone_if_the_answer_is_for_on
 
 
 async def test_an_answer_that_has_ended_says_nothing_more(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         assert (await client.ask(post("/echo", b"1"))).status == 200
         first = await way_in.handler.next_call()
@@ -266,7 +267,7 @@ def _say_everything(call: FakeCall) -> None:
 
 
 async def test_what_a_client_does_not_read_is_known(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
         call = await way_in.handler.next_call()
@@ -281,7 +282,7 @@ async def test_what_a_client_does_not_read_is_known(way_in: WayIn) -> None:
 
 
 async def test_an_answer_without_content_has_no_length(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(post("/hold", b"x") + GET)
         call = await way_in.handler.next_call()
@@ -294,7 +295,7 @@ async def test_an_answer_without_content_has_no_length(way_in: WayIn) -> None:
 
 
 async def test_an_aborted_answer_closes_the_connection(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         client.send(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
         call = await way_in.handler.next_call()
@@ -306,6 +307,6 @@ async def test_an_aborted_answer_closes_the_connection(way_in: WayIn) -> None:
 
 
 async def test_a_bug_in_the_handler_is_answered(way_in: WayIn) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         client = await way_in.connect()
         assert (await client.ask(post("/bug", b"x"))).status == 500

@@ -16,6 +16,7 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.asgi import AsgiApp
 from dynamic_mcp.face.http.exchange import Exchange, Handler, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.server import HttpServer
+from dynamic_mcp.groups.audience import Authentication
 from tests.idle_loop import IdleLoop
 
 MAX_BODY_BYTES = 1 << 20
@@ -37,6 +38,7 @@ class FakeCall:
     exchange: Exchange
     body: bytes = b""
     max_body_bytes: int = MAX_BODY_BYTES
+    sender: Authentication | None = None
     is_refused: bool = False
     complete: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)

@@ -14,6 +14,7 @@ from msgspec import Raw, structs
 from dynamic_mcp.observe.audit import chain, days
 from dynamic_mcp.observe.audit.chain import Damaged
 from dynamic_mcp.observe.audit.line import AuditLine
+from tests.examples import examples
 
 LINE = AuditLine(v=1, n=7, at="2026-11-23T12:00:00.000Z", event="call", name="echo", ms=1.5, prev=chain.ZERO)
 
@@ -22,6 +23,7 @@ def finished(line: AuditLine = LINE) -> bytes:
     return chain.finish(chain.encode(line))[0]
 
 
+@examples(100)
 @given(st.text(st.characters(), max_size=30))
 def test_any_name_makes_one_printable_line_that_reads_as_it_was(name: str) -> None:
     data = finished(structs.replace(LINE, name=name))
@@ -44,6 +46,7 @@ def test_the_hash_is_that_of_the_line_without_it() -> None:
     assert chain.finish(data[:-76] + b"}") == (data, line.hash)
 
 
+@examples(100)
 @given(st.data())
 def test_a_changed_byte_is_found(choices: st.DataObject) -> None:
     data = bytearray(finished()[:-1])
@@ -59,6 +62,7 @@ def test_what_is_no_line_is_damaged(data: bytes) -> None:
         chain.read_link(data)
 
 
+@examples(100)
 @given(st.dates(), st.integers(0, 400))
 def test_days_are_kept_whole(today: date, kept: int) -> None:
     listed = [date.fromordinal(max(today.toordinal() - ago, 1)).isoformat() for ago in range(500)]

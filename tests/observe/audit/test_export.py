@@ -19,6 +19,7 @@ from dynamic_mcp.observe.audit.export import COLUMNS, export
 from dynamic_mcp.observe.audit.line import AuditLine
 from dynamic_mcp.observe.audit.reader import Place, StoredLine, parse
 from tests.audit_log import calls, line
+from tests.examples import examples
 
 FULL = line(
     id="full",
@@ -167,6 +168,7 @@ def test_each_line_is_a_row_under_the_names_of_its_members() -> None:
 FORMULAS = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"
 
 
+@examples(100)
 @given(st.text(), st.sampled_from(FORMULAS))
 def test_no_cell_is_a_formula_or_has_a_line_break(text: str, first: str) -> None:
     hostile = line(name=first + text, subject=f" {first}{text}", group=text)

@@ -18,6 +18,7 @@ from dynamic_mcp.observe.audit.keeper import Keeper, Keeping
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.log import AuditLog
 from tests.observe.audit.test_log import DAY_S, Time, lines_of
+from tests.program import BOUND_S
 
 FOR_EVER = 1e9
 
@@ -49,7 +50,7 @@ def key(tmp_path: Path) -> Path:
     path = tmp_path / "key.pem"
     made = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(path)]
     try:
-        subprocess.run(made, check=True, capture_output=True, timeout=30)
+        subprocess.run(made, check=True, capture_output=True, timeout=BOUND_S)
     except FileNotFoundError:
         pytest.skip("needs openssl")
     return path
@@ -158,7 +159,7 @@ def test_the_system_log_gets_a_line(tmp_path: Path) -> None:
     address = str(tmp_path / "log")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
-        listener.settimeout(5)
+        listener.settimeout(BOUND_S)
         delivery.send_to_syslog("a seal", address)
         assert b"dynamic-mcp: a seal" in listener.recv(1000)
     with pytest.raises(DeliveryError):

@@ -16,6 +16,7 @@ from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.log import AuditLog
 from dynamic_mcp.observe.audit.recorder import Recorder
 from dynamic_mcp.observe.audit.trail import Trail
+from tests.program import BOUND_S
 from tests.proxy.audit.audited import KEEPING, read_lines
 
 
@@ -40,7 +41,7 @@ async def test_a_closed_call_has_its_line_a_moment_later(tmp_path: Path) -> None
     recorder = recorder_of(tmp_path)
     recorder.open(call("a"), "`a`", is_write=True)
     recorder.close_call(lambda: end(call("a")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         while not ids(tmp_path):  # noqa: ASYNC110 - a file raises no event
             await asyncio.sleep(0.001)
     recorder.close()

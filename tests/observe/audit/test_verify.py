@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -19,6 +19,7 @@ from dynamic_mcp.observe.audit.day_check import Finding
 from dynamic_mcp.observe.audit.log import AuditLog
 from dynamic_mcp.observe.audit.verify import Verification, Verifier
 from tests.audit_log import NOON, calls, line, write_log
+from tests.examples import examples
 
 TODAY = "2026-11-25"
 DAYS = ("2026-11-23", "2026-11-24", TODAY)
@@ -168,7 +169,7 @@ def _ends_a_line(log: bytes) -> bool:
     return b"".join(FILES[name] for name in LOG_FILES).startswith(log) and log.endswith(b"\n")
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(MUTATIONS)
 @example({**FILES, days.SEALS: FILES[days.SEALS][:-1]})
 @example({**FILES, LOG_FILES[-1]: FILES[LOG_FILES[-1]][:-1]})
@@ -186,18 +187,23 @@ def is_oldest_day_removed(files: Files) -> bool:
     return files == {name: data for name, data in FILES.items() if name != LOG_FILES[0]}
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(MUTATIONS)
 def test_with_the_seals_kept_elsewhere_a_cut_off_tail_is_found_too(files: Files) -> None:
-    link = chain.read_link(lines_of(LOG_FILES[-1])[-1])
-    first = chain.read_link(lines_of(LOG_FILES[-1])[0]).hash
-    now = seals.Seal(v=1, day=TODAY, lines=link.n, first=first, last=link.hash, at=f"{TODAY}T13:00:00.000Z")
-    kept = [*lines_of(days.SEALS), chain.finish(chain.encode(now))[0]]
+    kept = [*lines_of(days.SEALS), seal_of_today()]
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         found = verify(Path(folder), elsewhere=kept)
     assert found.is_intact == (files == FILES or is_oldest_day_removed(files)), found.findings
+
+
+def seal_of_today() -> bytes:
+    """Return a seal of the day that has not ended, as somebody may keep one elsewhere."""
+    link = chain.read_link(lines_of(LOG_FILES[-1])[-1])
+    first = chain.read_link(lines_of(LOG_FILES[-1])[0]).hash
+    now = seals.Seal(v=1, day=TODAY, lines=link.n, first=first, last=link.hash, at=f"{TODAY}T13:00:00.000Z")
+    return chain.finish(chain.encode(now))[0]
 
 
 # --- what is said -------------------------------------------------------------------------------------------------
@@ -256,12 +262,72 @@ def test_a_day_without_a_seal_is_worth_a_note(log: Path) -> None:
     (log / days.SEALS).unlink()
     found = verify(log)
     assert (found.is_intact, kinds(found)) == (True, ["note", "note"])
+    assert [(each.file, each.line) for each in found.findings] == [(name, 0) for name in LOG_FILES[:2]]
+
+
+def test_the_end_of_the_log_is_anchored_by_a_seal_of_its_day_that_was_kept_elsewhere(log: Path) -> None:
+    kept = lines_of(days.SEALS)
+    assert not verify(log, elsewhere=kept).is_anchored
+    assert verify(log, elsewhere=[*kept, seal_of_today()]).is_anchored
+
+
+def test_a_seal_that_is_another_than_the_one_kept_elsewhere_is_named_and_so_is_one_that_is_gone(log: Path) -> None:
+    first, second = lines_of(days.SEALS)
+    (log / days.SEALS).write_bytes(first)
+    [gone] = [each for each in verify(log, elsewhere=[first, second]).findings if each.kind == "missing"]
+    assert (gone.file, gone.line, gone.what) == (days.SEALS, 0, f"the seal of {DAYS[1]} is missing")
+
+    other = structs.replace(seals.read_seal(first), last=chain.ZERO)
+    (log / days.SEALS).write_bytes(chain.finish(chain.encode(other))[0])
+    said = [each.what for each in verify(log, elsewhere=[first]).findings]
+    assert f"the seal of {DAYS[0]} is not the one that was kept elsewhere" in said
+
+
+def test_a_log_that_was_written_anew_as_a_whole_is_found_by_its_seals(log: Path) -> None:
+    prev = chain.ZERO
+    for number, name in enumerate(LOG_FILES):
+        (log / name).unlink()
+        forged = line(name="forged", at=NOON + timedelta(days=number))
+        prev = write_log(log, [forged] * EACH, prev=prev)
+
+    what = "the seal says another hash of this line"
+    expected = {Finding("changed", name, number, what) for name in LOG_FILES[:2] for number in (1, EACH)}
+    assert set(verify(log).findings) == expected
+
+
+def test_lines_that_were_cut_off_at_the_very_end_are_missing_by_a_seal_that_was_kept_elsewhere(log: Path) -> None:
+    change(log / LOG_FILES[-1], lambda lines: lines.pop())
+    assert verify(log).is_intact
+
+    found = verify(log, elsewhere=[seal_of_today()])
+
+    what = f"the seal that was kept elsewhere says {EACH} lines, and the file ends with line {EACH - 1}"
+    assert Finding("missing", LOG_FILES[-1], EACH - 1, what) in found.findings
+    assert not found.is_intact
+
+
+def test_a_day_that_has_not_ended_is_missing_if_only_a_seal_of_it_is_left(tmp_path: Path) -> None:
+    found = verify(tmp_path, elsewhere=[seal_of_today()])
+    assert (found.is_intact, kinds(found)) == (False, ["missing"])
+
+
+def test_a_removed_day_is_told_of_once_however_many_seals_of_it_there_are(log: Path) -> None:
+    (log / LOG_FILES[0]).unlink()
+    found = verify(log, elsewhere=lines_of(days.SEALS))
+    assert (found.is_intact, kinds(found)) == (True, ["removed"])
+
+
+def test_who_waits_is_told_how_much_was_read_of_how_much_there_is(log: Path) -> None:
+    told: list[tuple[int, int]] = []
+    Verifier(log, today=TODAY).verify(progress=lambda read, size: told.append((read, size)))
+    sizes = [len(FILES[name]) for name in LOG_FILES]
+    assert told == [(sum(sizes[:number]), sum(sizes)) for number in (1, 2, 3)]
 
 
 def test_verifying_since_a_day_goes_on_from_the_day_before(log: Path) -> None:
     change(log / LOG_FILES[0], lambda lines: lines.__delitem__(1))
     assert not verify(log).is_intact
-    assert verify(log, since=DAYS[1]).findings == ()
+    assert verify(log, since=DAYS[1]).findings == verify(log, since=TODAY).findings == ()
     change(log / LOG_FILES[1], lambda lines: lines.__delitem__(0))
     assert not verify(log, since=DAYS[1]).is_intact
 

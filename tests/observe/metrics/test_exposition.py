@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.observe.metrics.exposition import Form, negotiate, render
 from dynamic_mcp.observe.metrics.families import Definition, Histogram, Kind, Values
+from tests.examples import examples
 from tests.observe.metrics.readers import read_families, sample, samples_of
 
 CALLS = Definition("calls_total", Kind.COUNTER, 'Calls of "this\\\nserver".', ("group", "tool"), frozenset(("tool",)))
@@ -35,6 +36,7 @@ def counted(*calls: tuple[str, str]) -> Values:
 
 
 @FORMS
+@examples(100)
 @given(st.lists(st.tuples(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))))
 def test_every_label_comes_back_as_it_was(form: Form, calls: list[tuple[str, str]]) -> None:
     [*families] = read_families(render([counted(*calls)], form).decode(), form)
@@ -48,6 +50,7 @@ def test_every_label_comes_back_as_it_was(form: Form, calls: list[tuple[str, str
 
 
 @FORMS
+@examples(100)
 @given(st.text(st.characters()))
 def test_any_text_is_a_label_even_one_that_is_no_unicode(form: Form, name: str) -> None:
     text = render([counted(("a", name), ("a", "other"))], form)

@@ -14,6 +14,7 @@ from dynamic_mcp.observe.metrics.families import (
     Kind,
     Values,
 )
+from tests.examples import examples
 
 CALLS = Definition("calls_total", Kind.COUNTER, "Calls.", ("group", "outcome"), frozenset(("group",)))
 TIMES = Definition("time_seconds", Kind.HISTOGRAM, "Times.", ("group",), frozenset(("group",)), (0.1, 1.0))
@@ -64,6 +65,7 @@ def test_a_value_on_a_bound_belongs_to_its_bucket() -> None:
     assert times.series["a",].total == 0.1 + 0.100001 + 1.0 + 5.0
 
 
+@examples(100)
 @given(st.lists(st.tuples(st.text(), st.sampled_from(("ok", "failed")))), st.integers(0, 20))
 def test_every_call_is_counted_once_whatever_the_names(calls: list[tuple[str, str]], limit: int) -> None:
     counted = Values(CALLS, limit=limit)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.policy.pins.definition import SCHEME, canonical, fingerprint
+from tests.examples import examples
 from tests.policy.pins.schemas import TOOLS, Json, Members, raw
 
 VALUES = st.recursive(
@@ -32,6 +33,7 @@ def test_a_fingerprint_says_how_it_was_made() -> None:
     assert len(found) == len(SCHEME) + 64
 
 
+@examples(100)
 @given(OBJECTS)
 def test_the_way_json_is_written_does_not_count(value: Members) -> None:
     expected = fingerprint(raw(value))
@@ -72,6 +74,7 @@ def test_what_no_reader_takes_for_json_has_a_fingerprint_too() -> None:
     assert fingerprint(Raw(b'{"name":"\\ud800"}')) != fingerprint(Raw(b'{"name":"\\ud801"}'))
 
 
+@examples(100)
 @given(TOOLS)
 def test_the_canonical_form_is_its_own(tool: Members) -> None:
     assert canonical(Raw(canonical(raw(tool)))) == canonical(raw(tool))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.policy.pins.hidden import find_hidden, format_character
+from tests.examples import examples
 
 # What nothing but a secret, a mistake or a terminal has any use for.
 ALWAYS_HIDDEN = [
@@ -28,12 +29,14 @@ def test_nothing_is_hidden_in_what_people_write(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
+@examples(100)
 @given(hidden=st.sampled_from(ALWAYS_HIDDEN), data=st.data())
 def test_a_hidden_character_is_found_wherever_it_is(text: str, hidden: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
     assert list(find_hidden(text[:at] + hidden + text[at:]))
 
 
+@examples(100)
 @given(
     st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)),
     st.sampled_from(["\u200b", "\u200c", "\u200d", "\u200e", "\ufe0f"]),
@@ -53,6 +56,7 @@ def test_a_flag_with_other_tags_is_a_message() -> None:
     assert list(find_hidden(f"\U0001f3f4{tags}\U000e007f"))
 
 
+@examples(100)
 @given(st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Mn", "Lo", "Co"))))
 def test_printable_text_has_nothing_hidden(text: str) -> None:
     assert [each for each in find_hidden(text) if each.isprintable() and each not in "\u3164\uffa0"] == []

@@ -13,6 +13,7 @@ from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.policy.pins.definition import PinKind
 from dynamic_mcp.policy.pins.judgement import (
     MAX_DEFINITION_BYTES,
+    MAX_NAME_CHARACTERS,
     MAX_PINS,
     MAX_SERVER_BYTES,
     approve,
@@ -21,6 +22,7 @@ from dynamic_mcp.policy.pins.judgement import (
 )
 from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer, encode_lock
 from dynamic_mcp.policy.pins.words import ChangeClass
+from tests.examples import examples
 from tests.policy.pins.schemas import (
     TODAY,
     TOOLS,
@@ -30,6 +32,7 @@ from tests.policy.pins.schemas import (
     judge_change,
     leaves,
     pins_of,
+    raw,
     with_changed,
 )
 
@@ -59,6 +62,7 @@ def with_annotations(**members: Json) -> Members:
 # --- first sight -------------------------------------------------------------------------------------------
 
 
+@examples(100)
 @given(TOOLS)
 def test_what_was_seen_first_is_the_baseline(tool: Members) -> None:
     judgement = judge(None, catalog_of(tool), "hold", today=TODAY)
@@ -67,6 +71,7 @@ def test_what_was_seen_first_is_the_baseline(tool: Members) -> None:
 
 
 @pytest.mark.parametrize("policy", ["warn", "hold"])
+@examples(100)
 @given(TOOLS, st.sampled_from(["\u200b", "\u202e", "\U000e0041", "\x1b[8m", "\u2066", "\x07"]), st.data())
 def test_hidden_characters_are_held_at_first_sight_wherever_they_are(
     policy: Policy, tool: Members, hidden: str, data: st.DataObject
@@ -102,7 +107,7 @@ def _listing(entry: Raw) -> Catalog:
 
 def test_a_tool_may_name_what_its_own_server_has_too() -> None:
     tool = {**BASE, "description": "Use create_issue for new ones."}
-    judgement = judge(None, catalog_of(tool), "warn", today=TODAY, foreign=["create_issue"])
+    judgement = judge(None, catalog_of(tool), "warn", today=TODAY, foreign=[["create_issue"]])
     assert judgement.findings == {}
 
 
@@ -138,6 +143,7 @@ def _schema(tool: Members) -> Members:
 
 
 @pytest.mark.parametrize("policy", ["warn", "hold"])
+@examples(100)
 @given(TOOLS, st.lists(st.sampled_from(COSMETIC), min_size=1, max_size=4))
 def test_what_is_cosmetic_is_never_held(
     policy: Policy, tool: Members, changes: list[Callable[[Members], Members]]
@@ -150,6 +156,7 @@ def test_what_is_cosmetic_is_never_held(
     assert all(change.classes == {ChangeClass.COSMETIC} for change in judgement.changes)
 
 
+@examples(100)
 @given(TOOLS, st.data())
 def test_any_other_value_is_noticed(tool: Members, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from([path for path in leaves(tool) if path != ("name",)]))
@@ -163,6 +170,7 @@ def test_any_other_value_is_noticed(tool: Members, data: st.DataObject) -> None:
         assert KEY in judgement.held  # new words never pass
 
 
+@examples(100)
 @given(TOOLS, st.data())
 def test_a_member_more_is_noticed_wherever_it_is(tool: Members, data: st.DataObject) -> None:
     objects = [()] + [path[:-1] for path in leaves(tool) if isinstance(path[-1], str)]
@@ -258,6 +266,47 @@ def test_a_title_that_only_says_what_was_said_and_white_space_in_instructions_ar
     assert judge(pinned, replace(seen, title="Send issues"), "hold", today=TODAY).held
 
 
+# --- names that look alike -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("DELETE_Item1", id="another case"),
+        pytest.param("delete_it\u0435m1", id="a Cyrillic letter"),
+        pytest.param("delete_\u0399tem1", id="a Greek letter"),
+        pytest.param("\uff44elete_item1", id="of another width"),
+        pytest.param("de\u0323lete_item1", id="an accent"),
+        pytest.param("delete_iteml", id="a letter for a digit"),
+        pytest.param("deIete_item1", id="a capital I for an l"),
+    ],
+)
+def test_a_new_name_that_looks_like_a_pinned_one_is_held_with_hold_and_reported_with_warn(name: str) -> None:
+    tool: Members = {**BASE, "name": "delete_item1"}
+    pinned, offered = pins_of(catalog_of(tool)), catalog_of(tool, {**BASE, "name": name})
+    held = judge(pinned, offered, "hold", today=TODAY)
+    assert "its name looks like that of the tool `delete_item1`" in held.held[PinKind.TOOL, name].text
+    assert held.accepted == {}
+    warned = judge(pinned, offered, "warn", today=TODAY)
+    assert (warned.held, list(warned.accepted)) == ({}, [(PinKind.TOOL, name)])
+    assert ["looks like" in each.text for each in warned.findings[PinKind.TOOL, name]] == [True]
+    approved = approve(pinned, held.held, "alice")
+    assert judge(approved, offered, "hold", today=TODAY).held == {}
+
+
+@pytest.mark.parametrize("name", ["delete_item2", "delete_items", "undelete_item1", "delete_item_1"])
+def test_another_name_is_no_look_alike(name: str) -> None:
+    tool: Members = {**BASE, "name": "delete_item1"}
+    judgement = judge(pins_of(catalog_of(tool)), catalog_of(tool, {**BASE, "name": name}), "hold", today=TODAY)
+    assert (judgement.held, judgement.findings) == ({}, {})
+
+
+def test_names_that_look_alike_from_the_beginning_are_the_baseline() -> None:
+    both = catalog_of(BASE, {**BASE, "name": "CREATE_ISSUE"})
+    assert judge(None, both, "hold", today=TODAY).held == {}
+    assert judge(pins_of(both), both, "hold", today=TODAY) == judge(pins_of(both), both, "warn", today=TODAY)
+
+
 # --- what is pinned then -----------------------------------------------------------------------------------
 
 
@@ -284,16 +333,36 @@ def test_one_name_may_have_several_approved_definitions() -> None:
 
 def test_a_server_that_always_says_something_else_does_not_fill_the_disk() -> None:
     pinned = PinnedServer()
+    large: list[Members] = [{"name": f"large_{number}", "description": "x" * 200_000} for number in range(100)]
+    pinned = pin_all(pinned, judge(pinned, catalog_of(*large), "warn", today=TODAY).accepted)
     for start in range(3):
         tools: list[Members] = [
             {"name": f"tool_{start}_{number}", "description": "x"} for number in range(MAX_PINS // 2)
         ]
         pinned = pin_all(pinned, judge(pinned, catalog_of(*tools), "warn", today=TODAY).accepted)
-    large: list[Members] = [{"name": f"large_{number}", "description": "x" * 200_000} for number in range(100)]
-    pinned = pin_all(pinned, judge(pinned, catalog_of(*large), "warn", today=TODAY).accepted)
     assert len(pinned.tools) == MAX_PINS
     assert len(encode_lock(Lock({"a": pinned}))) < MAX_SERVER_BYTES + MAX_PINS * 300
     assert judge(pinned, catalog_of(*large), "hold", today=TODAY).additions == ()
+
+
+def test_what_does_not_fit_passes_unpinned_with_warn_and_takes_the_place_of_no_pin() -> None:
+    tools: list[Members] = [{"name": f"tool_{number}"} for number in range(MAX_PINS + 10)]
+    flood = catalog_of(*tools)
+    judgement = judge(None, flood, "warn", today=TODAY)
+    pinned = pin_all(PinnedServer(), judgement.accepted)
+    assert (len(judgement.accepted), len(judgement.unpinned), judgement.held) == (MAX_PINS, 10, {})
+    assert pinned.tools.keys() == {name for _, name in judgement.accepted}
+    again = judge(pinned, flood, "warn", today=TODAY)
+    assert (again.accepted, again.unpinned.keys()) == ({}, judgement.unpinned.keys())
+    assert pin_all(pinned, again.unpinned) is pinned
+
+
+def test_long_names_take_room_as_many_names_do() -> None:
+    templates = [{"name": "t", "uriTemplate": f"x://{number}/{'a' * 1900}"} for number in range(MAX_PINS // 2)]
+    entries = {str(each["uriTemplate"]): raw(each) for each in templates}
+    catalog = Catalog({ListKind.TEMPLATES: Listing(entries)})
+    accepted = judge(None, catalog, "warn", today=TODAY).accepted
+    assert 0 < sum(len(name) for _, name in accepted) <= MAX_NAME_CHARACTERS
 
 
 def test_no_number_of_new_tools_makes_room_for_a_change_of_one_that_is_pinned() -> None:

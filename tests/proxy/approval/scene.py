@@ -16,6 +16,7 @@ from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.groups.audience import LOCAL_USER
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.human import HumanApproval
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer, Observers
@@ -192,9 +193,18 @@ class Scene:
             await self._is_open.wait()
         return await self.box.waits(count)
 
-    async def join(self, *, can: Json = None, subject: str = "ann", only: str | None = None) -> Client:
-        """Return a legacy client of a developer."""
-        client = Client(self.proxy, only=only, authentication=person(subject, "dev"))
+    async def join(
+        self,
+        *,
+        can: Json = None,
+        subject: str = "ann",
+        only: str | None = None,
+        roles: tuple[str, ...] = ("dev",),
+        is_local: bool = False,
+    ) -> Client:
+        """Return a legacy client of a developer, or of the local user."""
+        authentication = LOCAL_USER if is_local else person(subject, *roles)
+        client = Client(self.proxy, only=only, authentication=authentication)
         await client.initialize(capabilities=can or {})
         return client
 

@@ -88,8 +88,8 @@ async def test_a_client_that_accepts_at_once_has_approved_nothing_where_there_is
         client = await on.join(can=CAN_ASK)
         calling = begin(client)
         await answer(on, client, accept("session"), after_s=0.9)
-        assert "cannot be asked for here" in text_of(await calling)
-        assert "cannot be asked for here" in text_of(await client.call("up", "delete_file", ONE))
+        assert "cannot ask a person" in text_of(await calling)
+        assert "cannot ask a person" in text_of(await client.call("up", "delete_file", ONE))
         assert len(client.heard("elicitation/create")) == 1
     assert upstream.heard("tools/call") == []
 
@@ -178,7 +178,7 @@ async def test_channels_are_used_as_configured() -> None:
         calling.cancel()
     async with approving(approval=Approval(channels=("client",))) as on:
         client = await on.join()
-        assert "cannot be asked for here" in text_of(await client.call("up", "delete_file", ONE))
+        assert "cannot ask a person" in text_of(await client.call("up", "delete_file", ONE))
 
 
 async def test_two_equal_calls_show_one_form_and_one_of_them_is_made() -> None:

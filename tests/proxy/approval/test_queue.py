@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.config.rules import Guard, Rules
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
 from tests.fakes import Client, FakeUpstream, Opener, settled, text_of
+from tests.policy.rules import access_of
 from tests.proxy.approval.scene import (
     ANSWERS,
     DONE,
@@ -47,14 +51,78 @@ async def test_the_queue_shows_who_wants_what() -> None:
     assert json.loads(bytes(pending.arguments)) == {**ONE, "token": "secret"}
     assert any("JSON in a string" in note for note in pending.notes)
     assert pending.rule == "roles.dev[1]"
+    assert (pending.roles, pending.allowed_by) == (("dev",), "roles.dev[1]")
     assert pending.offered == ("once", "hour", "session")
-    assert pending.expires - pending.since == 600
+    assert (pending.held_until - pending.since, pending.expires - pending.since) == (50, 600)
+
+
+ROLES: dict[str, list[dict[str, object]]] = {"dev": [{"tools": ["get_*"]}], "admin": [{}]}
+APPROVE = access_of(approve={"up": ("delete_*",)}, roles=ROLES)
+
+
+@pytest.mark.parametrize("roles", [(), ("dev",)])
+async def test_approve_shows_and_offers_nothing_to_those_who_may_not_use_it(roles: tuple[str, ...]) -> None:
+    answers: list[list[str]] = []
+    for access in (APPROVE, access_of(roles=ROLES)):
+        async with approving() as on:
+            on.change(access=access)
+            client = await on.join(roles=roles)
+            listed = await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": "up"}})
+            answers.append([text_of(listed["result"]), text_of(await begin(client))])
+            assert not on.is_queue_open
+    assert answers[0] == answers[1]
+    assert "delete_file" not in answers[0][0]
+
+
+async def test_approve_asks_about_what_a_role_allows_and_the_queue_shows_which() -> None:
+    async with approving() as on:
+        on.change(access=APPROVE)
+        client = await on.join(roles=("admin",))
+        calling = begin(client)
+        pending = await on.waits()
+        assert (pending.rule, pending.roles, pending.allowed_by) == (
+            "mcpServers.up.approve",
+            ("admin",),
+            "roles.admin[0]",
+        )
+        on.box.allow(pending.id)
+        assert await calling == DONE
+
+
+async def test_a_right_that_is_lost_while_a_call_waits_is_lost_for_the_call() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        on.change(access=APPROVE)
+        client = await on.join(roles=("admin",))
+        calling = begin(client)
+        await on.waits()
+        on.change(access=access_of(approve={"up": ("delete_*",)}, roles={"admin": [{"tools": ["get_*"]}]}))
+        assert (await calling)["isError"]
+    assert upstream.heard("tools/call") == []
+
+
+async def test_a_guard_that_asks_shows_the_rule_that_allows_the_call() -> None:
+    guard = Guard("mcpServers.up.guards[0]", deny="/one", asks=True)
+    async with approving(rules=({},), call_rules=Rules(guards=(guard,))) as on:
+        calling = begin(await on.join())
+        pending = await on.waits()
+        calling.cancel()
+    assert (pending.rule, pending.roles, pending.allowed_by) == (guard.id, ("dev",), "roles.dev[0]")
+
+
+async def test_a_remote_person_is_told_who_can_approve_and_no_command_that_cannot_work_there() -> None:
+    async with approving() as on:
+        client = await on.join()
+        remote = text_of(await wait_in_vain(on, client))
+    assert "only those who run this dynamic-mcp server can approve it" in remote
+    assert "Q1" in remote
+    assert "dynamic-mcp approve" not in remote
 
 
 async def test_a_call_that_nobody_allows_in_time_says_how_to_go_on() -> None:
     upstream = FakeUpstream(ANSWERS)
     async with approving(upstream) as on:
-        client = await on.join()
+        client = await on.join(is_local=True)
         result = await wait_in_vain(on, client)
         assert list(on.box.pending) == ["Q1"], "it waits on"
     assert result["isError"]
@@ -303,7 +371,7 @@ async def test_a_queue_that_cannot_be_written_allows_nothing() -> None:
         await on.waits()
         on.box.is_broken = True
         refused = await client.call("up", "delete_all")
-        assert "cannot be asked for here" in text_of(refused)
+        assert "cannot ask a person" in text_of(refused)
         calling.cancel()
 
 
@@ -314,7 +382,7 @@ async def test_nothing_is_kept_of_a_call_whose_question_reached_nobody() -> None
         await on.waits()
         on.box.is_broken = True
         for number in range(2 * MAX_OF_ONE_ASKER):
-            assert "cannot be asked for here" in text_of(await client.call("up", "delete_all", {"n": number}))
+            assert "cannot ask a person" in text_of(await client.call("up", "delete_all", {"n": number}))
         calling.cancel()
 
 

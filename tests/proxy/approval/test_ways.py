@@ -89,7 +89,7 @@ async def test_observers_are_told_why_nobody_was_asked() -> None:
         await client.exchange("tools/call", b'{"name":"delete_file","arguments":{"a":1,"a":2}}')
         notes = on.notes.approvals
     assert [(note.id, note.outcome) for note in notes] == [("", "denied"), ("", "denied")]
-    assert "cannot be asked for here" in notes[0].reason
+    assert "cannot ask" in notes[0].reason
     assert "more than one way" in notes[1].reason
 
 
@@ -157,7 +157,7 @@ async def test_without_any_way_to_ask_the_call_is_refused_at_once() -> None:
     async with approving(has_queue=False) as on:
         client = await on.join()
         refused = text_of(await client.call("up", "delete_file", ONE))
-        assert "a person must approve `delete_file` of group `up`, which cannot be asked for here" in refused
+        assert "`delete_file` of group `up` needs approval, and this client cannot ask a person" in refused
 
 
 async def test_the_end_of_the_proxy_denies_what_waits() -> None:

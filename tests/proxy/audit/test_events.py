@@ -112,7 +112,7 @@ async def test_the_line_of_a_call_says_why_it_was_denied(tmp_path: Path) -> None
 
     (call,) = [each for each in _read(tmp_path) if each.event == "call"]
     assert (call.outcome, call.approval, call.approved_by) == ("denied", "", "")
-    assert bytes(call.detail) == b'{"reason":"it cannot be asked for here"}'
+    assert bytes(call.detail) == b'{"reason":"the client cannot ask"}'
 
 
 def _read(folder: Path) -> list[AuditLine]:

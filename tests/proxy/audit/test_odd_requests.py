@@ -7,9 +7,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.proxy.audit.audited import Json, audited
 
 TEXTS = st.text(max_size=10) | st.sampled_from(
@@ -40,7 +41,7 @@ async def ask(directory: Path, requests: list[tuple[str, Json]]) -> int:
         return len(on.lines())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(METHODS, PARAMS), min_size=1, max_size=20))
 def test_each_request_has_an_answer_and_a_line(requests: list[tuple[str, Json]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

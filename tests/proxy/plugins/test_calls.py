@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from dynamic_mcp.config.access import Access, Condition, Effect, Rule
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.resolved import Answers, Validation
+from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.middleware import Caller, CallFailed, CallRequest, CallResult, Middleware, Next
+from dynamic_mcp.proxy.observation import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
+from tests.proxy.approval.scene import Notes
 from tests.proxy.governed import ALICE
 from tests.proxy.plugins.scene import client_with, proxy_of, upstream, use
 
@@ -149,9 +153,23 @@ async def test_replaced_arguments_reach_the_server_and_the_plug_ins_after() -> N
     assert SEEN[0].arguments == {"text": "other"}
 
 
-async def test_replaced_arguments_must_fit_the_servers_schema() -> None:
+async def test_observers_are_told_of_replaced_arguments() -> None:
+    notes = Notes()
+    config = config_of(group_config("a"), plugins=(_replace(text="other"),))
+    async with proxy_of(config, Opener(a=[upstream()])) as proxy:
+        proxy.observers = Observers([notes])
+        client = Client(proxy)
+        await client.initialize()
+        await client.call("a", "echo", {"text": "mine"})
+    params = notes.ended[-1].params
+    assert params is not None
+    assert json.loads(bytes(params["arguments"])) == {"text": "other"}
+
+
+async def test_replaced_arguments_must_fit_the_servers_schema_where_the_config_is_strict() -> None:
     server = _schema_upstream()
-    async with client_with(server, _replace(text=5), use(Watching)) as client:
+    group = group_config("a", answers=Answers(validate="strict", limit=100_000, compact=False))
+    async with client_with(server, _replace(text=5), use(Watching), group=group) as client:
         result = await client.call("a", "echo", {"text": "mine"})
     assert result["isError"]
     assert "a plug-in has replaced the arguments of `echo`" in text_of(result)
@@ -159,9 +177,10 @@ async def test_replaced_arguments_must_fit_the_servers_schema() -> None:
     assert SEEN == []
 
 
-async def test_replaced_arguments_are_not_checked_where_the_config_checks_none() -> None:
+@pytest.mark.parametrize("validate", [None, "assist", "off"])
+async def test_replaced_arguments_are_left_to_the_server_elsewhere(validate: Validation | None) -> None:
     server = _schema_upstream()
-    group = group_config("a", answers=Answers(validate=False, limit=100_000, compact=False))
+    group = group_config("a", answers=Answers(validate=validate, limit=100_000, compact=False))
     async with client_with(server, _replace(text=5), group=group) as client:
         await client.call("a", "echo", {"text": "mine"})
     assert server.heard("tools/call")[0]["params"]["arguments"] == {"text": 5}
@@ -177,6 +196,14 @@ async def test_the_access_rules_decide_about_replaced_arguments() -> None:
     assert result["isError"]
     assert server.heard("tools/call") == []
     assert SEEN == []
+
+
+async def test_what_a_plug_in_writes_into_arguments_is_redacted_too() -> None:
+    server = upstream()
+    group = group_config("a", rules=Rules(redact=(Redact("r", in_arguments=True, pattern="secret"),)))
+    async with client_with(server, _replace(text="my secret"), group=group) as client:
+        await client.call("a", "echo", {"text": "mine"})
+    assert server.heard("tools/call")[0]["params"]["arguments"] == {"text": "my [redacted]"}
 
 
 async def test_nothing_of_a_call_that_access_denies_reaches_a_plug_in() -> None:

@@ -146,7 +146,7 @@ async def test_what_is_left_out_is_answered_as_what_does_not_exist(only: str | N
     assert not any(b"delete" in line for line in hiding.lines)
 
 
-@pytest.mark.parametrize("uri", ["x://two", "y://7"])
+@pytest.mark.parametrize("uri", ["x://two", "y://7", "X://two", "x://%74wo", "Y://7", "x://t\two"])
 @pytest.mark.parametrize("only", [None, "a"])
 async def test_a_resource_that_is_left_out_cannot_be_read(uri: str, only: str | None) -> None:
     server = _rich()
@@ -171,7 +171,7 @@ async def test_each_client_has_its_own_lists_of_one_server() -> None:
         assert (await alice.request("tools/call", {"name": "a__delete", "arguments": {}}))["result"]["isError"]
 
 
-async def test_what_is_shown_is_what_arguments_are_checked_against_and_searched() -> None:
+async def test_what_is_shown_is_what_arguments_must_fit_and_what_is_searched() -> None:
     async with client_with(upstream(), use(Describing), group=DIRECT) as client:
         assert await _names(client, "tools/list", "tools") == ["a__delete", "a__echo"]
         result = (await client.request("tools/call", {"name": "a__echo", "arguments": {}}))["result"]

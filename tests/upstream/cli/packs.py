@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from tests.fakes import Client, Json, text_of
+from tests.program import BOUND_S
 from tests.upstream.cli.programs import require, serve
 
 
@@ -48,7 +49,7 @@ class Place:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=BOUND_S,
         )
         return done.stdout + done.stderr
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from tests.program import BOUND_S
+
 Kind = Literal["boolean", "integer", "number", "list", "text"]
 
 _KINDS: Mapping[str, Kind] = {
@@ -37,7 +39,7 @@ def read_flags(program: str, words: list[str], environment: Mapping[str, str]) -
     asked = [[program, *words, flag], *([[program, "options"]] if program == "kubectl" else [])]
     found: dict[str, KnownFlag] = {}
     for each in asked:
-        done = subprocess.run(each, env=dict(environment), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(each, env=dict(environment), capture_output=True, text=True, timeout=BOUND_S)
         found |= {name: flag for flag in _parse(program, done.stdout + done.stderr) for name in flag.names}
     return found
 

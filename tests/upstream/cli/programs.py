@@ -20,6 +20,7 @@ from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, Json
+from tests.program import BOUND_S
 
 # Prints how it was started, as JSON.
 MIRROR = """
@@ -38,7 +39,7 @@ def command(**members: Any) -> Command:  # Any: JSON
 
 def line(*commands: Command, script: str = MIRROR, **changes: Any) -> CommandLine:  # Any: fields of CommandLine
     """Return a program that is a Python script, with these commands."""
-    made = {"env": {"PATH": os.defpath}, "timeout_s": 5.0, **changes}
+    made = {"env": {"PATH": os.defpath}, "timeout_s": BOUND_S, **changes}
     return CommandLine(
         command=sys.executable,
         pack="it",
@@ -59,26 +60,12 @@ async def serve(
     proxy = Proxy(
         read(file, {"PATH": os.environ["PATH"], "HOME": str(folder)} if environment is None else environment)
     )
-    client = Client(proxy)
+    client = Client(proxy, bound_s=BOUND_S)
     try:
         await client.initialize()
         yield client
     finally:
         await proxy.close()
-
-
-async def call_slow(client: Client, tool: str, arguments: Json) -> dict[str, Json]:
-    """Return the result of a call of a tool of `it`, whose program needs long to start."""
-    given = {"group": "it", "name": tool, "args": arguments}
-    params = {"name": "call_dynamic_tool", "arguments": given}
-    id = f"slow {len(client.lines)}"
-    client.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-    for _ in range(8):
-        with contextlib.suppress(TimeoutError):
-            found = await client.line(lambda message: message.get("id") == id)
-            result: dict[str, Json] = json.loads(found)["result"]
-            return result
-    raise TimeoutError(f"`{tool}` did not answer")
 
 
 def require(program: str) -> str:

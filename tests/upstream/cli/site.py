@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from tests.program import BOUND_S
+
 LARGE = 10_000_001
 
 
@@ -41,7 +43,7 @@ class Site:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(BOUND_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 body = await reader.readexactly(_length(head))
                 self.requests.append(head + body.decode())

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -16,6 +16,7 @@ from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag
 from dynamic_mcp.upstream.cli.argv import MAX_BYTES, MAX_WORD_BYTES, BadArguments, build
 from dynamic_mcp.upstream.cli.tools import make_tool
+from tests.examples import examples
 from tests.upstream.cli.programs import MIRROR, command, line
 
 FLAGS = [
@@ -261,7 +262,7 @@ def _is_form_of(flag: Flag, word: str) -> bool:
 SHIPPED = [each for name in library.shipped_names() for each in library.read_shipped(name).commands]
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(600, suppress_health_check=[HealthCheck.too_slow])
 @given(call=calls([BOTH, PLAIN, WRAPPED, *SHIPPED]))
 def test_nothing_that_a_schema_lets_through_becomes_a_flag_that_was_not_asked_for(
     call: tuple[Command, dict[str, Any]],
@@ -279,7 +280,7 @@ def test_nothing_that_a_schema_lets_through_becomes_a_flag_that_was_not_asked_fo
     assert not any("\0" in word for word in argv)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(call=calls([BOTH, PLAIN, WRAPPED]))
 def test_the_program_gets_these_words_and_no_others(call: tuple[Command, dict[str, Any]]) -> None:
     made, arguments = call

@@ -18,7 +18,8 @@ from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag
 from dynamic_mcp.upstream.cli.argv import BadArguments, build
 from tests.fakes import Client, Json, text_of
-from tests.upstream.cli.programs import call_slow, require, serve
+from tests.program import BOUND_S
+from tests.upstream.cli.programs import require, serve
 from tests.upstream.cli.site import Site
 
 if sys.platform == "win32":
@@ -62,7 +63,7 @@ async def aws(folder: Path, site: Site, *words: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=BOUND_S,
         )
         return done.stdout + done.stderr
 
@@ -73,9 +74,10 @@ def body_of(request: str) -> str:
     return request.partition("\r\n\r\n")[2]
 
 
+@pytest.mark.full
 async def test_aws_asks_the_services(tmp_path: Path) -> None:
     async with Site(answer) as site, tools(tmp_path, site) as client:
-        who = await call_slow(client, "aws_sts_get_caller_identity", {"output": "json"})
+        who = await client.call("it", "aws_sts_get_caller_identity", {"output": "json"})
         assert not who.get("isError"), text_of(who)
         given: Json = {
             "instance_ids": '["i-1", "i-2"]',
@@ -83,13 +85,13 @@ async def test_aws_asks_the_services(tmp_path: Path) -> None:
             "query": "Reservations[]",
             "output": "json",
         }
-        found = await call_slow(client, "aws_ec2_describe_instances", given)
+        found = await client.call("it", "aws_ec2_describe_instances", given)
         assert text_of(found).strip() == "[]"
         asked = parse_qs(body_of(site.requests[-1]))
         assert asked["InstanceId.2"] == ["i-2"]
         assert asked["Filter.1.Value.1"] == ["file://secret"]
         logged: Json = {"log_group_name": "/aws/lambda/a", "filter_pattern": "-x @y", "region": "us-east-1"}
-        assert not (await call_slow(client, "aws_logs_filter_log_events", logged)).get("isError")
+        assert not (await client.call("it", "aws_logs_filter_log_events", logged)).get("isError")
 
     sent = json.loads(body_of(site.requests[-1]))
     assert sent == {"logGroupName": "/aws/lambda/a", "filterPattern": "-x @y"}
@@ -124,6 +126,7 @@ def test_no_flag_takes_a_file_or_an_address_for_its_value() -> None:
     assert count > 2000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "tool", "arguments"),
     [
@@ -159,12 +162,13 @@ async def test_no_file_is_sent(tmp_path: Path, words: tuple[str, ...], tool: str
         site.requests.clear()
 
         async with tools(tmp_path, site, at_files=True) as client:
-            refused = await call_slow(client, tool, arguments)
+            refused = await client.call("it", tool, arguments)
 
     assert refused["isError"]
     assert site.requests == []
 
 
+@pytest.mark.full
 async def test_no_address_is_fetched(tmp_path: Path) -> None:
     async with Site(answer) as site:
         address = f"{site.url}/fetched"
@@ -175,7 +179,7 @@ async def test_no_address_is_fetched(tmp_path: Path) -> None:
 
         async with tools(tmp_path, site) as client:
             for given in ({"instance_ids": address}, {"filters": address}, {"starting_token": address}):
-                assert (await call_slow(client, "aws_ec2_describe_instances", given))["isError"]
+                assert (await client.call("it", "aws_ec2_describe_instances", given))["isError"]
 
     assert site.requests == []
 
@@ -183,6 +187,7 @@ async def test_no_address_is_fetched(tmp_path: Path) -> None:
 # --- other credentials, other places, programs --------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_no_call_chooses_whose_credentials_are_used(tmp_path: Path) -> None:
     mark = tmp_path / "it-ran"
     evil = tmp_path / "evil"
@@ -197,13 +202,14 @@ async def test_no_call_chooses_whose_credentials_are_used(tmp_path: Path) -> Non
         site.requests.clear()
 
         async with tools(tmp_path, site) as client:
-            assert (await call_slow(client, "aws_sts_get_caller_identity", {"profile": "evil"}))["isError"]
-            assert (await call_slow(client, "aws_sts_get_caller_identity", {"region": "--profile=evil"}))["isError"]
+            assert (await client.call("it", "aws_sts_get_caller_identity", {"profile": "evil"}))["isError"]
+            assert (await client.call("it", "aws_sts_get_caller_identity", {"region": "--profile=evil"}))["isError"]
 
     assert site.requests == []
     assert not mark.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("flag", "value"),
     [
@@ -218,16 +224,17 @@ async def test_no_call_leads_a_request_elsewhere(tmp_path: Path, flag: str, valu
         site.requests.clear()
 
         async with tools(tmp_path, site) as client:
-            refused = await call_slow(client, "aws_ec2_describe_vpcs", {flag.replace("-", "_"): value})
+            refused = await client.call("it", "aws_ec2_describe_vpcs", {flag.replace("-", "_"): value})
 
     assert "no argument" in text_of(refused)
     assert site.requests == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("region", ["x.evil.com/", "us-east-1.evil.com", "eu-west-1#", "@evil", "", "EU-WEST-1", "a"])
 async def test_a_region_is_no_part_of_an_address(tmp_path: Path, region: str) -> None:
     async with Site(answer) as site, tools(tmp_path, site, at_files=True) as client:
-        refused = await call_slow(client, "aws_ec2_describe_vpcs", {"region": region})
+        refused = await client.call("it", "aws_ec2_describe_vpcs", {"region": region})
 
     assert "must match" in text_of(refused)
     assert site.requests == []

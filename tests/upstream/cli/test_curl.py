@@ -15,6 +15,7 @@ from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command
 from dynamic_mcp.upstream.cli.argv import build
 from tests.fakes import Client, Json, text_of
+from tests.program import BOUND_S
 from tests.upstream.cli.programs import require, serve
 from tests.upstream.cli.site import Site
 
@@ -41,7 +42,7 @@ async def curl(folder: Path, *words: str) -> str:
     def run() -> str:
         command = [program, *words]
         return subprocess.run(
-            command, cwd=folder / "work", env=environment, capture_output=True, text=True, timeout=20
+            command, cwd=folder / "work", env=environment, capture_output=True, text=True, timeout=BOUND_S
         ).stdout
 
     return await asyncio.to_thread(run)
@@ -55,7 +56,7 @@ async def output_of(client: Client, tool: str, arguments: Json) -> str:
 
 
 async def test_curl_gets_pages_and_headers(tmp_path: Path) -> None:
-    async with Site() as site, tools(tmp_path, validate="on") as client:
+    async with Site() as site, tools(tmp_path, validate="strict") as client:
         assert await output_of(client, "curl_get", {"url": f"{site.url}/a?b=[1-3]"}) == "this is /a?b=[1-3]\n"
         asked: Json = {"url": f"{site.url}/", "header": ["Accept: text/html", "X-Api-Key: @k"], "include": True}
         assert "200 OK" in await output_of(client, "curl_get", {**asked, "write_out": "%{http_code}\\n"})

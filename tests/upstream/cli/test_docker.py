@@ -71,6 +71,7 @@ async def daemon(place: Place) -> AsyncIterator[Daemon]:
         yield made
 
 
+@pytest.mark.full
 async def test_containers_are_listed_made_and_stopped(place: Place, daemon: Daemon) -> None:
     async with place.serve() as client:
         listed = {"all": True, "filter": ["status=running"], "format": "{{.Names}}"}
@@ -95,6 +96,7 @@ async def test_containers_are_listed_made_and_stopped(place: Place, daemon: Daem
     assert any("/containers/web/stop?t=3" in each for each in daemon.requests)
 
 
+@pytest.mark.full
 async def test_without_a_daemon_there_is_a_clear_error(place: Place) -> None:
     place.environment["DOCKER_HOST"] = f"unix://{place.folder / 'nobody'}"
     async with place.serve() as client:
@@ -104,6 +106,7 @@ async def test_without_a_daemon_there_is_a_clear_error(place: Place) -> None:
 # --- dangers -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("flag", "member"),
     [
@@ -151,6 +154,7 @@ async def test_no_container_gets_anything_of_the_host(place: Place, daemon: Daem
     assert daemon.bodies
 
 
+@pytest.mark.full
 async def test_no_network_of_the_host_and_no_variable_of_the_proxy_is_given(place: Place, daemon: Daemon) -> None:
     (place.folder / "variables").write_text("SECRET=text\n")
     words = ("--network=host", "--env=HOME", f"--env-file={place.folder / 'variables'}")
@@ -171,6 +175,7 @@ async def test_no_network_of_the_host_and_no_variable_of_the_proxy_is_given(plac
     assert daemon.bodies == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words", [("--host=unix:///nobody",), ("-Hunix:///nobody",), ("--context=other",), ("--config=other",)]
 )
@@ -196,6 +201,7 @@ async def test_no_tool_talks_to_another_daemon(place: Place, daemon: Daemon, wor
     assert daemon.requests
 
 
+@pytest.mark.full
 async def test_no_plugin_is_run_from_another_directory(place: Place, daemon: Daemon) -> None:
     place.make_script("work/settings/cli-plugins/docker-buildx")
     (place.work / "Dockerfile").write_text("FROM scratch\n")
@@ -208,6 +214,7 @@ async def test_no_plugin_is_run_from_another_directory(place: Place, daemon: Dae
             assert not place.takes_mark()
 
 
+@pytest.mark.full
 async def test_nothing_is_built_from_another_place(place: Place, daemon: Daemon) -> None:
     (place.folder / "Dockerfile").write_text("FROM scratch\n")
     sources = ("-", "..", "https://127.0.0.1:1/x.git", "git@127.0.0.1:x/y", "https://127.0.0.1:1/x.git#main")

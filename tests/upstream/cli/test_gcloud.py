@@ -14,7 +14,8 @@ import pytest
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Flag, Positional, tool_name
 from tests.fakes import Client, Json, text_of
-from tests.upstream.cli.programs import call_slow, require, serve
+from tests.program import BOUND_S
+from tests.upstream.cli.programs import require, serve
 from tests.upstream.cli.site import Site
 
 COMMANDS = library.read_shipped("gcloud").commands
@@ -58,33 +59,36 @@ async def gcloud(folder: Path, site: Site, *words: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=BOUND_S,
         )
         return done.stdout + done.stderr
 
     return await asyncio.to_thread(run)
 
 
+@pytest.mark.full
 async def test_gcloud_asks_the_services(tmp_path: Path) -> None:
     async with Site(answer) as site, tools(tmp_path, site) as client:
         given: Json = {"name": "the-network", "project": "a-project", "format": "value(name)"}
-        shown = await call_slow(client, "gcloud_compute_networks_describe", given)
+        shown = await client.call("it", "gcloud_compute_networks_describe", given)
 
     assert not shown.get("isError"), text_of(shown)
     assert text_of(shown).strip() == "the-network"
     assert site.requests[-1].startswith("GET /compute/v1/projects/a-project/global/networks/the-network")
 
 
+@pytest.mark.full
 async def test_no_file_is_read_for_flags(tmp_path: Path) -> None:
     (tmp_path / "flags.yaml").write_text("--the-secret: 1\n")
     async with Site(answer) as site:
         assert "the-secret" in await gcloud(tmp_path, site, "projects", "list", "--flags-file=flags.yaml")
         async with tools(tmp_path, site, at_files=True) as client:
-            refused = await call_slow(client, "gcloud_projects_list", {"flags_file": "flags.yaml"})
+            refused = await client.call("it", "gcloud_projects_list", {"flags_file": "flags.yaml"})
 
     assert "no argument" in text_of(refused)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "flag",
     [
@@ -97,12 +101,13 @@ async def test_no_call_chooses_whose_credentials_are_used_or_shows_them(tmp_path
         for command in COMMANDS:
             every: list[Flag | Positional] = [*command.positionals, *command.flags]
             needed: Json = {each.argument: ["a"] if each.repeatable else "a" for each in every if each.required}
-            refused = await call_slow(client, tool_name("gcloud", command.name), {**needed, flag: "x"})
+            refused = await client.call("it", tool_name("gcloud", command.name), {**needed, flag: "x"})
             assert "no argument" in text_of(refused)
 
     assert site.requests == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "value", ["--flags-file=x", "-", "@x", "https://127.0.0.1/x", "http://x", "--access-token-file=x", "--", "a b"]
 )
@@ -112,16 +117,17 @@ async def test_no_name_is_a_flag_or_an_address(tmp_path: Path, value: str) -> No
             for word in command.positionals:
                 if word.argument != "log_filter":
                     given: Json = {word.argument: [value] if word.repeatable else value}
-                    refused = await call_slow(client, tool_name("gcloud", command.name), given)
+                    refused = await client.call("it", tool_name("gcloud", command.name), given)
                     assert refused["isError"]
                     assert "exitCode" not in refused.get("structuredContent", {})
 
     assert site.requests == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", ["format('{0.__class__}', name)", "value(__init__)", "-x", "@x", ""])
 async def test_a_format_reaches_nothing_inside_of_the_program(tmp_path: Path, text: str) -> None:
     async with Site(answer) as site, tools(tmp_path, site, at_files=True) as client:
-        refused = await call_slow(client, "gcloud_projects_list", {"format": text})
+        refused = await client.call("it", "gcloud_projects_list", {"format": text})
 
     assert "match" in text_of(refused)

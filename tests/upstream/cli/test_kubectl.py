@@ -88,6 +88,7 @@ async def cluster(place: Place) -> AsyncIterator[Cluster]:
         yield made
 
 
+@pytest.mark.full
 async def test_a_pod_is_shown_labelled_and_deleted(place: Place, cluster: Cluster) -> None:
     async with place.serve() as client:
         wanted = {"resource": "pods", "names": ["web"], "output": "jsonpath={.metadata.labels.app}"}
@@ -103,6 +104,7 @@ async def test_a_pod_is_shown_labelled_and_deleted(place: Place, cluster: Cluste
     assert changes == [f"{method} /api/v1/namespaces/default/pods/web" for method in ("PATCH", "DELETE")]
 
 
+@pytest.mark.full
 async def test_manifests_are_built_without_a_cluster(place: Place) -> None:
     (place.work / "kustomization.yaml").write_text("resources:\n- pod.yaml\nnamePrefix: my-\n")
     (place.work / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n")
@@ -111,6 +113,7 @@ async def test_manifests_are_built_without_a_cluster(place: Place) -> None:
         assert "Client Version" in await output_of(client, "kubectl_version", {"client": True})
 
 
+@pytest.mark.full
 async def test_the_command_of_exec_is_behind_the_separator(place: Place, cluster: Cluster) -> None:
     async with place.serve() as client:
         await error_of(
@@ -125,6 +128,7 @@ async def test_the_command_of_exec_is_behind_the_separator(place: Place, cluster
 # --- dangers -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_no_tool_takes_a_login_from_a_file_of_a_call(place: Place, cluster: Cluster) -> None:
     (place.work / "login.json").write_text(json.dumps(kubeconfig("https://127.0.0.1:1", place.evil)))
     await asyncio.to_thread(place.run, "--kubeconfig=login.json", "get", "pods")
@@ -141,6 +145,7 @@ async def test_no_tool_takes_a_login_from_a_file_of_a_call(place: Place, cluster
                 assert not place.takes_mark(), (tool, word.name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "flag",
     [
@@ -159,6 +164,7 @@ def test_kubectl_has_flags_that_no_tool_has(place: Place, flag: str) -> None:
         assert not any(word.startswith(flag.partition("=")[0]) for word in each.fixed)
 
 
+@pytest.mark.full
 async def test_the_settings_of_a_person_add_no_flags(place: Place, cluster: Cluster) -> None:
     (place.work / "login.json").write_text(json.dumps(kubeconfig("https://127.0.0.1:1", place.evil)))
     chosen = {"name": "kubeconfig", "default": str(place.work / "login.json")}
@@ -176,6 +182,7 @@ async def test_the_settings_of_a_person_add_no_flags(place: Place, cluster: Clus
     assert not place.takes_mark()
 
 
+@pytest.mark.full
 async def test_no_kustomization_runs_a_program(place: Place) -> None:
     chart = {"name": "x", "repo": "https://127.0.0.1:1/", "version": "1", "releaseName": "it"}
     file = place.work / "kustomization.yaml"
@@ -193,6 +200,7 @@ async def test_no_kustomization_runs_a_program(place: Place) -> None:
             await refusal_of(client, "kubectl_kustomize", {"directory": ".", **more})
 
 
+@pytest.mark.full
 async def test_git_gets_nothing_for_a_kustomization(place: Place) -> None:
     (place.work / "kustomization.yaml").write_text("resources:\n- git@127.0.0.1:x/y\n")
     assert "not allowed" not in place.run("kustomize", ".", GIT_SSH_COMMAND=str(place.evil))
@@ -204,6 +212,7 @@ async def test_git_gets_nothing_for_a_kustomization(place: Place) -> None:
     assert not place.takes_mark()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variable", ["KUBECTL_EXTERNAL_DIFF", "KUBE_EDITOR", "EDITOR"])
 async def test_no_program_of_the_environment_is_run(place: Place, cluster: Cluster, variable: str) -> None:
     pod = json.dumps(ANSWERS["/api/v1/namespaces/default/pods/web"])
@@ -218,6 +227,7 @@ async def test_no_program_of_the_environment_is_run(place: Place, cluster: Clust
             assert not place.takes_mark()
 
 
+@pytest.mark.full
 async def test_no_file_outside_of_the_roots_is_read(place: Place, cluster: Cluster) -> None:
     secret = place.folder / "secret"
     secret.write_text("a: [secret text")

@@ -11,6 +11,7 @@ import pytest
 
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Flag, Pack
+from tests.program import BOUND_S
 from tests.upstream.cli.program_help import KnownFlag, read_flags
 from tests.upstream.cli.programs import require
 
@@ -29,7 +30,7 @@ def _require_version(pack: Pack, environment: dict[str, str]) -> None:
     if pack.checked is None:
         return
     words = [require(pack.program), *(pack.version or [])]
-    text = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60).stdout
+    text = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=BOUND_S).stdout
     if _numbers(text) < _numbers(pack.checked):
         pytest.skip(f"`{pack.program}` is older than {pack.checked}")
 
@@ -51,6 +52,7 @@ def _differences(flag: Flag, known: dict[str, KnownFlag]) -> list[str]:
     return []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_program_has_the_flags_of_its_pack_with_these_types(tmp_path: Path, program: str) -> None:
     require(program)

@@ -66,6 +66,7 @@ def _values(flag: Flag) -> list[object]:
     return [[value, value]] if flag.repeatable else [value]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("program", "command"), [*commands()], ids=lambda each: getattr(each, "name", each))
 def test_the_program_knows_every_command_flag_and_value(program: str, command: Command) -> None:
     path = require(program)
@@ -160,6 +161,7 @@ def test_the_units_that_are_refused_are_those_of_the_program() -> None:
                 build(stop, {"units": [name]})
 
 
+@pytest.mark.full
 async def test_the_program_would_take_a_unit_from_anywhere(tmp_path: Path) -> None:
     evil = tmp_path / "evil.service"
     evil.write_text("[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
@@ -256,6 +258,7 @@ async def output_of(client: Client, tool: str, arguments: Json | None = None) ->
     return str(result["structuredContent"]["stdout"])
 
 
+@pytest.mark.full
 async def test_journalctl_finds_entries(journal: Path) -> None:
     async with reader(journal) as client:
         cat: Json = {"output": "cat"}
@@ -300,6 +303,7 @@ async def test_no_call_reads_other_journals_or_changes_one(tmp_path: Path, words
                 await refusal_of(client, tool, {**needed, member: [flag] if member == "matches" else flag})
 
 
+@pytest.mark.full
 async def test_the_program_writes_files_where_it_is_told_to(journal: Path) -> None:
     place = journal.parent / "cursor"
     run("journalctl", f"--directory={journal}", f"--cursor-file={place}", "--quiet")

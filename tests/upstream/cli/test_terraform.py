@@ -54,6 +54,7 @@ def read_only() -> Iterator[tuple[str, Json]]:
             yield tool, ARGUMENTS.get(tool.removeprefix("terraform_"), {})
 
 
+@pytest.mark.full
 async def test_a_plan_is_made_shown_and_applied(place: Place) -> None:
     (place.work / "main.tf").write_text(CONFIGURATION)
     async with place.serve() as client:
@@ -76,6 +77,7 @@ async def test_a_plan_is_made_shown_and_applied(place: Place) -> None:
         assert await output_of(client, "terraform_workspace_show", {}) == "other\n"
 
 
+@pytest.mark.full
 async def test_files_and_texts_are_formatted(place: Place) -> None:
     (place.work / "-x.tf").write_text("a=1\n")
     async with place.serve() as client:
@@ -86,6 +88,7 @@ async def test_files_and_texts_are_formatted(place: Place) -> None:
     assert (place.work / "-x.tf").read_text() == "a = 1\n"
 
 
+@pytest.mark.full
 async def test_nothing_is_applied_but_a_plan_in_a_file(place: Place) -> None:
     (place.work / "main.tf").write_text(CONFIGURATION)
     place.run("init")
@@ -100,6 +103,7 @@ async def test_nothing_is_applied_but_a_plan_in_a_file(place: Place) -> None:
 # --- dangers -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_no_tool_that_only_reads_runs_a_provider(place: Place) -> None:
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     folder = f"work/plugins/example.com/a/evil/1.0.0/{sys.platform}_{machine}"
@@ -119,6 +123,7 @@ async def test_no_tool_that_only_reads_runs_a_provider(place: Place) -> None:
         assert place.takes_mark()  # what may run one is no tool that only reads
 
 
+@pytest.mark.full
 async def test_no_tool_that_only_reads_runs_a_program_for_the_login_to_the_state(place: Place) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -158,6 +163,7 @@ def kubeconfig(place: Place, server: str) -> Json:
     }
 
 
+@pytest.mark.full
 async def test_no_flags_come_from_the_environment(place: Place) -> None:
     variables = {"TF_CLI_ARGS": "-json", "TF_CLI_ARGS_version": "-json"}
     assert place.run("version", **variables).startswith("{")
@@ -166,6 +172,7 @@ async def test_no_flags_come_from_the_environment(place: Place) -> None:
         assert (await output_of(client, "terraform_version", {})).startswith("Terraform v")
 
 
+@pytest.mark.full
 async def test_no_tool_works_in_another_directory(place: Place) -> None:
     other = place.folder / "other"
     other.mkdir()

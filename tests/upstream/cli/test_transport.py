@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
-from dynamic_mcp.upstream.process.strays import VARIABLE
 from tests.fake_parties import Ear
-from tests.fakes import BOUND_S, Client, Json, group_config, text_of
+from tests.fakes import Client, Json, group_config, text_of
+from tests.program import BOUND_S
 from tests.upstream.cli.programs import MIRROR, command, line, serve
 
 # Says how it goes on stderr, and then waits.
@@ -100,7 +101,7 @@ async def test_only_few_variables_reach_the_program(tmp_path: Path, pack: Path) 
     async with serve(tmp_path, entry(env=["OWN"]), environment=variables) as client:
         env = seen(await client.call("it", "it_list_all", {}))["env"]
 
-    assert {*env} - {VARIABLE} <= {"PATH", "OWN", "PAGER", "NO_COLOR", "TERM", "IT_MODE", "LC_CTYPE"}
+    assert {*env} - {SERVER_MARK} <= {"PATH", "OWN", "PAGER", "NO_COLOR", "TERM", "IT_MODE", "LC_CTYPE"}
     assert (env["PAGER"], env["NO_COLOR"], env["TERM"], env["IT_MODE"]) == ("cat", "1", "dumb", "list")
 
 

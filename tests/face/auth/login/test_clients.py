@@ -239,3 +239,20 @@ async def test_a_name_of_the_internet_that_means_this_machine_is_not_followed() 
 
     with pytest.raises(FetchError, match="leads into this machine"):
         await guarded_fetch("https://mcp.example.com/mcp", resolve)("https://rebinding.example/a")
+
+
+@pytest.mark.parametrize(
+    "public_url", ["http://127.0.0.1:8808/mcp", "http://localhost:8808/mcp", "https://[::1]/mcp"]
+)
+@pytest.mark.parametrize("url", ["https://127.0.0.1:1/a", "https://localhost:1/a", "https://10.0.0.1:1/a"])
+async def test_a_server_on_this_machine_fetches_no_document_from_there_unless_that_is_switched_on(
+    public_url: str, url: str
+) -> None:
+    with pytest.raises(FetchError, match=r"leads into .*, which needs `local_client_documents`"):
+        await guarded_fetch(public_url)(url)
+
+
+async def test_a_server_on_this_machine_fetches_documents_from_there_where_that_is_switched_on() -> None:
+    with pytest.raises(FetchError) as refused:
+        await guarded_fetch("http://127.0.0.1:8808/mcp", may_be_local=True)("https://127.0.0.1:1/a")
+    assert "leads into" not in str(refused.value)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hmac
+import json
 import os
 import sqlite3
 import stat
 import sys
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynamic_mcp.face.auth.login import grants, store
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError, file_for
 from dynamic_mcp.groups.audience import Authentication
-from tests.face.auth.login.parties import Browser, Clock, authorize_url, error_of, json_of, open_site
-from tests.fakes import BOUND_S
+from tests.face.auth.login.parties import Browser, Clock, Json, authorize_url, error_of, json_of, open_site
+from tests.program import BOUND_S
 
 ROOT = Path(__file__).parents[4]
 
@@ -95,7 +100,7 @@ async def test_of_two_processes_one_gets_the_tokens_of_a_code(tmp_path: Path) ->
         processes = [
             await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE) for _ in range(2)
         ]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(BOUND_S):
             answers = [(await process.communicate())[0].strip() for process in processes]
         assert sorted(answers) == [b"200", b"400"]
 
@@ -116,14 +121,64 @@ async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
 
 async def test_neither_codes_nor_tokens_of_clients_are_kept_as_they_are(tmp_path: Path) -> None:
     async with open_site(tmp_path) as site:
-        tokens = await site.log_in()
-        code = await site.code("ann", tokens["client_id"])
-        for secret in (tokens["refresh_token"], tokens["access_token"], code):
+        first = await site.log_in()
+        second = {**first, **json_of(await site.refresh(first))}
+        code = await site.code("ann", first["client_id"])
+        for secret in (*_tokens_of(first), *_tokens_of(second), code):
             assert secret.encode() not in _content(tmp_path)
+        assert (await site.refresh(first)).body == json.dumps(_answer_of(second), separators=(",", ":")).encode()
+
+
+async def test_nobody_who_can_only_read_the_file_can_make_a_refresh_token_that_counts(tmp_path: Path) -> None:
+    async with open_site(tmp_path) as site:
+        tokens = await site.log_in()
+        family, secret, number = _row(tmp_path, "SELECT id, secret, number FROM families")
+        body = f"{family}.{number}.{'A' * 43}"
+        forged = f"{body}.{hmac.new(secret, body.encode(), sha256).hexdigest()}"
+        assert error_of(await site.refresh({**tokens, "refresh_token": forged})) == "invalid_grant"
+
+
+async def test_an_answer_is_deleted_once_it_is_not_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grants, "GRACE_S", -1.0)
+    async with open_site(tmp_path) as site:
+        await site.refresh(await site.log_in())
+        async with asyncio.timeout(BOUND_S):
+            while _row(tmp_path, "SELECT answer FROM families") != (None,):  # noqa: ASYNC110 - nothing tells when
+                await asyncio.sleep(0)
+
+
+async def test_a_file_that_could_have_tokens_in_plain_text_is_deleted(tmp_path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"a.v1.sqlite{suffix}").write_bytes(b"token")
+    (tmp_path / "b.v1.sqlite").write_bytes(b"of another config")
+    database = Database(tmp_path / "a.v2.sqlite")
+    await database.run(lambda connection: connection.execute("SELECT 1").fetchone())
+    await database.close()
+    assert {file.name for file in _files(tmp_path) if ".v1." in file.name} == {"b.v1.sqlite"}
+
+
+def _row(folder: Path, query: str) -> tuple[Any, ...]:
+    with contextlib.closing(sqlite3.connect(folder / "logins.sqlite")) as connection:
+        found: tuple[Any, ...] = connection.execute(query).fetchone()
+    return found
+
+
+def _tokens_of(tokens: Json) -> tuple[str, str]:
+    return tokens["access_token"], tokens["refresh_token"]
+
+
+def _answer_of(tokens: Json) -> Json:
+    return {name: value for name, value in tokens.items() if name != "client_id"}
 
 
 def _content(folder: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in folder.iterdir())
+    return b"".join(each.read_bytes() for each in _files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [*folder.iterdir()]
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all" * 500, b"SQLite format 3\0" + b"\xff" * 4096])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.face.auth.login.redirects import find_redirect
+from tests.examples import examples
 from tests.face.auth.login.parties import (
     REDIRECT,
     Browser,
@@ -163,6 +164,7 @@ async def test_a_parameter_that_is_there_twice_is_refused(tmp_path: Path, name: 
         assert (await Browser(site).open(f"{url}&{name}=x")).status == 400
 
 
+@examples(100)
 @given(st.text("ahtp:s/.@\\?#%[]0127 \t\n\x00üclient.example127.0.0.1localhost", max_size=60))
 def test_whatever_is_asked_for_leads_nowhere_else(tail: str) -> None:
     for registered in (REDIRECT, "http://127.0.0.1:8080/cb"):

@@ -150,11 +150,13 @@ async def test_a_refresh_token_of_long_ago_ends_the_login_at_once(tmp_path: Path
 async def test_a_made_up_refresh_token_ends_nothing(tmp_path: Path) -> None:
     async with open_site(tmp_path) as site:
         tokens = await site.log_in()
-        family, number, mac = tokens["refresh_token"].split(".")
+        family, number, random, mac = tokens["refresh_token"].split(".")
         for guess in (
-            f"{family}.1.{'0' * 64}",
-            f"{family}.9.{mac}",
-            f"{family}.0.{mac}",
+            f"{family}.1.{random}.{'0' * 64}",
+            f"{family}.9.{random}.{mac}",
+            f"{family}.0.{random}.{mac}",
+            f"{family}.1.{random[::-1]}.{mac}",
+            f"{family}.1.{mac}",
             family,
             f"{family}..",
             "ü",

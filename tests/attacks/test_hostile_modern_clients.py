@@ -7,21 +7,19 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, encode_value
+from tests.attacks.target import Target, serving
 from tests.http_client import Disconnected, HttpClient, HttpConnection, Response
 from tests.http_program import HttpProgram, serving_http
 from tests.mcp_client import BOTH, McpClient
 from tests.program import BOUND_S, Json, full, odd, text_of
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors as Linux tells them"),
-    pytest.mark.alone_only("it starts no windows"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors as Linux tells them")
 
 _MAX_GROWTH_MIB = 250
 _MOST_IN_FLIGHT = 256
@@ -90,8 +88,15 @@ async def program(tmp_path: Path) -> AsyncIterator[HttpProgram]:
         assert "Traceback" not in program.log()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A program for attacks that leave it as it was."""
+    with serving(tmp_path_factory.mktemp("shared"), {"odd": odd(), "full": full()}) as target:
+        yield target
+
+
 @contextlib.asynccontextmanager
-async def client_of(program: HttpProgram, path: str = "/mcp") -> AsyncIterator[ModernClient]:
+async def client_of(program: HttpProgram | Target, path: str = "/mcp") -> AsyncIterator[ModernClient]:
     async with HttpClient(program.origin) as http:
         yield ModernClient(http, path)
 
@@ -133,8 +138,8 @@ async def test_the_session_of_somebody_else_gives_a_modern_request_nothing_and_l
         assert "foreign" not in json.dumps(await stream.until(id))
 
 
-async def test_sixty_clients_with_equal_ids_and_names_get_their_own_answers(program: HttpProgram) -> None:
-    async with client_of(program) as client:
+async def test_sixty_clients_with_equal_ids_and_names_get_their_own_answers(shared: Target) -> None:
+    async with client_of(shared) as client:
         texts = [str(number) for number in range(60)]
         calls = [client.message("tools/call", _call("odd", "echo", {"text": text})) | {"id": 1} for text in texts]
         answers = await asyncio.gather(*(client.post(call) for call in calls))
@@ -181,8 +186,8 @@ async def test_nobody_cancels_what_somebody_else_has_asked(program: HttpProgram)
     ],
     ids=lambda head: repr(head[:60]),
 )
-async def test_what_runs_cannot_differ_from_what_the_headers_say(program: HttpProgram, head: bytes) -> None:
-    async with client_of(program) as client:
+async def test_what_runs_cannot_differ_from_what_the_headers_say(shared: Target, head: bytes) -> None:
+    async with client_of(shared) as client:
         message = client.message("tools/call", _call("odd", "echo", {"text": "smuggled"}))
         body = json.dumps(message).encode()
         usual = b"".join(
@@ -214,22 +219,22 @@ TOO_MUCH = [
 
 @pytest.mark.parametrize(("body", "status"), TOO_MUCH)
 async def test_a_modern_message_that_is_too_much_is_refused_in_bounded_memory(
-    program: HttpProgram, body: bytes, status: int
+    shared: Target, body: bytes, status: int
 ) -> None:
-    async with client_of(program) as client:
+    async with client_of(shared) as client:
         assert await echo(client) == "a"
-        before = program.peak_mib()
+        before = shared.peak_mib()
         refused = await client.post(body, **{"Mcp-Method": "tools/list"})
         assert refused.status == status
         assert len(await refused.read()) < 1000
-        assert program.peak_mib() - before < _MAX_GROWTH_MIB
+        assert shared.peak_mib() - before < _MAX_GROWTH_MIB
         assert await echo(client) == "a"
 
 
 async def test_a_thousand_that_listen_are_bounded_and_cost_the_others_nothing(program: HttpProgram) -> None:
     async with client_of(program) as client, HttpClient(program.origin) as attacker:
         assert await echo(client) == "a"
-        before = program.count_descriptors()
+        before = program.count_sockets()
         greedy = ModernClient(attacker, name="greedy")
         listens = [
             await greedy.begin(greedy.message("subscriptions/listen", {"notifications": {}})) for _ in range(1000)
@@ -242,7 +247,7 @@ async def test_a_thousand_that_listen_are_bounded_and_cost_the_others_nothing(pr
             assert await asyncio.gather(*(echo(other, text) for text in texts)) == texts
         for each in listens:
             each.abort()
-        while await in_flight(client) or program.count_descriptors() > before + 5:
+        while await in_flight(client) or program.count_sockets() > before + 5:
             pass
         assert (await greedy.request("server/discover"))["supportedVersions"]
 

@@ -1,0 +1,41 @@
+"""The check at the end of a run finds what a test has left, and says which test that was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import leftovers
+from tests.leftovers import Leftovers
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
+    """A run inside of this one."""
+    monkeypatch.setenv(leftovers.FOLDER, os.environ[leftovers.FOLDER])  # which is put back afterwards
+    run = Leftovers(ends_within_s=0)
+    yield run
+    run.pytest_unconfigure()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc, to look for processes")
+def test_a_process_that_is_left_is_found_until_it_ends(run: Leftovers) -> None:
+    home = Path(os.environ[leftovers.FOLDER], "home")
+    leftovers.note_home(home, "test_of_it")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "HOME": str(home)}) as process:
+        assert run.find() == [f"process {process.pid}, `cat`, by test_of_it"]
+    assert run.find() == []
+
+
+def test_a_new_file_in_the_checkout_is_found_until_it_is_removed(run: Leftovers) -> None:
+    before = leftovers.list_files()
+    file = Path(__file__).parent.parent / f"left-by-a-test-{os.getpid()}"
+    file.touch()
+    leftovers.note_new_files(before, "test_of_it")
+    assert [line for line in run.find() if str(file) in line] == [f"{file}, by test_of_it"]
+    file.unlink()
+    assert not [line for line in run.find() if str(file) in line]
