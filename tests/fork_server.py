@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -102,6 +103,8 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:  # Any: JS
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if 2 not in closed:
+        faulthandler.enable(2)  # what a crash was in the middle of is in what the test shows of it
     if memory := request.get("memory"):
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     os.umask(request["umask"])

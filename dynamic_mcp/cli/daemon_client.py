@@ -30,6 +30,7 @@ from dynamic_mcp.session.command_messages import (
     decode_error,
     view_options,
 )
+from dynamic_mcp.system.decoding import decode_as
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -145,7 +146,7 @@ class DaemonClient:
         return await self._exchange(method, msgspec.to_builtins(request), CatalogAnswer)
 
     async def _exchange(self, method: str, params: Mapping[str, object], kind: type[_Message]) -> _Message:
-        return msgspec.json.decode(await self.ask(method, params), type=kind)
+        return decode_as(await self.ask(method, params), kind)
 
 
 class DaemonGroup:

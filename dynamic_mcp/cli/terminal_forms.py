@@ -18,6 +18,7 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.approval.wait import NO_PERSON_WITHIN_S
 from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools.schema import InputSchema
 
@@ -200,7 +201,7 @@ class _Form(Struct, frozen=True):
     def read(cls, params: Raw) -> _Form:
         """Return the form of a request. Raises Malformed."""
         try:
-            read = msgspec.json.decode(params, type=_Params)
+            read = decode_as(params, _Params)
             schema = read.requested_schema
             fields = [_Field.of(*each, is_required=each[0] in schema.required) for each in schema.properties.items()]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
 from dynamic_mcp.cli_scan.help.text import shorten
 from dynamic_mcp.cli_scan.help.usage import property_name
 from dynamic_mcp.packs.model import PositionalType
+from dynamic_mcp.system.decoding import decode_as
 
 _MAX_SCRIPT_BYTES = 64_000
 _SHEBANG = re.compile(
@@ -108,7 +108,7 @@ class _Answer(Struct):
 def read_probe(text: str) -> list[CommandFact]:
     """Return what the probe printed, which is its last line. Raises msgspec.DecodeError."""
     last = text.rstrip().rpartition("\n")[2]
-    answer = msgspec.json.decode(last, type=_Answer)
+    answer = decode_as(last, _Answer)
     return list(_read_command(answer.command, (), f"{answer.kind} introspection"))
 
 

@@ -12,6 +12,7 @@ from dynamic_mcp.cli_scan.help.text import shorten
 from dynamic_mcp.cli_scan.help.usage import property_name
 from dynamic_mcp.cli_scan.help.values import read_value
 from dynamic_mcp.packs.model import Effect
+from dynamic_mcp.system.decoding import decode_as
 
 SOURCE = "usage spec"
 _EFFECTS: Mapping[str | None, Effect] = {"read": "read", "write": "write", "destructive": "destructive"}
@@ -61,7 +62,7 @@ class _Spec(Struct):
 
 def read_usage_spec(data: bytes) -> list[CommandFact]:
     """Return what a spec says of each command. Raises msgspec.DecodeError."""
-    spec = msgspec.json.decode(data, type=_Spec)
+    spec = decode_as(data, _Spec)
     return list(_read_command(spec.cmd, (), [], spec.about or ""))
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from dynamic_mcp.config.resolved import Embeddings
+from dynamic_mcp.system.decoding import decode_as
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -108,7 +109,7 @@ def _is_local(url: str) -> bool:
 
 def _parse_vectors(content: bytes, count: int) -> list[Vector]:
     try:
-        items = msgspec.json.decode(content, type=_Answer).data
+        items = decode_as(content, _Answer).data
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise EndpointError(f"not a response of an embeddings endpoint: {exc}") from exc
     if all(item.index is not None for item in items):

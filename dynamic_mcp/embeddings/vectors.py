@@ -13,6 +13,7 @@ import msgspec
 
 from dynamic_mcp.embeddings.endpoint import Vector
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 
@@ -74,7 +75,7 @@ def text_key(text: str) -> bytes:
 def _read(data: bytes) -> dict[bytes, Vector]:
     """Parse a file. Raises ValueError for anything that `save` did not write."""
     line, _, body = data.partition(b"\n")
-    head = msgspec.json.decode(line, type=_Head)
+    head = decode_as(line, _Head)
     size = _KEY + 4 * head.numbers
     if head.form != 1 or head.order != sys.byteorder or head.numbers < 1 or len(body) % size:
         raise ValueError("written by another version")

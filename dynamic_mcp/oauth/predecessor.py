@@ -15,6 +15,7 @@ import msgspec
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.system.decoding import decode_as
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def find_login(group: str, remote: Remote) -> Login | None:
         file = Path.home() / ".dynamic-mcp" / "oauth-servers" / f"{group}.json"
         if file.is_symlink() or file.stat().st_size > MAX_BYTES:
             return None
-        stored = msgspec.json.decode(file.read_bytes(), type=_StoredToken)
+        stored = decode_as(file.read_bytes(), _StoredToken)
     except (OSError, ValueError, RuntimeError):  # no such file, or not a token; RuntimeError: no home directory
         return None
     group_logger(log, group).info("group %s: using the login in %s", group, file)

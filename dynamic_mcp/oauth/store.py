@@ -24,6 +24,7 @@ from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Store:
         """Return the login; None if there is none, or none that is valid. Raises OSError if it cannot be read."""
         try:
             data = _read_private(self._file)
-            login = msgspec.json.decode(data, type=Login)
+            login = decode_as(data, Login)
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as exc:
@@ -142,7 +143,7 @@ def list_persons(folder: Path, remote: Remote) -> list[Principal]:
     found: list[Principal] = []
     for file in folder.glob(f"*.v{FORMAT}.json"):
         try:
-            person = msgspec.json.decode(_read_private(file), type=Login).person
+            person = decode_as(_read_private(file), Login).person
         except (OSError, ValueError, RecursionError):
             continue
         if person is not None and file.name == f"{key(with_fields(remote, login_of=person))}.v{FORMAT}.json":

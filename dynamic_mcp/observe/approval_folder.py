@@ -21,6 +21,7 @@ from msgspec import Raw
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, parse_id
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 
 log = logging.getLogger(__name__)
 
@@ -191,12 +192,12 @@ def _check(status: os.stat_result) -> None:
 
 def _decode(data: bytes, form: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=form)
+        return decode_as(data, form)
     except msgspec.DecodeError:
         # it takes no lone surrogate escapes, which the arguments of a call may have
         members = wire.members(data)
         arguments = members.pop("arguments", wire.ABSENT)
-        value = msgspec.json.decode(wire.encode(members), type=form)
+        value = decode_as(wire.encode(members), form)
         return msgspec.structs.replace(value, arguments=arguments) if len(arguments) else value
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from dynamic_mcp import __version__
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
@@ -174,7 +175,7 @@ class ProxyRegistry:
     def _read(self, file: Path) -> RunningProxy | None:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
-            running = msgspec.json.decode(read_bytes(file), type=RunningProxy)
+            running = decode_as(read_bytes(file), RunningProxy)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # removed meanwhile, or from another version
             return None
         if not is_alive(running.pid, silent_s):

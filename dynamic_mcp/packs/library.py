@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from dynamic_mcp.packs.model import Pack
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 
@@ -49,7 +50,7 @@ def read_file(file: Path) -> Pack:
 def decode(data: bytes) -> Pack:
     """Return the pack in a JSON text. Raises BadPack."""
     try:
-        return msgspec.json.decode(data, type=Pack)
+        return decode_as(data, Pack)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise BadPack(f"not a valid pack: {_lower(str(exc))}") from exc
 

@@ -14,6 +14,8 @@ from importlib import import_module
 
 import msgspec
 
+from dynamic_mcp.system.decoding import decode_as
+
 _PREFIX = "dynamic-mcp"
 _NONCE_BYTES = 12
 # A state of ours is short; whatever is longer is not one.
@@ -82,7 +84,7 @@ class StateSeal:
             opened = self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], self._bound(binding))
         except (ValueError, InvalidTag):
             raise StateRefused("invalid") from None
-        return msgspec.json.decode(opened, type=Ticket)
+        return decode_as(opened, Ticket)
 
     def _bound(self, binding: bytes) -> bytes:
         return sha256(self._process.encode() + binding).digest()

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 
 MOST_FILES = 300
 MOST_BYTES = 64 << 20
@@ -43,7 +44,7 @@ class AnswerCache:
         """Return what was answered last."""
         try:
             data = paths.read_private(self._file_of(url, headers), 2 * self._most_bytes)
-            answer = msgspec.json.decode(data, type=CachedAnswer)
+            answer = decode_as(data, CachedAnswer)
         except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
             return None
         return answer if answer.form == _FORM else None

@@ -5,7 +5,6 @@ An error of the daemon itself keeps its exit code and its hint on the way, and o
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Config, Timeouts
@@ -14,6 +13,7 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.system.decoding import decode_as
 
 # Choose what the session sees; the answer has the groups.
 VIEW = "dynamic-mcp/view"
@@ -122,7 +122,7 @@ def encode_upstream_error(error: Raw) -> Frame:
 
 def decode_error(error: Raw, group: str) -> DynamicMcpError:
     """Return what a command raises for an error that the daemon has sent."""
-    found = msgspec.json.decode(error, type=_Error)
+    found = decode_as(error, _Error)
     if len(found.data.upstream):
         return upstream_error(found.data.upstream, group)
     return RelayedError(found.message, hint=found.data.hint, exit_code=found.data.exit_code, reason=found.data.reason)

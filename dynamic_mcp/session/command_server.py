@@ -34,6 +34,7 @@ from dynamic_mcp.session.command_messages import (
     encode_error,
     encode_upstream_error,
 )
+from dynamic_mcp.system.decoding import decode_as
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
 
@@ -133,7 +134,7 @@ def _facts(group: ViewedGroup) -> GroupFacts:
 def _decode(params: Raw, kind: type[_Message]) -> _Message:
     """Return what a command has sent. Raises Malformed."""
     try:
-        return msgspec.json.decode(params, type=kind)
+        return decode_as(params, kind)
     except msgspec.DecodeError as exc:
         raise wire.Malformed(str(exc)) from exc
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
+from ipaddress import ip_network
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -23,14 +25,20 @@ VERIFIER = "v" * 43
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
 FORM = "Content-Type: application/x-www-form-urlencoded"
 AS_JSON = "Content-Type: application/json"
+_addresses = map(str, itertools.cycle(ip_network("203.0.113.0/24")))  # one for each test: what it does counts
 
 
 class LoginTarget:
-    """The program, and what clients, browsers and attackers do at it."""
+    """The program, and what clients, browsers and attackers do at it, from an address behind a proxy."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, address: str, client: str | None = None) -> None:
         self.target = target
-        self.client = self.register()
+        self._from = f"X-Forwarded-For: {address}"
+        self.client = client or self.register()
+
+    def at(self, address: str) -> LoginTarget:
+        """Return what is done from another address, which has done nothing yet that counts against it."""
+        return LoginTarget(self.target, address, self.client)
 
     def register(self, **changes: Json) -> str:
         """Register a client, and return its id."""
@@ -40,7 +48,7 @@ class LoginTarget:
 
     def try_to_register(self, **changes: Json) -> Answer:
         metadata = {"redirect_uris": [REDIRECT], "client_name": "Client", **changes}
-        return self.target.request("POST", "/register", AS_JSON, body=json.dumps(metadata).encode())
+        return self.target.request("POST", "/register", AS_JSON, self._from, body=json.dumps(metadata).encode())
 
     def open(self, user: str = "ann", /, **changes: str | None) -> Answer:
         """Open the page where a login begins; a parameter that is None is left out."""
@@ -55,7 +63,7 @@ class LoginTarget:
             **changes,
         }
         query = urlencode({name: value for name, value in given.items() if value is not None})
-        return self.target.request("GET", f"/authorize?{query}", f"X-Forwarded-User: {user}")
+        return self.target.request("GET", f"/authorize?{query}", f"X-Forwarded-User: {user}", self._from)
 
     def decide(self, page: Answer, *lines: str, user: str = "ann", **changes: str) -> Answer:
         """Send the form of a page as a browser does, with these lines in place of its own."""
@@ -64,7 +72,7 @@ class LoginTarget:
         cookie = page.headers.get("set-cookie", "").split(";")[0]
         own = lines or (f"Origin: {self.target.origin}", f"Cookie: {cookie}", "Sec-Fetch-Site: same-origin")
         body = urlencode({**fields, "decision": "allow", **changes}).encode()
-        return self.target.request("POST", "/consent", FORM, f"X-Forwarded-User: {user}", *own, body=body)
+        return self.target.request("POST", "/consent", FORM, f"X-Forwarded-User: {user}", self._from, *own, body=body)
 
     def code(self, **changes: str | None) -> str:
         """Log in, and return the code that the client gets."""
@@ -74,7 +82,7 @@ class LoginTarget:
 
     def ask_for_tokens(self, **fields: str | None) -> Answer:
         given = {name: value for name, value in {"client_id": self.client, **fields}.items() if value is not None}
-        return self.target.request("POST", "/token", FORM, body=urlencode(given).encode())
+        return self.target.request("POST", "/token", FORM, self._from, body=urlencode(given).encode())
 
     def redeem(self, code: str, **changes: str | None) -> Answer:
         own = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT, "code_verifier": VERIFIER}
@@ -94,12 +102,17 @@ class LoginTarget:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginTarget]:
+def office_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginTarget]:
     folder, port = tmp_path_factory.mktemp("logins"), free_port()
     auth: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
     http = {"public_url": f"http://127.0.0.1:{port}/mcp", "auth": auth}
     with serving(folder, {"office": office(folder)}, port=port, http=http, access={"default": "allow"}) as target:
-        yield LoginTarget(target)
+        yield LoginTarget(target, next(_addresses))
+
+
+@pytest.fixture
+def site(office_site: LoginTarget) -> LoginTarget:
+    return office_site.at(next(_addresses))
 
 
 def test_a_login_lets_its_person_in(site: LoginTarget) -> None:

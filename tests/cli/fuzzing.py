@@ -37,6 +37,12 @@ class Line:
     stdin: bytes = b""
     closed: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return it so that it can be read: what is long is what stands above, under its length."""
+        long = [f"{each[:20]!r} and so on: {len(each)}" for each in (*self.args, self.stdin) if len(each) > 200]
+        args = [each if len(each) <= 200 else each[:20] for each in self.args]
+        return f"Line({args!r}, {self.environment!r}, {self.stdin[:200]!r}, {self.closed!r}, long={long!r})"
+
 
 def _words(text: str) -> list[str]:
     return text.split()

@@ -18,6 +18,7 @@ from msgspec import Struct
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import os_reason
 
 PREFIX = "dmcp_"
@@ -77,7 +78,7 @@ class TokenStore:
     def load(self) -> tuple[StoredToken, ...]:
         """Return all tokens, the expired ones too. Raises DynamicMcpError if they cannot be read."""
         try:
-            content = msgspec.json.decode(paths.read_private(self.file, _MAX_BYTES), type=_Content)
+            content = decode_as(paths.read_private(self.file, _MAX_BYTES), _Content)
         except FileNotFoundError:
             return ()
         except OSError as exc:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from dynamic_mcp.observe.audit import chain, days
 from dynamic_mcp.observe.audit.chain import Damaged, Link
 from dynamic_mcp.observe.audit.log import GAP
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import pluralize
 
 # Who has to read more has seen enough.
@@ -155,7 +156,7 @@ def _read_gap(data: bytes) -> _Gap | None:
         return None
     try:
         line = chain.read_line(data)
-        return msgspec.json.decode(line.detail, type=_Gap) if line.event == GAP else None
+        return decode_as(line.detail, _Gap) if line.event == GAP else None
     except (Damaged, msgspec.MsgspecError):
         return _Gap() if _GAP in data[:200] else None
 

@@ -18,6 +18,7 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.file_reader import UnsuitableFileError, read_bytes
 from dynamic_mcp.system.text import os_reason
 
@@ -166,10 +167,10 @@ def encode_lock(lock: Lock) -> bytes:
 
 def _decode(data: bytes) -> Lock:
     try:
-        form = msgspec.json.decode(data, type=_Form).form
+        form = decode_as(data, _Form).form
         if form > FORM:
             raise NewerLockFile("a newer version of dynamic-mcp has written it")
-        return Lock(msgspec.json.decode(data, type=_File).servers)
+        return Lock(decode_as(data, _File).servers)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
         raise CorruptLockFile(f"it is not a lock file: {exc}") from exc
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.face.auth.login import grants
@@ -18,6 +17,7 @@ from dynamic_mcp.face.auth.login.database import Database, DatabaseError
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def peek(token: str) -> Unsigned | None:
     if len(parts) != 3:
         return None
     try:
-        header = msgspec.json.decode(_decode(parts[0]), type=_Header)
-        issuer = msgspec.json.decode(_decode(parts[1]), type=_Issuer)
+        header = decode_as(_decode(parts[0]), _Header)
+        issuer = decode_as(_decode(parts[1]), _Issuer)
     except (ValueError, RecursionError):
         return None
     return Unsigned(header.kid, issuer.iss)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.face.auth.login.redirects import ForbiddenRedirect, check_redirect, is_loopback
+from dynamic_mcp.system.decoding import decode_as
 
 # What one client may make us keep.
 _MAX_REDIRECTS, _MAX_REDIRECT_CHARS = 50, 4096
@@ -56,7 +57,7 @@ class OAuthClient(Struct, frozen=True, omit_defaults=True):
 def read_metadata(body: bytes) -> ClientMetadata:
     """Read the metadata of a client. Raises ForbiddenClient."""
     try:
-        return msgspec.json.decode(body, type=ClientMetadata)
+        return decode_as(body, ClientMetadata)
     except (ValueError, RecursionError) as exc:
         why = str(exc) if isinstance(exc, msgspec.ValidationError) else "the metadata is not JSON"
         raise ForbiddenClient("invalid_client_metadata", why) from None

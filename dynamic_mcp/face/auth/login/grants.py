@@ -23,6 +23,7 @@ from dynamic_mcp.config.private import Private
 from dynamic_mcp.face.auth.login import sealing
 from dynamic_mcp.face.auth.login.records import Grant
 from dynamic_mcp.face.auth.login.store import hash_of
+from dynamic_mcp.system.decoding import decode_as
 
 CODE_S = 60.0
 # A client that did not get the answer asks again; so do two of its processes at once.
@@ -83,7 +84,7 @@ def redeem_code(
     if row is None:
         return Refused("the code is not known")
     data, until, used_by = row
-    grant = msgspec.json.decode(data, type=Grant)
+    grant = decode_as(data, Grant)
     if grant.client_id != client_id:
         return Refused("the code was given to another client")
     if used_by is not None:
@@ -107,7 +108,7 @@ def spend_code(connection: sqlite3.Connection, code: str) -> None:
 def find_code(connection: sqlite3.Connection, code: str, client_id: str) -> Grant | None:
     """Return what a code of this client stands for, whether or not it still counts."""
     row = connection.execute("SELECT data FROM codes WHERE id = ?", (hash_of(code),)).fetchone()
-    grant = None if row is None else msgspec.json.decode(row[0], type=Grant)
+    grant = None if row is None else decode_as(row[0], Grant)
     return grant if grant is not None and grant.client_id == client_id else None
 
 
@@ -191,7 +192,7 @@ def _find(connection: sqlite3.Connection, token: str) -> tuple[_Row, int] | None
     ).fetchone()
     if row is None or not text.isdecimal() or len(text) > 9:
         return None
-    known = _Row(row[0], msgspec.json.decode(row[1], type=Grant), *row[2:])
+    known = _Row(row[0], decode_as(row[1], Grant), *row[2:])
     is_ours = hmac.compare_digest(mac.encode(), _mac(body, known.secret).encode())
     return (known, int(text)) if is_ours else None
 

@@ -11,6 +11,7 @@ from dynamic_mcp.face.auth.login.addresses import CALLBACK, Addresses
 from dynamic_mcp.face.auth.login.identity import NotIdentified, Question, check_size
 from dynamic_mcp.face.auth.login.records import Person
 from dynamic_mcp.face.auth.oidc_client import AuthenticationRequest, OidcClient, OidcError
+from dynamic_mcp.system.decoding import decode_as
 
 # What a provider says of its token and of our client there is nothing about the person.
 _NOT_ABOUT_PERSONS = frozenset({"iss", "aud", "azp", "picture", "profile", "website", "locale", "zoneinfo"})
@@ -33,7 +34,7 @@ class OidcIdentityProvider:
     async def finish(self, kept: str, parameters: Mapping[str, str]) -> Person:
         """Return who has come back with these parameters. Raises NotIdentified."""
         try:
-            identity = await self._client.finish(msgspec.json.decode(kept, type=AuthenticationRequest), parameters)
+            identity = await self._client.finish(decode_as(kept, AuthenticationRequest), parameters)
         except OidcError as exc:
             raise NotIdentified(str(exc)) from exc
         claims = tuple(pair for pair in identity.claims if pair[0] not in _NOT_ABOUT_PERSONS)

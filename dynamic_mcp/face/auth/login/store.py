@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from dynamic_mcp.face.auth.login.clients import OAuthClient
+from dynamic_mcp.system.decoding import decode_as
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def add_client(connection: sqlite3.Connection, client: OAuthClient, now: float) 
 def find_client(connection: sqlite3.Connection, id: str) -> OAuthClient | None:
     """Return a client that has registered."""
     row = connection.execute("SELECT data FROM clients WHERE id = ?", (id,)).fetchone()
-    return None if row is None else msgspec.json.decode(row[0], type=OAuthClient)
+    return None if row is None else decode_as(row[0], OAuthClient)
 
 
 def touch_client(connection: sqlite3.Connection, id: str, now: float) -> None:
@@ -74,7 +75,7 @@ def keep_document(connection: sqlite3.Connection, client: OAuthClient, until: fl
 def find_document(connection: sqlite3.Connection, url: str, now: float) -> OAuthClient | None:
     """Return the client of a document that is still good."""
     row = connection.execute("SELECT data FROM documents WHERE url = ? AND until > ?", (url, now)).fetchone()
-    return None if row is None else msgspec.json.decode(row[0], type=OAuthClient)
+    return None if row is None else decode_as(row[0], OAuthClient)
 
 
 # --- requests in progress ------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def find_request(connection: sqlite3.Connection, secret: str, kind: type[T], now
     row = connection.execute(
         "SELECT data FROM requests WHERE id = ? AND until > ?", (_key(secret, kind), now)
     ).fetchone()
-    return None if row is None else msgspec.json.decode(row[0], type=kind)
+    return None if row is None else decode_as(row[0], kind)
 
 
 def end_request(connection: sqlite3.Connection, secret: str, kind: type) -> None:
