@@ -135,12 +135,14 @@ class PinBook:
     def _write_soon(self) -> None:
         if self._writing is None and _has_loop():
             self._writing = self._tasks.create(self._write(), name="pins")
-            self._writing.add_done_callback(self._written)
-
-    def _written(self, task: asyncio.Task[None]) -> None:
-        self._writing = None
 
     async def _write(self) -> None:
+        try:
+            await self._write_all()
+        finally:
+            self._writing = None  # in the same turn in which nothing was left: what comes next is written anew
+
+    async def _write_all(self) -> None:
         await asyncio.sleep(0)  # what is judged in this turn goes with it
         while self._unwritten:
             accepted = tuple(self._unwritten)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.policy.pins.lock_file import Lock, encode_lock, read_lock
+from dynamic_mcp.policy.pins.definition import PinKind
+from dynamic_mcp.policy.pins.lock_file import Lock, Pin, encode_lock, read_lock
+from dynamic_mcp.proxy.pin_book import Acceptance, PinBook
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import Client, Opener, config_of, settled
+from tests.fakes import BOUND_S, Client, Opener, config_of, settled
 from tests.proxy.pinned import (
     LOCK,
     Server,
@@ -129,3 +132,24 @@ async def test_a_reload_changes_what_is_held(tmp_path: Path) -> None:
         await until_tools(client, "read_file", "drop_file")
     finally:
         await proxy.close()
+
+
+def first_sight_of(tool: str) -> Acceptance:
+    key = (PinKind.TOOL, tool)
+    return Acceptance("calc", "source", "1.4", {key: Pin(f"h1:{tool}")}, {key: None})
+
+
+async def test_what_comes_in_the_turn_in_which_all_was_written_is_written_too(tmp_path: Path) -> None:
+    written = asyncio.Queue[list[str]]()
+
+    def on_change() -> None:
+        names = sorted(read_lock(book.path).servers["calc"].tools)
+        written.put_nowait(names)
+        if names == ["add"]:
+            asyncio.get_running_loop().call_soon(book.accept, first_sight_of("sub"))
+
+    book = PinBook(tmp_path / "lock.json", on_change, is_own=False)
+    book.accept(first_sight_of("add"))
+    async with asyncio.timeout(BOUND_S):
+        assert [await written.get(), await written.get()] == [["add"], ["add", "sub"]]
+    await book.close()
