@@ -8,17 +8,15 @@ from typing import Any
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller, Client, ClientHello, Transport, User
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import LinkLost
-from dynamic_mcp.groups import audience
-from dynamic_mcp.groups.audience import LOCAL_USER, Client, Principal, Transport, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.identity import LOCAL_USER, Principal
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import Caller
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.fakes import BOUND_S, FakeUpstream, PresentedGroup
 
@@ -105,9 +103,9 @@ class Watcher:
         self.states: list[str] = []
         self.frames: list[Frame] = []
         self.opened_links = 0
-        self.moved: list[audience.Client] = []
-        self.dismissed: list[audience.Client] = []
-        self.concerned: list[list[audience.Client]] = []
+        self.moved: list[Client] = []
+        self.dismissed: list[Client] = []
+        self.concerned: list[list[Client]] = []
         self._change = asyncio.Event()
 
     def shows(self, group: Group, client: Client) -> bool:
@@ -122,10 +120,10 @@ class Watcher:
     def link_opened(self, group: Group, instance: Instance) -> None:
         self.opened_links += 1
 
-    def client_moved(self, group: Group, client: audience.Client, before: Instance) -> None:
+    def client_moved(self, group: Group, client: Client, before: Instance) -> None:
         self.moved.append(client)
 
-    def client_dismissed(self, group: Group, client: audience.Client, before: Instance) -> None:
+    def client_dismissed(self, group: Group, client: Client, before: Instance) -> None:
         self.dismissed.append(client)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:

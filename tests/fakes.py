@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dynamic_mcp.client import ClientHello, Transport
 from dynamic_mcp.config.resolved import (
     Answers,
     Config,
@@ -27,13 +28,13 @@ from dynamic_mcp.config.resolved import (
 )
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Transport
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet
+from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.idle_loop import IdleLoop
 from tests.upstreams import full

@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Mapping
 
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.server import ModernServer

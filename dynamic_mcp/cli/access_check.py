@@ -12,7 +12,7 @@ from dynamic_mcp.cli.access_subject import Question
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.access import DEFAULT, Effect, Kind, Rule
 from dynamic_mcp.config.resolved import Config, Presentation
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.policy.rule import Target

@@ -11,8 +11,8 @@ from dynamic_mcp.cli.access_catalogs import read_catalogs
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.access import DEFAULT, Effect, Kind
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.policy.access import Policy
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.system.text import defuse_formula

@@ -20,7 +20,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.face.auth.jwt import read_authentication
 from dynamic_mcp.face.auth.signed_token import read_name
 from dynamic_mcp.face.auth.token_store import StoredToken, token_store
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 

@@ -21,9 +21,9 @@ from dynamic_mcp.cli.direct_server import DirectServer, configure
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import TOKEN_HINT, DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.credentials import Login, Token

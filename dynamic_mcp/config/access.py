@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dynamic_mcp.config import access_form
-from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.identity import Principal
 
 # In `people`: whoever starts the program or a command on this machine.
 LOCAL_NAME = "local"

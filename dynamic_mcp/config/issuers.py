@@ -15,9 +15,9 @@ from msgspec import Struct
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.access import LOCAL_NAME
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.identity import Principal
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

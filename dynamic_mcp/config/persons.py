@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote, Share
+from dynamic_mcp.identity import Principal
 
 
 def has_personal_logins(group: GroupConfig) -> bool:

@@ -16,9 +16,9 @@ from dynamic_mcp.config.addresses import Address, TcpAddress
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.auth import Forwarded, Provider
 from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.rules import Plugin, Policy, Rules
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.packs.model import Command
 
 

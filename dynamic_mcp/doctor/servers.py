@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
 from dynamic_mcp.doctor.schemas import check_schemas
@@ -19,7 +20,7 @@ from dynamic_mcp.observe import log_output
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import OpenLink, open_link
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Share
 from dynamic_mcp.config.workspace import Workspace, launch_of
 from dynamic_mcp.groups.group import Group
+from dynamic_mcp.identity import Principal
 
 _IGNORING_WORKSPACES = frozenset({Share.USER, Share.ALL})
 

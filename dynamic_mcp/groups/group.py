@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client, ClientHello, User
 from dynamic_mcp.config.resolved import GroupConfig, Share
-from dynamic_mcp.groups.audience import Client, User, audience_of, find_joinable, hello_for
+from dynamic_mcp.groups.audience import audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.gate import Admission
@@ -26,7 +27,6 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)

@@ -12,16 +12,16 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.persons import knows_persons
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import CommandLine, Config, GroupConfig, Presentation, Program
 from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find_match
-from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.observer import Observer
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import OpenLink, open_link

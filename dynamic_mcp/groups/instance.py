@@ -15,10 +15,10 @@ from functools import partial
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client, ClientHello, User
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DefinitionHeld, DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.activity import Activity
-from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
 from dynamic_mcp.groups.lifecycle import Lifecycle, State
@@ -32,7 +32,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, result_of
+from dynamic_mcp.upstream.handshake import ServerHello, result_of
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from dynamic_mcp.client import Caller, User
 from dynamic_mcp.errors import LinkLost, LoginNeeded
-from dynamic_mcp.groups.audience import User
 from dynamic_mcp.groups.catalog import CHANGED_BY, ListKind
 from dynamic_mcp.groups.owner import Owner
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import Caller
 
 if TYPE_CHECKING:
     from dynamic_mcp.groups.instance import Instance

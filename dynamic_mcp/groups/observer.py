@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.client import Client, User
 from dynamic_mcp.mcp.wire import Frame
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from hashlib import sha256
 
 from msgspec import Raw, Struct, field
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_encoding import encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
 from dynamic_mcp.mcp.revisions import NEWEST
-from dynamic_mcp.upstream.handshake import ClientHello
 
 # Clients may call themselves anything; the oldest kinds are forgotten.
 MAX_KINDS = 32

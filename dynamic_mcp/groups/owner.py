@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.client import Client, ClientHello, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.handshake import ClientHello
 
 if TYPE_CHECKING:
     from dynamic_mcp.groups.instance import Instance

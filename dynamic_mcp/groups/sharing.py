@@ -7,14 +7,13 @@ from functools import cached_property
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client, ClientHello
 from dynamic_mcp.config.client_independent import is_client_independent
 from dynamic_mcp.config.resolved import CommandLine, Program, Share
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.groups.offers import Offers, digest_of, kind_of
 from dynamic_mcp.mcp.revisions import NEWEST
-from dynamic_mcp.upstream.handshake import ClientHello
 
 # A server that is known to ask nothing is told that it can: one that asks nevertheless shows that it is another one.
 _FOR_INDEPENDENT = ClientHello(

@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.client import Caller, Client, User
 from dynamic_mcp.system.clock import Clock
-from dynamic_mcp.upstream.call import Caller
 
 # While no call is in flight, a message may still be about one that was answered within this time.
 _RECENT_S = 1.0

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.observe.audit.keeper import Keeping
 from dynamic_mcp.observe.audit.trail import Trail
 from dynamic_mcp.proxy.audit.observer import AuditObserver

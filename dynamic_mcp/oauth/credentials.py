@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.identity import Principal
 
 # A token is renewed this long before it expires, or at half its lifetime if that comes later.
 EARLY_S = 300.0

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.callback import AuthorizationResponse, UnexpectedResponse, parse_response
 from dynamic_mcp.oauth.pending import PendingLogin, start_login
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.pending import PendingLogin, start_login
 from dynamic_mcp.observe.log_output import group_logger

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.decoding import decode_as

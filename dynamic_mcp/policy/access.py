@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import DEFAULT, LOCAL_NAME, Access, Effect, Kind
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.policy.arguments import Arguments
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.rule import Caller, CompiledRule, Target

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.system.bounded import BoundedDict
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import Effect, Kind, Rule
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.arguments import Arguments, ConditionError
 from dynamic_mcp.policy.conditions import Conditions
 from dynamic_mcp.policy.globs import Globs

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.elicitations import required_elicitations

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.errors import (
     AccessDenied,
@@ -20,7 +21,6 @@ from dynamic_mcp.errors import (
     NotFound,
     ResourceNotFound,
 )
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.globs import fold

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dynamic_mcp.groups.audience import Client, Principal
+from dynamic_mcp.client import Client
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.proxy.observation import Event
 
 SESSION_CLOSED = "session.closed"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 
 if TYPE_CHECKING:  # a command that asks the daemon does without all of this
+    from dynamic_mcp.client import Client
     from dynamic_mcp.config.resolved import GroupConfig
-    from dynamic_mcp.groups.audience import Client
     from dynamic_mcp.groups.lifecycle import State
     from dynamic_mcp.proxy.view import GroupView
 

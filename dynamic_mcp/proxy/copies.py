@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Program, Share, Upstream
 from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.workspace import launch_of
@@ -12,7 +13,6 @@ from dynamic_mcp.groups.audience import Peers
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.offers import Offers, kind_of
 from dynamic_mcp.system.text import one_line
-from dynamic_mcp.upstream.handshake import ClientHello
 
 _MOST_NAMES = 5
 _LONGEST_NAME = 40

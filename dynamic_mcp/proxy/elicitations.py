@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import URL_ELICITATION_REQUIRED
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame

@@ -8,7 +8,7 @@ from weakref import ref
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.client import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.listed_names import Named, listed_names

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from dynamic_mcp.errors import MISSING_CAPABILITY, NotFound
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.pipeline import Pipeline

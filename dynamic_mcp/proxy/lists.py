@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame

@@ -14,10 +14,11 @@ from typing import Protocol
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import LoginNeeded
-from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.groups.group import Group
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame

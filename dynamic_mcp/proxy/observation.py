@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.client import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.outcomes import TOOL_ERROR, WELL, Outcome, blame_server, outcome_of, upstream_outcome_of

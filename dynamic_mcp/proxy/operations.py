@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.config.secrets import mask_text, mask_uri, strip_user_info
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.telemetry import conventions as names

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket, load_cipher
 from dynamic_mcp.system.bounded import BoundedDict

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dynamic_mcp.groups.audience import Client, Principal
+from dynamic_mcp.client import Client
+from dynamic_mcp.identity import Principal
 
 
 class Persons:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalNeeded
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import envelope, wire

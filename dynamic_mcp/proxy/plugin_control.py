@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.groups.audience import Authentication, Client
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request

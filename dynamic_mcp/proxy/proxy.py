@@ -9,17 +9,18 @@ from pathlib import Path
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.client import OURSELVES, Client, User
 from dynamic_mcp.config.persons import for_person, knows_persons
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.assignment import Place
-from dynamic_mcp.groups.audience import Authentication, Client, Principal, User
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
 from dynamic_mcp.mcp.revisions import SUPPORTED
@@ -54,7 +55,6 @@ from dynamic_mcp.proxy.use_cases import list_use_cases
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
-from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.groups.audience import Client, Principal
+from dynamic_mcp.client import Caller, Client
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.proxy.observation import Observation
 from dynamic_mcp.proxy.view import View
-from dynamic_mcp.upstream.call import Caller
 
 
 class Channel(Caller, Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.client import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import InvalidArguments, NotFound
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.view import View

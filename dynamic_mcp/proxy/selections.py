@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.system.workers import Workers
 from dynamic_mcp.tools import results
 from dynamic_mcp.tools.results import Keep

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from dynamic_mcp.client import Client, ClientHello
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.resolved import Share
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
@@ -16,7 +16,6 @@ from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus, InstanceStatus,
 from dynamic_mcp.proxy.copies import explain_copies, explain_start
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.text import one_line
-from dynamic_mcp.upstream.handshake import ClientHello
 
 # A client may call itself anything; nobody needs more of it.
 _LONGEST_NAME = 60

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.client import Client, User
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire

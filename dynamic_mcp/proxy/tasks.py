@@ -14,8 +14,8 @@ from weakref import ref
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.client import Client, User
 from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError, NotFound
-from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame

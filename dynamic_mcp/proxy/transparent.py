@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Kind
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
@@ -19,7 +20,6 @@ from dynamic_mcp.errors import (
     NotFound,
     ResourceNotFound,
 )
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.client import Client, User
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.wire import Frame

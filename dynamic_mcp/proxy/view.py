@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Kind, Profile
 from dynamic_mcp.config.resolved import Config, Pinning, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State

@@ -6,12 +6,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.groups.assignment import Place
-from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.redaction import MessageRedaction
 from dynamic_mcp.proxy.view import GroupViews, Pin, View

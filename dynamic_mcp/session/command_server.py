@@ -9,8 +9,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
+from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
@@ -24,7 +25,7 @@ from dynamic_mcp.errors import (
     DynamicMcpError,
     Interrupted,
 )
-from dynamic_mcp.groups.audience import ID_BYTES, LOCAL_USER, Authentication, Principal, Transport
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
@@ -37,7 +38,7 @@ from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_ask
 from dynamic_mcp.session.request_checks import refuse_request
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.upstream.handshake import ClientHello, complete_info
+from dynamic_mcp.upstream.handshake import complete_info
 
 log = logging.getLogger(__name__)
 

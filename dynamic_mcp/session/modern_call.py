@@ -16,7 +16,7 @@ from hashlib import sha256
 from msgspec import Raw
 
 from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel, ParkedCalls

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import METHOD_NOT_FOUND
-from dynamic_mcp.groups.audience import ID_BYTES, Authentication, Principal, Transport
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
@@ -24,7 +25,7 @@ from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.shares import Shares
-from dynamic_mcp.upstream.handshake import ClientHello, complete_info
+from dynamic_mcp.upstream.handshake import complete_info
 
 if TYPE_CHECKING:
     from dynamic_mcp.session.modern_call import ModernCall

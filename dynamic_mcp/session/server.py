@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.client import Client
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.cache_hints import CacheHint
 from dynamic_mcp.proxy.parked_calls import ParkedCalls

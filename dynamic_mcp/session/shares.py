@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 
 _SHARES = 2
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from dynamic_mcp.client import Transport
 from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Transport
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.legacy import Journal, Session

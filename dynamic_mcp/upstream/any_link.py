@@ -7,9 +7,9 @@ from typing import Protocol
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp.wire import ABSENT, Frame
-from dynamic_mcp.upstream.call import Caller
 
 
 class AnyLink(Protocol):

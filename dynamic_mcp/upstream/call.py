@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from msgspec import Struct
 
+from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import DynamicMcpError, LinkLost
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 
@@ -18,41 +18,6 @@ PROGRESS_EXTENDS_TO = 60
 _NOT_CANCELLABLE = frozenset(("initialize", "server/discover"))
 # Requests of the proxy's own that change nothing, besides the lists.
 _HARMLESS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
-
-
-class Caller(Protocol):
-    """Who a request is made for; receives what the upstream sends back because of it."""
-
-    @property
-    def client(self) -> Hashable:
-        """The client behind the request: equal for all requests of one client, and for those only."""
-        ...
-
-    @property
-    def recipient(self) -> Hashable:
-        """Who gets what the upstream sends without saying for which request: the client, or this request alone."""
-        ...
-
-    @property
-    def log_level(self) -> str:
-        """The level of the log messages that this request asks for; empty if it says nothing of them."""
-        ...
-
-    @property
-    def is_parked(self) -> bool:
-        """Whether the request goes on without its client, which was asked something and is to come back."""
-        ...
-
-    def notify(self, frame: Frame) -> None:
-        """Send the client a notification."""
-        ...
-
-    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
-        """Send the client a request and return its answer.
-
-        `on_status` gets the client's progress on it, and the status of a task that it becomes.
-        """
-        ...
 
 
 class Call:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Grant, OAuth
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.upstream.handshake import ClientHello
 
 # https://modelcontextprotocol.io/extensions, the authorization extensions.
 _BY_GRANT: Mapping[Grant, str] = {

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
-from dynamic_mcp import __version__
+from dynamic_mcp.client import OURSELVES, ClientHello
 from dynamic_mcp.config.resolved import Broken, GroupConfig
 from dynamic_mcp.errors import ProtocolViolation, Refused
 from dynamic_mcp.mcp import revisions, wire
-from dynamic_mcp.mcp.revisions import NEWEST, Revision
+from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.mask import mask_of
@@ -21,47 +21,10 @@ log = logging.getLogger(__name__)
 
 Era = Literal["legacy", "modern"]
 
-OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 # Servers, by group and answer, whose version was complained of while this program runs.
 _COMPLAINED: set[tuple[str, str | None]] = set()
 # A server that declares nothing is asked for every list; those it does not know it refuses.
 _UNDECLARED: Mapping[str, Raw] = dict.fromkeys(("tools", "resources", "prompts"), wire.EMPTY_OBJECT)
-
-
-class ClientHello(Struct, frozen=True):
-    """What an upstream is told of the client when a link opens, word for word.
-
-    `is_common`: several kinds of clients use the link, and each request to a modern upstream has the capabilities of
-    its own.
-    """
-
-    revision: Revision = NEWEST
-    capabilities: Raw = field(default_factory=lambda: wire.EMPTY_OBJECT)
-    client_info: Raw = field(default_factory=lambda: OURSELVES)
-    is_common: bool = False
-
-    @property
-    def name(self) -> str:
-        """The client's name for itself."""
-        return wire.text(wire.member(self.client_info, "name")) or ""
-
-    @property
-    def version(self) -> str:
-        """The client's version."""
-        return wire.text(wire.member(self.client_info, "version")) or ""
-
-    @property
-    def identity(self) -> tuple[str, bytes, bytes]:
-        """What two clients share if an upstream could not tell one from the other."""
-        return self.revision.name, bytes(self.capabilities), bytes(self.client_info)
-
-    def advice(self, config: GroupConfig) -> str:
-        """Say which variables of a server are not set and what to do with this client; empty if all are set."""
-        if not (config.unset or config.empty):
-            return ""
-        from dynamic_mcp.config.clients import advice
-
-        return advice(config.unset, config.empty, self.name)
 
 
 class ServerHello(Struct, frozen=True):

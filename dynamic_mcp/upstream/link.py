@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -29,7 +30,7 @@ from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.alarm import Alarm
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import Call, Caller, Question, Transport
+from dynamic_mcp.upstream.call import Call, Question, Transport
 
 log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller, ClientHello
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -33,8 +34,8 @@ from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO, Caller
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, error_code
+from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
+from dynamic_mcp.upstream.handshake import ServerHello, error_code
 from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, Listener
 from dynamic_mcp.upstream.modern_headers import ToolHeaders
 from dynamic_mcp.upstream.modern_questions import ModernQuestions

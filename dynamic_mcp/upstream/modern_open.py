@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, LinkLost
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet, lacking
+from dynamic_mcp.upstream.handshake import Era, ServerHello, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.modern_handshake import discover
 from dynamic_mcp.upstream.modern_link import ModernLink

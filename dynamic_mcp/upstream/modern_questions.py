@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import InvalidArguments, LinkLost, ProtocolViolation, TimedOut, Unanswered
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.call import Caller
 
 Prepare = Callable[[Frame, Caller], Frame]
 

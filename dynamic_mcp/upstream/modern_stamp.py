@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from msgspec import Raw
 from msgspec.structs import replace
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.upstream.handshake import ClientHello
 
 # A task of a legacy client is none of a modern server, and no modern server hears that its roots have changed.
 _LEGACY_CAPABILITY = "tasks"

@@ -9,6 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Literal, Protocol
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
@@ -28,7 +29,7 @@ from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.extensions import declare_login
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet, lacking
+from dynamic_mcp.upstream.handshake import Era, ServerHello, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.stdio import StdioTransport

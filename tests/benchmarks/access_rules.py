@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 
 from dynamic_mcp.config.access import Access, Condition, Effect, Rule
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import FakeUpstream, Opener, config_of, group_config

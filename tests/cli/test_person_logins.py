@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import Store, key, list_persons
 from dynamic_mcp.observe.proxies import ProxyStatus

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from dynamic_mcp.config.issuers import Issuers, issuers_of
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.identity import Principal
 
 ReadConfig = Callable[..., Config]
 Refuse = Callable[..., ConfigError]

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fake_parties import FakeCaller, Watcher
 from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Opener, group_config
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Program, Remote, Share
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fake_parties import FakeCaller
 from tests.fakes import FakeUpstream, Json, frame
 from tests.groups.shared import SAMPLING, Scene, answer, clients, scene, serving, silent

@@ -6,10 +6,10 @@ import asyncio
 
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fakes import FakeUpstream
 from tests.groups.shared import SAMPLING, answer, clients, scene, serving, silent
 

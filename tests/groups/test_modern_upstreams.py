@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Program, Share, Timeouts
 from dynamic_mcp.groups.audience import hello_for
 from dynamic_mcp.groups.catalog import ListHint, ListKind
@@ -20,7 +21,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import MAX_AGE_S
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import OpenLink
 from tests.fake_parties import FakeCaller, LoneGroup, Watcher

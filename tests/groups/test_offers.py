@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore, key
 from dynamic_mcp.groups.offers import MAX_KINDS, ClientKind, Offers, digest_of, kind_of
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fakes import Json, group_config
 
 

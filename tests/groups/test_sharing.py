@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fake_parties import FakeCaller
 from tests.fakes import frame, settled
 from tests.groups.shared import LOG, SAMPLING, Scene, answer, clients, scene, serving, silent

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as with_fields
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.errors import LoginNeeded, Unreachable
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Token
 from dynamic_mcp.oauth.store import Store
 from tests.oauth.parts import COMMAND, bearer, issue_login, refusal, remote, store_login

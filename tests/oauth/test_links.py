@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.links import VALID_S, LoginLinks

@@ -14,7 +14,7 @@ from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
 from msgspec.structs import replace as with_fields
 
-from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.store import Store, key
 from dynamic_mcp.system.paths import FileLock

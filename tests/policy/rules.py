@@ -9,7 +9,7 @@ import msgspec
 
 from dynamic_mcp.config.access import Access, resolve_access
 from dynamic_mcp.config.access_form import Access as AccessForm
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 
 Json = Any  # whatever JSON a test writes down
 

@@ -10,7 +10,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import Effect, Kind
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.policy.access import GroupRules, Policy
 from tests.policy.rules import access_of, person
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw, structs
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.policy.approval import (
     DENIALS_WITHIN_S,

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.access import Access, Effect, Kind, Rule, ToolAccess
 from dynamic_mcp.config.resolved import Exposure
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.stream_session import StreamSession

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from dynamic_mcp.client import Transport
 from dynamic_mcp.config.resolved import Program
-from dynamic_mcp.groups.audience import Transport
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, settled
 from tests.program import BOUND_S

@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.resolved import GroupConfig, OAuth, Remote
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet
+from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.fakes import Client, FakeUpstream, Json, PresentedGroup, config_of, group_config, settled
 

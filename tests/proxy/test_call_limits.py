@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from dynamic_mcp.config.resolved import Config, Share, Timeouts
 from dynamic_mcp.config.rules import Limit, Rules
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     BOUND_S,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from tests.policy.rules import access_of
 from tests.proxy.audit.audited import Audited, Json, audited
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from dynamic_mcp.config.access import Profile
-from dynamic_mcp.groups.audience import LOCAL_USER
+from dynamic_mcp.identity import LOCAL_USER
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Opener, config_of, group_config
 from tests.policy.rules import access_of, person

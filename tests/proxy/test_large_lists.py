@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.policy.pins import judgement, lock_file
 from dynamic_mcp.policy.pins.judgement import MAX_ENTRIES_AT_ONCE
 from dynamic_mcp.policy.pins.lock_file import Lock

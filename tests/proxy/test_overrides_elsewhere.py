@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Answers, Exposure
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, client_of, config_of, group_config, text_of, tool
 from tests.policy.overridden import Json, rules_of

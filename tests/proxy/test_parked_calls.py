@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, MAX_PARKED, Channel, ParkedCalls
 from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket, is_ours
 

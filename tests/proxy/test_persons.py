@@ -11,8 +11,8 @@ import pytest
 
 from dynamic_mcp.config.access import Access, Rule
 from dynamic_mcp.config.resolved import Exposure, Share
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from tests.fakes import BOUND_S, Client, Json, group_config, settled, text_of
 from tests.proxy.persons import ANN, BOB, desk, remote
 from tests.proxy.windows import echo, shown

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.client import Client as ConnectedClient
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.groups import audience
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
@@ -93,7 +93,7 @@ class Careless(Approval):
 
     def apply(self, config: Config) -> None: ...
 
-    def release(self, client: audience.Client) -> None: ...
+    def release(self, client: ConnectedClient) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -12,7 +12,7 @@ import pytest
 
 from dynamic_mcp.config.access import Access, Profile, Rule
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.subscriptions import SETTLE_S
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config, settled, text_of

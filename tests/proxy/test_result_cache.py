@@ -14,7 +14,7 @@ from msgspec import structs
 from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.rules import Cache, Redact, Rules
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers

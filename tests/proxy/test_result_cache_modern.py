@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Share
 from dynamic_mcp.config.rules import Cache, Rules
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
 from tests.fakes import Client, FakeClock, Json, config_of, group_config, tool
 from tests.modern_client import ModernClient, retry_of

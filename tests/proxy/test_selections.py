@@ -7,7 +7,7 @@ import threading
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.selections import Selections
 from tests.fakes import BOUND_S

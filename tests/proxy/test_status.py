@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.client import Transport
 from dynamic_mcp.config.resolved import Program, Remote, Share
 from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.groups.audience import Authentication, Principal, Transport
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus
 from dynamic_mcp.proxy.status import read_status
 from tests.fakes import Client, FakeUpstream, Json, config_of, group_config, settled

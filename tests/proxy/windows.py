@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.read import read_all
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program
 from dynamic_mcp.config.workspace import Workspace
@@ -15,7 +16,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet
+from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.fakes import Client, FakeUpstream, Json, settled, text_of
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 
+from dynamic_mcp.client import Client as ConnectedClient
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.errors import Disabled, NotFound, TimedOut
-from dynamic_mcp.groups import audience
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fake_parties import Watcher
 from tests.fakes import Client, Json, config_of
 
@@ -30,19 +30,19 @@ class Desk:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.given_up: list[str] = []
-        self.released: list[audience.Client] = []
+        self.released: list[ConnectedClient] = []
         self.gate = asyncio.Event()
 
-    def view_for(self, client: audience.Client) -> View:
+    def view_for(self, client: ConnectedClient) -> View:
         return EMPTY_VIEW
 
-    async def greet(self, client: audience.Client) -> dict[str, object]:
+    async def greet(self, client: ConnectedClient) -> dict[str, object]:
         return {"protocolVersion": client.hello.revision.name}
 
     def notify(self, request: Request) -> None:
         self.heard.append(request.method)
 
-    def release(self, client: audience.Client) -> None:
+    def release(self, client: ConnectedClient) -> None:
         self.released.append(client)
 
     async def answer(self, request: Request) -> Frame:

@@ -8,13 +8,13 @@ import json
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
 from dynamic_mcp.session.legacy import Session
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fakes import Json, settled
 from tests.session.desk import Desk, ignore_status
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, ParkedCalls
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled, text_of

@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello
+from dynamic_mcp.upstream.handshake import ServerHello
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.modern_handshake import discover
 from dynamic_mcp.upstream.modern_link import ModernLink

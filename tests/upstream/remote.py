@@ -10,13 +10,12 @@ from typing import Any, Literal
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller, ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Remote, Timeouts
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import Caller
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear

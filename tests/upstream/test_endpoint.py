@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.connections import find_proxy, request_url, tls_context
-from dynamic_mcp.upstream.handshake import ClientHello, greet
+from dynamic_mcp.upstream.handshake import greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect

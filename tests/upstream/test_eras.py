@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Program, Timeouts
 from dynamic_mcp.errors import DynamicMcpError, HttpError, Refused, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear

@@ -7,9 +7,9 @@ import json
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Grant, OAuth
 from dynamic_mcp.upstream.extensions import declare_login
-from dynamic_mcp.upstream.handshake import ClientHello
 
 ENTERPRISE = "io.modelcontextprotocol/enterprise-managed-authorization"
 

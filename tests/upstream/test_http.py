@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import frame

@@ -9,8 +9,8 @@ import asyncio
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, UpstreamError
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.upstream.remote import call, open_remote, remote, text

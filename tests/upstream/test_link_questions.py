@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.call import Caller
 from tests.fake_parties import FakeCaller, link_to
 from tests.fakes import FakeUpstream, Json, settled
 from tests.upstream.linked import answer, ask, begin

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import LoginNeeded, UpstreamError
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.oauth.authorization import Challenge
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.modern_handshake import discover
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.open import open_link

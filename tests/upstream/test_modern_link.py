@@ -8,9 +8,9 @@ import json
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.errors import NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.mcp.revisions import MODERN
-from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fake_parties import Ear
 from tests.fakes import BOUND_S, settled
 from tests.upstream.modern import (

@@ -8,11 +8,10 @@ import json
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import Caller, ClientHello
 from dynamic_mcp.errors import InvalidArguments, LinkLost, ProtocolViolation, TimedOut, Unanswered
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.call import Caller
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import MAX_QUESTIONS
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import BOUND_S, Json, settled

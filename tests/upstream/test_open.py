@@ -10,11 +10,12 @@ import sys
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Broken, Program, Timeouts
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
 from dynamic_mcp.mcp import revisions
 from dynamic_mcp.mcp.revisions import LEGACY
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
+from dynamic_mcp.upstream.handshake import ServerHello, greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, link_to

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, Unreachable, UpstreamError
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.upstream.remote import WaitingEar, call, open_remote, remote, text

@@ -20,7 +20,7 @@ from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.auth.token_store import PREFIX, Stamp, StoredToken, TokenStore, hash_of
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 
 log = logging.getLogger(__name__)
 

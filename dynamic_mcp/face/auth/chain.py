@@ -18,7 +18,7 @@ from dynamic_mcp.face.auth.provider import Denial, Provider
 from dynamic_mcp.face.http.authenticator import Outcome, Page, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 
 GROUPS_CLAIM = "groups"
 _MAX_USER = 500

@@ -30,7 +30,7 @@ from dynamic_mcp.face.auth.signed_token import (
 )
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 
 
 class Denial(Struct, frozen=True):

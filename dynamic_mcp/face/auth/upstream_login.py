@@ -22,7 +22,7 @@ from dynamic_mcp.config.issuers import FORWARDED
 from dynamic_mcp.face.auth.pages import headers, page, paragraphs
 from dynamic_mcp.face.http.authenticator import Authenticator, Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.links import CALLBACK_PATH, LINK_PATH, VALID_S, LoginLink, LoginLinks
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dynamic_mcp.face.http.exchange import Exchange, RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.paths import Route
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 
 
 class Arrival(Struct, frozen=True):

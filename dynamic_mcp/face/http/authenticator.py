@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, with_headers
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 
 
 class Refused(Response, frozen=True, gc=False):

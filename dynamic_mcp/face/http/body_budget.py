@@ -10,7 +10,7 @@ from collections import Counter
 
 from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.exchange import Receiver
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 
 # One known sender has a share of the budget, but two bodies of the longest kind always fit into that.
 _SHARES = 2

@@ -13,6 +13,7 @@ from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 
+from dynamic_mcp.client import Transport
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, OpenPage, Outcome, Refused
@@ -33,7 +34,7 @@ from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
-from dynamic_mcp.groups.audience import Authentication, Transport
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal, with_headers
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)

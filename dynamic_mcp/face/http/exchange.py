@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 
 # The peer of a connection that has ended before anybody asked for its address; it is nobody's address.
 GONE = "gone"

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec import Raw
 
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, PREFIX, HeaderParameters, decode_value

@@ -18,7 +18,7 @@ from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED

@@ -27,7 +27,7 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, EVENTS, JSON, RETRY_AFTER, Headers, refusal, with_headers
 from dynamic_mcp.face.http.scopes import missing_in, with_body
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame

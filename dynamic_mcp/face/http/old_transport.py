@@ -7,7 +7,7 @@ from dynamic_mcp.face.http.messages import check_utf8
 from dynamic_mcp.face.http.post import Sessions
 from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.lines import on_one_line
 

@@ -17,7 +17,7 @@ from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.stream import Stream
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.session.legacy import Session
 
 # Messages that wait for the client to open a stream.

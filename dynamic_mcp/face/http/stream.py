@@ -13,7 +13,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Exchange, Response
 from dynamic_mcp.face.http.responses import EVENTS, Headers
 from dynamic_mcp.face.limits import UNREAD_BYTES
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 
 # How long a client waits before it comes back for a stream that is to go on.
 _RETRY_MS = 1000

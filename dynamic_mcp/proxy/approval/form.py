@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.secrets import count_hidden, mask_text, mask_values
 from dynamic_mcp.errors import INTERNAL_ERROR
-from dynamic_mcp.groups.audience import LOCAL, Client
+from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame

@@ -16,10 +16,11 @@ from functools import partial
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.approval import Approval, Channel
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
-from dynamic_mcp.groups.audience import LOCAL, Client
+from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope

@@ -8,12 +8,13 @@ from hashlib import sha256
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import ApprovalDenied, InvalidArguments, RefusedByGuard
-from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.policy.approval import ApprovalKey

@@ -9,8 +9,8 @@ from weakref import WeakSet
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.approval import Approval
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import Scope

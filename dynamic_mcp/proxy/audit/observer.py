@@ -23,7 +23,7 @@ from dynamic_mcp.errors import (
     RateLimited,
     RefusedByGuard,
 )
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.audit import chain

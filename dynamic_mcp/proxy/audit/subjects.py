@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.groups.audience import Authentication, Client
+from dynamic_mcp.client import Client, ClientHello
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.audit import chain
 from dynamic_mcp.observe.audit.line import AuditLine
@@ -17,7 +18,6 @@ from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.proxy.audit.targets import Target
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.upstream.handshake import ClientHello
 
 _MAX_TOOLS = 10_000
 _MAX_PATTERNS = 20  # for each client

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import DynamicMcpError, PluginError
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.mcp import uri_template, wire

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import ConfigError, PluginError
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Middleware, Services
 from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest

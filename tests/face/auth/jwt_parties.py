@@ -13,7 +13,7 @@ from dynamic_mcp.face.auth.jwks import FETCH_S, KeyDirectory
 from dynamic_mcp.face.auth.jwt import JwtProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from tests.oidc_provider import OidcProvider
 from tests.program import BOUND_S
 

@@ -12,7 +12,7 @@ from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.auth.token_store import TokenStore
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from tests.face.auth.parties import BEARER, TOKEN, head_of, make_token
 
 

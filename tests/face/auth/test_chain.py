@@ -12,7 +12,7 @@ from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from tests.face.auth.parties import PUBLIC_URL, head_of
 from tests.program import BOUND_S
 

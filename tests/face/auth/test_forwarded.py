@@ -8,7 +8,7 @@ from dynamic_mcp.config.auth import Forwarded
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.exchange import GONE
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from tests.face.auth.parties import head_of
 
 PROXY = Forwarded(("10.0.0.0/8", "2001:db8::1", "unix"))

@@ -9,7 +9,7 @@ from dynamic_mcp.face.auth.guesses import BURST, TokenGuesses
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from tests.fakes import FakeClock
 
 ANN = Authentication(Principal("test", "ann"), "test")

@@ -10,7 +10,7 @@ from dynamic_mcp.config.auth import Bearer, Forwarded, Jwt, Login, NamedToken
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.authenticator import Authenticator, PageRequest
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from tests.face.auth.parties import BEARER, FORWARDED, METADATA, OTHER_TOKEN, PUBLIC_URL, TOKEN, head_of
 from tests.oidc_provider import JWKS, OidcProvider
 

@@ -11,7 +11,6 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
@@ -19,6 +18,7 @@ from dynamic_mcp.face.auth.token_store import TokenStore
 from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.links import LoginLinks
 from tests.face.auth.office import (
     ASKS,

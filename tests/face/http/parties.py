@@ -12,7 +12,7 @@ from dynamic_mcp.face.http.authenticator import LocalAuthenticator, Outcome
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.event_stream import EventStream
 from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy

@@ -11,7 +11,7 @@ from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.asgi import AsgiApp, Message
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from tests.face.http.parties import Reply
 from tests.face.http.test_asgi import scope
 from tests.face.http.ways_in import FakeCall, FakeHandler, OurServer, our_server, post

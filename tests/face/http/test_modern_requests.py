@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.groups.audience import LOCAL, Principal
+from dynamic_mcp.identity import LOCAL, Principal
 from tests.face.http.modern_parties import (
     META,
     VERSION,

@@ -16,7 +16,7 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.asgi import AsgiApp
 from dynamic_mcp.face.http.exchange import Exchange, Handler, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.server import HttpServer
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from tests.idle_loop import IdleLoop
 
 MAX_BODY_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.groups.audience import LOCAL_USER
+from dynamic_mcp.identity import LOCAL_USER
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.human import HumanApproval
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer, Observers

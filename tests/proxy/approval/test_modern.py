@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
 from tests.fakes import FakeUpstream, settled, text_of, tool
 from tests.modern_client import ModernClient, call_of, retry_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.config.access import Access
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.observe.audit import chain, days
 from dynamic_mcp.observe.audit.keeper import Keeping
 from dynamic_mcp.observe.audit.trail import Trail

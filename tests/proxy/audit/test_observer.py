@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.audit import days
 from dynamic_mcp.proxy.observation import Event
 from tests.fakes import settled

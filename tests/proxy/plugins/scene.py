@@ -11,7 +11,7 @@ from typing import Any
 
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Plugin
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.middleware import Middleware
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config

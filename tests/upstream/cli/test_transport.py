@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.errors import Unreachable
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.fakes import Client, Json, group_config, text_of

@@ -15,7 +15,7 @@ from dynamic_mcp.face.auth.login import grants
 from dynamic_mcp.face.auth.login.addresses import Addresses, is_within
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.task_set import TaskSet

@@ -10,7 +10,7 @@ import msgspec
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.face.auth.login.records import Person
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 
 # Everything about a person is part of each token, which is a header of each request.
 _MAX_BYTES = 6 << 10

@@ -28,7 +28,7 @@ from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 
 
 class LoginProvider:

@@ -20,7 +20,7 @@ from dynamic_mcp.face.auth.login.provider import LoginProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 
 Json = Any  # whatever JSON a test writes down
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from tests.face.auth.login.parties import (
     ORIGIN,
     VERIFIER,
@@ -172,7 +172,7 @@ async def test_what_is_wrong_with_a_request_is_text_too(tmp_path: Path) -> None:
 
 async def test_a_person_about_whom_too_much_is_said_is_told_so(tmp_path: Path) -> None:
     def with_many_groups(head: object) -> Authentication:
-        from dynamic_mcp.groups.audience import Principal
+        from dynamic_mcp.identity import Principal
 
         groups = tuple(f"group-{number:030}" for number in range(199))
         return Authentication(Principal("forwarded", "ann"), "forwarded", claims=(("groups", groups),))

@@ -18,7 +18,7 @@ import pytest
 
 from dynamic_mcp.face.auth.login import grants, store
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError, file_for
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from tests.face.auth.login.parties import Browser, Clock, Json, authorize_url, error_of, json_of, open_site
 from tests.program import BOUND_S
 

@@ -6,7 +6,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.identity import Authentication, Principal
 from tests.face.auth.login.parties import (
     ORIGIN,
     REDIRECT,

@@ -12,7 +12,7 @@ from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.login.addresses import Addresses
 from dynamic_mcp.face.auth.login.oidc import OidcIdentityProvider
-from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.identity import Authentication
 from tests.face.auth.login.parties import (
     ORIGIN,
     URL,

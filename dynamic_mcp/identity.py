@@ -1,0 +1,42 @@
+"""Who a client acts for, and what its rights follow from."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Principal(Struct, frozen=True, cache_hash=True):
+    """A person or program, as the issuer of its identity names it."""
+
+    issuer: str
+    subject: str
+
+
+# Whoever starts the program by its standard input and output.
+LOCAL = Principal(issuer="local", subject="user")
+
+
+class Authentication(Struct, frozen=True):
+    """What a client has shown of itself: who it acts for, and what its rights follow from.
+
+    `provider` is the kind of credential; `roles` are those that the credential itself gives. `claims` are pairs of a
+    claim's name and its texts. `scopes` None is a credential that knows no scopes, and so lacks none.
+    """
+
+    principal: Principal
+    provider: str
+    roles: tuple[str, ...] = ()
+    claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    scopes: frozenset[str] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is the local user, who needs no credential."""
+        return self.principal == LOCAL
+
+    def claim(self, name: str) -> tuple[str, ...]:
+        """Return the texts of a claim; none if there is no such claim."""
+        return next((texts for claim, texts in self.claims if claim == name), ())
+
+
+LOCAL_USER = Authentication(LOCAL, "local")
