@@ -2,9 +2,9 @@
 
     python fork_server.py DESCRIPTOR
 
-The descriptor is a socket. A request is one message: JSON, and the descriptors for stdin, stdout, stderr and for the
-status of the run, to which its process id is written, and its exit code once it has ended. The client is
-`own_process.py`.
+The descriptor is a socket. A request is one message with descriptors: stdin, stdout, stderr, the status of the run,
+to which its process id is written, and its exit code once it has ended, and a file with the rest as JSON. The client
+is `own_process.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-_MOST_BYTES = 1 << 20
 _ENVIRONMENT_STARTS = 47  # among the fields of `/proc/self/stat` after the name; the end is the next one
 _STANDARD = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
@@ -60,17 +59,20 @@ def fork_for_each(control: socket.socket) -> None:
                 if key.data is not None:
                     _report_end(selector, key.fd, *key.data)
                     continue
-                data, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, 4)
+                data, descriptors, _, _ = socket.recv_fds(control, 16, 5)
                 if not data:
                     sys.exit()
+                *streams, status, file = descriptors
                 pid = os.fork()
                 if pid == 0:
-                    _become(json.loads(data), descriptors)
+                    with os.fdopen(file) as text:
+                        request = json.load(text)
+                    _become(request, streams)
                     return
-                for each in descriptors[:3]:
+                for each in (*streams, file):
                     os.close(each)
-                os.write(descriptors[3], b"%d\n" % pid)
-                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, descriptors[3]))
+                os.write(status, b"%d\n" % pid)
+                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
 
 
 def _report_end(selector: selectors.BaseSelector, pidfd: int, pid: int, status: int) -> None:
@@ -89,7 +91,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:  # Any: JS
     if request.get("has_terminal"):
         os.setsid()
         fcntl.ioctl(descriptors[0], termios.TIOCSCTTY, 0)
-    for number, descriptor in enumerate(descriptors[:3]):
+    for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
     os.closerange(3, 1 << 16)
     for number in closed:

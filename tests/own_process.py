@@ -244,7 +244,10 @@ def _fork(
     folder = str(cwd or Path.cwd())
     request = {"args": args, "environment": dict(environment), "folder": folder, "umask": _read_umask(), **more}
     status, theirs = os.pipe()
-    socket.send_fds(_server(), [json.dumps(request).encode()], [*descriptors, theirs])
+    with tempfile.TemporaryFile() as file:  # a message on the socket could not be as long as a command line can
+        file.write(json.dumps(request).encode())
+        file.seek(0)
+        socket.send_fds(_server(), [b"run"], [*descriptors, theirs, file.fileno()])
     os.close(theirs)
     return int(_read_line(status)), status
 

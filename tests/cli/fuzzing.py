@@ -38,10 +38,14 @@ class Line:
     closed: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        """Return it so that it can be read: what is long is what stands above, under its length."""
-        long = [f"{each[:20]!r} and so on: {len(each)}" for each in (*self.args, self.stdin) if len(each) > 200]
-        args = [each if len(each) <= 200 else each[:20] for each in self.args]
-        return f"Line({args!r}, {self.environment!r}, {self.stdin[:200]!r}, {self.closed!r}, long={long!r})"
+        """Return it so that it can be read: of what is long, the beginning and the length."""
+        environment = {name: _shorten(value) for name, value in self.environment.items()}
+        args = [_shorten(each) for each in self.args]
+        return f"Line({args!r}, {environment!r}, {self.stdin[:200]!r}, {self.closed!r}, {len(self.stdin)} bytes)"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:20]} and so on: {len(text)}"
 
 
 def _words(text: str) -> list[str]:
