@@ -24,7 +24,7 @@ from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.telemetry import conventions
-from dynamic_mcp.proxy.ruled_calls import ORDER
+from dynamic_mcp.proxy.chain import ORDER
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"
@@ -291,7 +291,7 @@ def otel_metrics() -> str:
 
 def order() -> str:
     """Return a table of the steps of a call, in their order."""
-    rows = [f"| {number} | {name} | {what} |" for number, (name, what) in enumerate(ORDER, start=1)]
+    rows = [f"| {number} | {row.name} | {row.text} |" for number, row in enumerate(ORDER, start=1)]
     return "\n".join(["| | step | what happens |", "|---|---|---|", *rows])
 
 

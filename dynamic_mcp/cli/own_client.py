@@ -111,8 +111,7 @@ async def open_own_client(
     try:
         async with _audited(proxy, config):
             try:
-                await proxy.plugins.prepare(config)
-                proxy.plugins.apply(config)
+                await proxy.open_plugins(config)
                 await client.initialize()
                 yield client
                 if catalog_store is not None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.proxy.observation import Event
-from dynamic_mcp.proxy.pipeline import Approval
 
 if TYPE_CHECKING:  # loaded with the first rule that asks
     from dynamic_mcp.host.approval_notices import ApprovalNotices
+    from dynamic_mcp.proxy.approval.approval import Approval
 
 
 class Approving:

@@ -59,7 +59,7 @@ class Reloader:
 
     async def _prepare(self, configs: ConfigSet) -> None:
         """Open what a version needs before it is applied. Raises ConfigError, and then nothing has changed."""
-        await self._proxy.plugins.prepare(configs.base)
+        await self._proxy.prepare(configs.base)
 
     def _apply(self, configs: ConfigSet) -> None:
         if self._log is not None:

@@ -162,12 +162,11 @@ class Serving:
         if self._is_open:
             return
         try:
-            await self.proxy.plugins.prepare(self.config)
+            await self.proxy.open_plugins(self.config)
         except BaseException:
             await self.close()
             await self.proxy.close()
             raise
-        self.proxy.plugins.apply(self.config)
         self._is_open = True
 
     def reload(self) -> None:

@@ -14,6 +14,8 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 
 PREFIX = "dynamic-mcp/"
+# Of a result: what a person has said of the call, or that nobody has yet.
+APPROVAL = f"{PREFIX}approval"
 # What the names of servers get before theirs.
 RENAMED = "upstream."
 # Protocol objects are not nested deeper; the data of tools may be.

@@ -56,26 +56,14 @@ class Redactor:
 
         It is the same object if there is nothing.
         """
-        if arguments is None:
-            return None
-        try:
-            texts = self._for_arguments[tool]
-        except KeyError:
-            texts = self._compile([rule for rule in self._select(tool) if rule.in_arguments])
-            self._for_arguments[tool] = texts
-        return _redact(texts, arguments, Part.WORDS)
+        return None if arguments is None else _redact(self._texts_in_arguments(tool), arguments, Part.WORDS)
 
     def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
         """Return a result or an error, of a tool or of anything else, without what is to be replaced.
 
         It is the same object if there is nothing.
         """
-        try:
-            texts = self._for_answers[tool]
-        except KeyError:
-            texts = self._compile([rule for rule in self._select(tool) if rule.in_results])
-            self._for_answers[tool] = texts
-        return _redact(texts, payload, Part.MESSAGE)
+        return _redact(self._texts_in_answers(tool), payload, Part.MESSAGE)
 
     def redact_message(self, payload: Raw) -> Raw:
         """Return what a server says without naming a tool, as in a log message, or of the task of any of them.
@@ -83,6 +71,30 @@ class Redactor:
         The rules of all tools are followed.
         """
         return _redact(self._for_all, payload, Part.MESSAGE)
+
+    def has_for_arguments(self, tool: str | None) -> bool:
+        """Return whether anything is to be replaced in the arguments of a tool, or of a prompt."""
+        return self._texts_in_arguments(tool) is not None
+
+    def has_for_answers(self, tool: str | None) -> bool:
+        """Return whether anything is to be replaced in the answers of a tool, or in others."""
+        return self._texts_in_answers(tool) is not None
+
+    def _texts_in_arguments(self, tool: str | None) -> _Texts | None:
+        try:
+            return self._for_arguments[tool]
+        except KeyError:
+            texts = self._compile([rule for rule in self._select(tool) if rule.in_arguments])
+            self._for_arguments[tool] = texts
+            return texts
+
+    def _texts_in_answers(self, tool: str | None) -> _Texts | None:
+        try:
+            return self._for_answers[tool]
+        except KeyError:
+            texts = self._compile([rule for rule in self._select(tool) if rule.in_results])
+            self._for_answers[tool] = texts
+            return texts
 
     def _select(self, tool: str | None) -> Iterator[Redact]:
         for globs, rule in self._rules:

@@ -6,12 +6,10 @@ depends on arguments, on scopes and on a person, and what has changed since the 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Mapping
 
-from msgspec import Raw, Struct
+from msgspec import Raw, structs
 
-from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.errors import (
     AccessDenied,
@@ -22,94 +20,67 @@ from dynamic_mcp.errors import (
     ResourceNotFound,
 )
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.globs import fold
+from dynamic_mcp.proxy.call_form import HARMLESS, check_form
+from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_TASKS = 10_000
 _TASKS = frozenset(("tasks/get", "tasks/cancel", "tasks/update", "tasks/result"))
 _RESOURCES = frozenset(("resources/read", "resources/subscribe"))
-# What concerns nothing that rules are about, or only what was decided before.
-_HARMLESS = frozenset(
-    (
-        "ping",
-        "logging/setLevel",
-        "resources/unsubscribe",
-        "tasks/list",
-    )
-)
-# Parameters that say what a request is about.
-_TEXTS = frozenset(("name", "uri", "taskId", "type"))
-_KEYS = _TEXTS | {"arguments", "ref"}
-_FOLDED_KEYS = frozenset(map(fold, _KEYS))
 
 
-class Right(Struct, frozen=True):
-    """Why a client may do something: its roles, and the rule that allows it; without access rules, neither."""
+class Authorization(Step):
+    """Decides about requests to upstreams, by what their clients may see now."""
 
-    roles: tuple[str, ...] = ()
-    rule: str = ""
+    decides = True
 
-
-class Authorization:
-    """Decides about requests to upstreams. `view_for` returns what a client may see now."""
-
-    def __init__(self, view_for: Callable[[Client], View]) -> None:
-        self._view_for = view_for
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
         self._tools_of_tasks: BoundedDict[tuple[str, str], str] = BoundedDict(_MAX_TASKS)
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Decide about a request. Raises AccessDenied, MissingScope and NotFound."""
+        decision = self._decide(call.request, call.group, call.method, call.params)
+        return next(call if decision is None else structs.replace(call, decision=decision))
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let a subscription pass, which nobody is asked about.
 
         Raises AccessDenied, ApprovalNeeded, MissingScope and NotFound.
         """
-        decision = self.decide(request, group, method, params)
+        check_form(params or {})
+        decision = self._decide(request, group, method, params)
         if decision is not None and decision.must_ask:
             hint = "read the resource whenever you need it: a person is asked then; subscriptions cannot be approved"
             raise ApprovalNeeded(f"`{method}` of group `{group.name}`", hint=hint)
 
-    def decide(
+    def record_task(self, group: GroupView, id: str, tool: str) -> None:
+        """Remember which tool a task is of: who may not use the tool may not ask about its tasks either."""
+        self._tools_of_tasks[group.name, id] = tool
+
+    def _decide(
         self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None
     ) -> Decision | None:
-        """Let a request pass, once a person agrees if the decision says so; None where no rule is about it.
-
-        Raises AccessDenied, MissingScope and NotFound.
-        """
-        decision = self._decide(request, group, method, params or {}, group)
-        view = self._view_for(request.client)
+        """Let a request pass, once a person agrees if the decision says so; None where no rule is about it."""
+        decision = self._judge(request, group, method, params or {}, group)
+        view = self.services.view_for(request.client)
         current = view.get(group.name)
         if current is None:
             raise NotFound("group", group.name, view.names, hint=view.names_in_words())
         if current.rules is not group.rules:  # the config has changed since
-            decision = self._decide(request, current, method, params or {}, group)
+            decision = self._judge(request, current, method, params or {}, group)
         return decision
 
-    def find_right(
-        self, request: Request, group: GroupView, params: Mapping[str, Raw] | None, decision: Decision
-    ) -> Right:
-        """Return why a client may do what a person is asked about."""
-        rules = self._view_for(request.client).access_rules
-        if rules is None:
-            return Right()
-        rule = decision.allowed_by
-        if not rule:  # a guard asks about a tool of a group of which everything is allowed
-            name = wire.text((params or {}).get("name")) or ""
-            rule = rules.for_group(group.name).judge(Kind.TOOL, name).decide(None).allowed_by
-        return Right(tuple(sorted(rules.roles)), rule)
-
-    def note_task(self, group: str, id: str, tool: str) -> None:
-        """Note which tool a task is of."""
-        self._tools_of_tasks[group, id] = tool
-
-    def _decide(
+    def _judge(
         self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw], seen: GroupView
     ) -> Decision | None:
         """Decide as a view of the group says; `seen` is that of the client, which has its names."""
-        if group.rules is None or method in _HARMLESS:
+        if group.rules is None or method in HARMLESS:
             return None
-        check_form(params)
         match method:
             case "tools/call":
                 name = wire.text(params.get("name")) or ""
@@ -131,24 +102,6 @@ class Authorization:
         tool = self._tools_of_tasks.get((group.name, id))
         if tool is None or not group.judge(Kind.TOOL, tool).is_visible:
             raise NotFound("task", id)
-
-
-def check_form(params: Mapping[str, Raw]) -> None:
-    """Refuse params that servers may read in another way than we do. Raises wire.Malformed.
-
-    Some do not care about the case of a key, some take the first of two equal keys, and some take a list for a text.
-    """
-    for key, value in params.items():
-        if key in _TEXTS and wire.text(value) is None:
-            raise wire.Malformed(f"`{key}` is not a string")
-        if key not in _KEYS and fold(key) in _FOLDED_KEYS:
-            raise wire.Malformed(f"`{key}` is not a parameter")
-    if "ref" in params:
-        keys: list[str] = json.loads(bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs])
-        reference = wire.members(params["ref"])
-        if len(keys) != len(reference):
-            raise wire.Malformed("`ref` has a key twice")
-        check_form(reference)
 
 
 def _decide_named(

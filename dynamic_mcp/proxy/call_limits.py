@@ -3,49 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
-from dynamic_mcp.policy.limits import Buckets, Room
-from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.policy.limits import Buckets, Limits, Room
+from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
+from dynamic_mcp.system.clock import LoopClock
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
-    from dynamic_mcp.proxy.pipeline import UpstreamRequest
+    from dynamic_mcp.proxy.view import GroupView
 
 # Places that are remembered while nobody has them.
 MAX_GATES = 2000
 
 
-class CallLimits:
+class LimitRate(Step):
     """Counts calls by the limits of their servers."""
 
-    def __init__(self, clock: Clock | None = None, *, max_queued: int = MAX_QUEUED) -> None:
-        self._clock = clock or LoopClock()
-        self._max_queued = max_queued
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._clock = services.clock or LoopClock()
         self._buckets = Buckets()
+
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether a limit says how often a tool may be called."""
+        limits = _limits_of(group)
+        return tool is not None and limits is not None and bool(limits.rates_for(tool))
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Count a call. Raises RateLimited if there were too many."""
+        tool, limits = call.tool or "", _limits_of(call.group)
+        rates = () if limits is None else limits.rates_for(tool)
+        refusal = self._buckets.take(rates, call.request.principal, tool, self._clock.now())
+        if refusal is not None:
+            if call.request.observation is not None:
+                call.request.observation.note_refusal(refusal.rule)
+            raise RateLimited(_label(call, tool), refusal.rule, refusal.wait_s)
+        return next(call)
+
+
+class LimitConcurrency(Step):
+    """Has calls wait for the places that their limits have; at most `max_queued` of one client."""
+
+    def __init__(self, services: Services, *, max_queued: int = MAX_QUEUED) -> None:
+        super().__init__(services)
+        self._max_queued = max_queued
         self._gates: dict[Hashable, Limiter] = {}
 
-    def take(self, message: UpstreamRequest, tool: str) -> None:
-        """Count a call. Raises RateLimited if there were too many."""
-        rules = message.group.call_rules
-        if rules is None or rules.limits is None or not (rates := rules.limits.rates_for(tool)):
-            return
-        refusal = self._buckets.take(rates, message.request.principal, tool, self._clock.now())
-        if refusal is not None:
-            if message.request.observation is not None:
-                message.request.observation.decision, message.request.observation.rule = "deny", refusal.rule
-            raise RateLimited(_label(message, tool), refusal.rule, refusal.wait_s)
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether a limit says how many calls of a tool may run at once."""
+        limits = _limits_of(group)
+        return tool is not None and limits is not None and bool(limits.rooms_for(tool))
 
-    def places_for(self, message: UpstreamRequest, tool: str) -> Places | None:
-        """Return the places that a call takes while it runs; None if it needs none."""
-        rules = message.group.call_rules
-        if rules is None or rules.limits is None or not (rooms := rules.limits.rooms_for(tool)):
-            return None
-        return Places(self._gates, rooms, message, tool, self._max_queued)
+    async def __call__(self, call: UpstreamRequest, next: Next) -> Frame:
+        """Pass a call on while it has its places. Raises Busy and TimedOut."""
+        tool, limits = call.tool or "", _limits_of(call.group)
+        rooms = () if limits is None else limits.rooms_for(tool)
+        places = Places(self._gates, rooms, call, tool, self._max_queued)
+        try:
+            if not places.take_free():
+                await places.wait()
+            return await next(call)
+        finally:
+            places.give_back()
 
 
 class Places:
@@ -115,6 +140,10 @@ class Places:
         """Give back the places, the last one first."""
         while self._held:
             self._held.pop().release()
+
+
+def _limits_of(group: GroupView) -> Limits | None:
+    return None if group.call_rules is None else group.call_rules.limits
 
 
 def _label(message: UpstreamRequest, tool: str) -> str:

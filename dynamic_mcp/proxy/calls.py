@@ -22,12 +22,12 @@ from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import name_asker
 from dynamic_mcp.proxy.exposed import ExposedTools
 from dynamic_mcp.proxy.listed_names import Named, find_unread
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.misfits import explain, must_fit
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.selections import Selections
@@ -73,12 +73,12 @@ class Calls:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        chains: Chains,
         tasks: Tasks,
         exposed: Callable[[View], ExposedTools],
         results: ResultStore,
     ) -> None:
-        self._pipeline = pipeline
+        self._chains = chains
         self._tasks = tasks
         self._exposed = exposed
         self._results = results
@@ -165,7 +165,7 @@ class Calls:
             reading = await _repair(request, call, catalog)
             args, notes, misfit = reading.args, (*notes, *reading.notes), reading.misfit
         instance = group.group.instance_for(request.client) if "task" in params else None
-        answer = await self._pipeline.send(
+        answer = await self._chains.send(
             request,
             group,
             "tools/call",

@@ -7,7 +7,7 @@ from msgspec import Raw
 from dynamic_mcp.errors import ResourceNotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.prompts import find_prompt
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resources import find_template
@@ -17,13 +17,13 @@ from dynamic_mcp.proxy.view import GroupView
 class Completion:
     """The use case of completion."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, chains: Chains) -> None:
+        self._chains = chains
 
     async def complete(self, request: Request) -> Frame:
         """Answer `completion/complete` with the owner's result as it is."""
         group, params = await self._find_owner(request)
-        return await self._pipeline.send(
+        return await self._chains.send(
             request,
             group,
             request.method,

@@ -14,7 +14,7 @@ from dynamic_mcp.errors import MISSING_CAPABILITY, NotFound
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
@@ -29,8 +29,8 @@ _REQUIRED: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSIO
 class ExtensionTasks:
     """The tasks of modern clients."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, chains: Chains) -> None:
+        self._chains = chains
         self._owners: BoundedDict[tuple[str, str], Principal] = BoundedDict(_MAX_TASKS)
 
     def adopt(self, request: Request, group: GroupView, answer: Frame, *, tool: str) -> Frame:
@@ -41,7 +41,7 @@ class ExtensionTasks:
         if not own_id:
             return answer
         self._owners[group.name, own_id] = request.principal
-        self._pipeline.note_task(group, own_id, tool)
+        self._chains.record_task(group, own_id, tool)
         return _with_id(answer, _client_id(request, group, own_id))
 
     async def ask(self, request: Request) -> Frame:
@@ -73,7 +73,7 @@ class ExtensionTasks:
         raise NotFound("task", id)
 
     async def _send(self, request: Request, group: GroupView, params: Mapping[str, Raw]) -> Frame:
-        return await self._pipeline.send(
+        return await self._chains.send(
             request, group, request.method, params, timeout_s=group.config.timeouts.tools_s
         )
 

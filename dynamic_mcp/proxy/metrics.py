@@ -21,8 +21,8 @@ from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.families import OTHER, Family, Histogram, Values
 from dynamic_mcp.observe.telemetry import conventions
 from dynamic_mcp.proxy import operations
+from dynamic_mcp.proxy.chain import UpstreamRequest
 from dynamic_mcp.proxy.observation import Event, Observation, Observer
-from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import CALLS, GET

@@ -1,6 +1,6 @@
 """What happens to one request of a client, told to whoever records or measures it. Nothing here is done without them.
 
-An `Observation` is begun with each request, goes with it, and is filled on the way: by the pipeline with the target,
+An `Observation` is begun with each request, goes with it, and is filled on the way: by the chain with the target,
 the decision and the final arguments, by the approval with what a person said. Observers hear of it at four points.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dynamic_mcp.groups.group import Group
     from dynamic_mcp.groups.instance import Instance
     from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.proxy.chain import UpstreamRequest
     from dynamic_mcp.proxy.denials import Denial
-    from dynamic_mcp.proxy.pipeline import UpstreamRequest
     from dynamic_mcp.proxy.request import Request
     from dynamic_mcp.proxy.view import GroupView
 
@@ -136,7 +136,7 @@ class Observers:
         self._observers = tuple(observers)
         self._reversed = tuple(reversed(self._observers))
 
-    async def answer(self, request: Request, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
+    async def answer(self, answer: Callable[[Request], Awaitable[Frame]], request: Request) -> Frame:
         """Have a request answered, and observe it."""
         seen = Observation(self, request, time.time(), time.perf_counter())
         seen.request = request = structs.replace(request, observation=seen)

@@ -13,10 +13,10 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import name_asker
 from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names, reads_as
 from dynamic_mcp.proxy.lists import Item, answer_list, learn
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 
@@ -24,8 +24,8 @@ from dynamic_mcp.proxy.view import GroupView, View
 class Prompts:
     """The use cases of prompts."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, chains: Chains) -> None:
+        self._chains = chains
 
     async def list_prompts(self, request: Request) -> Frame:
         """Answer `prompts/list`."""
@@ -38,7 +38,7 @@ class Prompts:
         if not name:
             raise wire.Malformed("`name` of the prompt is missing")
         group, own = await find_prompt(request, name)
-        answer = await self._pipeline.send(
+        answer = await self._chains.send(
             request,
             group,
             request.method,

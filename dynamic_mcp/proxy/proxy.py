@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -28,22 +29,20 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
+from dynamic_mcp.proxy.chain import Chains, Services
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import Elicitations
-from dynamic_mcp.proxy.hidden import HiddenThings
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.observation import Event, Observers, group_changed, link_opened
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pinned_groups import PinnedGroups
-from dynamic_mcp.proxy.pipeline import Approval, OpenApproval, Pipeline, open_approval
-from dynamic_mcp.proxy.plugin_control import PluginControl
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
-from dynamic_mcp.proxy.router import Router
+from dynamic_mcp.proxy.router import Router, UseCase
 from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.snapshots import take_snapshot
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
@@ -56,6 +55,10 @@ from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
+
+if TYPE_CHECKING:  # loaded where they are configured
+    from dynamic_mcp.proxy.approval.approval import Approval, OpenApproval
+    from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 
 class Proxy:
@@ -73,7 +76,7 @@ class Proxy:
         catalog_store: CatalogStore | None = None,
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
-        open_approval: OpenApproval = open_approval,
+        open_approval: OpenApproval | None = None,
         clock: Clock | None = None,
         clearing_folder: Path | None = None,
         has_base: bool = True,
@@ -98,21 +101,21 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._pipeline = pipeline = Pipeline(open_approval, clock, clearing_folder)
-        self.plugins = PluginControl(pipeline, self.roles_of, self._subscriptions.announce_soon)
-        self._tasks = Tasks(pipeline)
-        self._tools = Tools(pipeline, self._tasks, self._search, self.result_store)
-        resources = Resources(pipeline, self.result_store, self._resource_subscriptions)
-        use_cases = list_use_cases(pipeline, self._tools, resources, self._tasks, self._log_levels)
-        self._router = Router(use_cases, pipeline, self._logins, self._elicitations)
+        self._services = Services(self.view_for, self.note, clock, clearing_folder)
+        self._chains = chains = Chains(self._services)
+        self._open_approval = open_approval
+        self._plugins: Plugins | None = None  # also those of configs before, until they are closed
+        self._tasks = Tasks(chains)
+        self._tools = Tools(chains, self._tasks, self._search, self.result_store)
+        resources = Resources(chains, self.result_store, self._resource_subscriptions)
+        use_cases = list_use_cases(chains, self._tools, resources, self._tasks, self._log_levels)
+        self._router = Router(use_cases, chains, self._logins, self._elicitations)
         self._transparent = Transparent(
-            pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
+            chains, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
         self._messages = UpstreamMessages(
-            self._views, pipeline, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
+            self._views, chains, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
         )
-        self.observers: Observers | None = None  # who records and measures requests
-        self._hidden = HiddenThings(self._views, self.note)
         self._govern(base)
 
     @property
@@ -123,7 +126,18 @@ class Proxy:
     @property
     def approval(self) -> Approval | None:
         """Who asks persons; None while no rule wants that."""
-        return self._pipeline.approval
+        return self._services.approval
+
+    @property
+    def observers(self) -> Observers | None:
+        """Who records and measures requests."""
+        return self._services.observers
+
+    @observers.setter
+    def observers(self, observers: Observers | None) -> None:
+        self._services.observers = observers
+        self._chains.reset()
+        self._compile_answers()
 
     @property
     def clients(self) -> Iterable[Client]:
@@ -144,18 +158,75 @@ class Proxy:
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
         self._govern(base)
-        self._pipeline.keep_for(configs.values())
+        self._chains.apply(configs.values())
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
         self._subscriptions.announce_soon()
 
+    async def prepare(self, config: Config) -> None:
+        """Open the plug-ins of a config that is to be applied. Raises ConfigError, and then nothing has changed."""
+        if config.plugins:
+            await self._load_plugins().prepare(config)
+
+    async def open_plugins(self, config: Config) -> None:
+        """Open the plug-ins of the config that is served, and use them: until then they let nothing pass.
+
+        Raises ConfigError.
+        """
+        await self.prepare(config)
+        self._govern(self._base)
+
     def _govern(self, config: Config) -> None:
         """Have requests decided, and persons and plug-ins asked, as this config says."""
-        self.plugins.apply(config)
-        self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
-        self._pipeline.ask_by(config, self.note)
+        services = self._services
+        if config.plugins or self._plugins is not None:
+            self._load_plugins().apply(config)
+        services.plugins = self._plugins if config.plugins else None
+        services.has_access_rules = self._views.are_governed
+        if services.approval is not None:
+            services.approval.apply(config)
+        elif config.asks:
+            services.approval = self._open(config)
         self._pinned.apply(config)
+        self._chains.reset()
+        self._compile_answers()
+
+    def _open(self, config: Config) -> Approval:
+        if self._open_approval is not None:
+            return self._open_approval(config, self.note)
+        from dynamic_mcp.proxy.approval.approval import open_approval
+
+        return open_approval(config, self.note)
+
+    def _load_plugins(self) -> Plugins:
+        if self._plugins is None:
+            from dynamic_mcp.proxy.plugins.plugins import Plugins
+
+            self._plugins = Plugins(self.roles_of, self._on_lists_changed)
+        return self._plugins
+
+    def _on_lists_changed(self) -> None:
+        """Called when plug-ins show other lists."""
+        self._compile_answers()
+        self._subscriptions.announce_soon()
+
+    def _compile_answers(self) -> None:
+        """Put together by what requests are answered, of clients of all groups and of one alone."""
+        self._answer = self._compile_answer(self._router.answer)
+        self._answer_of_one = self._compile_answer(self._transparent.answer)
+
+    def _compile_answer(self, answer: UseCase) -> UseCase:
+        services = self._services
+        if services.plugins is not None and services.plugins.lists is not None:
+            answer = partial(services.plugins.lists.answer, answer)
+        if services.observers is None:
+            return answer
+        if services.has_access_rules:
+            from dynamic_mcp.proxy.hidden import HiddenThings
+
+            answer = partial(HiddenThings(self._views, self.note).answer, answer)
+        return partial(services.observers.answer, answer)
 
     def note(self, event: Event) -> None:
         """Tell whoever observes of something that is no request."""
@@ -191,9 +262,11 @@ class Proxy:
         self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
-        await self._pipeline.close()
+        if self.approval is not None:
+            await self.approval.close()
         await self._tasks.close()
-        await self.plugins.close()
+        if self._plugins is not None:
+            await self._plugins.close()
         await self._semantic_index.close()
         await self.groups.close()
         await self._pinned.close()
@@ -236,11 +309,7 @@ class Proxy:
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
-        answer = self.plugins.wrap((self._router if request.client.only is None else self._transparent).answer)
-        if self.observers is None:
-            return answer(request)
-        hidden = self._hidden
-        return self.observers.answer(request, partial(hidden.answer, answer) if self._views.are_governed else answer)
+        return (self._answer if request.client.only is None else self._answer_of_one)(request)
 
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""
@@ -284,7 +353,8 @@ class Proxy:
         self._elicitations.release(client)
         self._logins.release(client)
         self.result_store.release(client)
-        self._pipeline.release(client)
+        if self.approval is not None:
+            self.approval.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)
         self._tasks.release(client)
@@ -333,7 +403,9 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        is_private = self._views.are_governed or self.plugins.change_lists or self.groups.place_of(client) is not None
+        plugins = self._services.plugins
+        change_lists = plugins is not None and plugins.lists is not None
+        is_private = self._views.are_governed or change_lists or self.groups.place_of(client) is not None
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
@@ -398,4 +470,5 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        return self.plugins.mark(take_snapshot(view, self._tools, self._search))
+        snapshot, plugins = take_snapshot(view, self._tools, self._search), self._services.plugins
+        return snapshot if plugins is None else plugins.mark(snapshot)

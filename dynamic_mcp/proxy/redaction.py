@@ -1,124 +1,107 @@
-"""Where texts of a server's messages are replaced on their way: in arguments, answers, and what comes in between.
+"""Where texts of calls are replaced on their way: in arguments, in answers, and in what is told of progress.
 
-What is long is done in a thread, except for notifications, which must not overtake each other.
+What is long is done in a thread, except for progress, which must not be overtaken by the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:
     from dynamic_mcp.policy.redact import Redactor
-    from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
     from dynamic_mcp.proxy.view import GroupView
-    from dynamic_mcp.system.workers import Workers
 
-# What is longer than this is judged and replaced in a thread, so that nobody else waits for it.
-MAX_BYTES_IN_LOOP = 16 << 10
 _WITH_ARGUMENTS = frozenset(("tools/call", "prompts/get"))
 
 
-class Redaction:
-    """Replaces in the requests to servers that have rules for it, and in the answers."""
+class RedactArguments(Step):
+    """Passes on requests with arguments as they may be sent."""
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+    decides = True
 
-    async def redact_arguments(self, message: UpstreamRequest) -> UpstreamRequest:
-        """Return a request as it may be sent; the same object if there is nothing to replace."""
-        given = (message.params or {}).get("arguments")
-        if given is None or len(given) <= MAX_BYTES_IN_LOOP:
-            return redact_arguments(message)
-        return await self._workers.run(partial(redact_arguments, message))
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._workers = Workers("redact", count=2)
 
-    async def send(self, message: UpstreamRequest, following: Next) -> Frame:
-        """Send a request and return the answer as the client may see it; what there is to replace in either is.
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether there is anything to replace."""
+        redactor = _redactor_of(group)
+        return redactor is not None and redactor.has_for_arguments(tool)
 
-        The arguments are as they may be sent. The answer is the same object if there is nothing to replace.
-        """
-        answer = await following(with_redacted_progress(message))
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Replace what is to be replaced, once in the same params."""
+        given = (call.params or {}).get("arguments")
+        if given is None or call.method not in _WITH_ARGUMENTS or call.redacted is call.params:
+            return next(call)
+        if len(given) > MAX_BYTES_IN_LOOP:
+            return self._redact_in_thread(call, next)
+        return next(_redact_arguments(call))
+
+    async def _redact_in_thread(self, call: UpstreamRequest, next: Next) -> Frame:
+        return await next(await self._workers.run(partial(_redact_arguments, call)))
+
+
+class RedactAnswers(Step):
+    """Returns answers, and tells of progress, as the client may see them."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._workers = Workers("redact", count=2)
+
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether there may be something to replace; a task may be of any tool."""
+        redactor = _redactor_of(group)
+        return redactor is not None and (tool is None or redactor.has_for_answers(tool))
+
+    async def __call__(self, call: UpstreamRequest, next: Next) -> Frame:
+        """Return the same object if there is nothing to replace."""
+        answer = await next(_with_redacted_progress(call))
         payload = answer.error if len(answer.error) else answer.result
         if len(payload) <= MAX_BYTES_IN_LOOP:
-            redacted = _redact_payload(message, payload)
+            redacted = _redact_payload(call, payload)
         else:
-            redacted = await self._workers.run(partial(_redact_payload, message, payload))
+            redacted = await self._workers.run(partial(_redact_payload, call, payload))
         if redacted is payload:
             return answer
         return structs.replace(answer, **{"error" if len(answer.error) else "result": redacted})
 
 
-def has_redactor(message: UpstreamRequest) -> bool:
-    """Tell whether there are rules on what is replaced in a request, or in its answer."""
-    return _redactor_of(message.group) is not None
+def _redact_arguments(call: UpstreamRequest) -> UpstreamRequest:
+    redactor, params = _redactor_of(call.group), call.params or {}
+    given = params.get("arguments")
+    redacted = given if redactor is None else redactor.redact_arguments(call.tool, given)
+    if redacted is not given and redacted is not None:
+        params = {**params, "arguments": redacted}
+    return structs.replace(call, params=params, redacted=params)
 
 
-def redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
-    """Return a request as it may be sent; the same object if there is nothing to replace."""
-    redactor, given = _redactor_of(message.group), (message.params or {}).get("arguments")
-    if redactor is None or message.method not in _WITH_ARGUMENTS:
-        return message
-    redacted = redactor.redact_arguments(message.tool, given)
-    if redacted is given:
-        return message
-    return structs.replace(message, params={**(message.params or {}), "arguments": redacted})
-
-
-def _redact_payload(message: UpstreamRequest, payload: Raw) -> Raw:
-    redactor = _redactor_of(message.group)
+def _redact_payload(call: UpstreamRequest, payload: Raw) -> Raw:
+    redactor = _redactor_of(call.group)
     if redactor is None:
         return payload
-    if message.method.startswith("tasks/"):  # of any tool
+    if call.method.startswith("tasks/"):  # of any tool
         return redactor.redact_message(payload)
-    return redactor.redact_answer(message.tool, payload)
+    return redactor.redact_answer(call.tool, payload)
 
 
-def with_redacted_progress(message: UpstreamRequest) -> UpstreamRequest:
+def _with_redacted_progress(call: UpstreamRequest) -> UpstreamRequest:
     """Return a request whose client is told of progress as the rules want it."""
-    redactor, meta = _redactor_of(message.group), (message.params or {}).get("_meta")
+    redactor, meta = _redactor_of(call.group), (call.params or {}).get("_meta")
     if redactor is None or meta is None or not len(wire.member(meta, "progressToken")):
-        return message
-    redact = partial(redactor.redact_answer, message.tool)
-    request = structs.replace(message.request, channel=_RedactedProgress(message.request, redact))
-    return structs.replace(message, request=request)
-
-
-class MessageRedaction:
-    """Replaces in what servers say by themselves: notifications, and questions.
-
-    They can reach clients of several workspaces, so the rules of all configs are followed.
-    """
-
-    def __init__(self, configs: Iterable[Config]) -> None:
-        self._configs = configs
-        self._redactors: dict[str, tuple[Redactor, ...]] = {}
-
-    def redact(self, server: str, frame: Frame) -> Frame:
-        """Return a message as clients may see it; the same object if there is nothing to replace."""
-        redactors = self._redactors.get(server)
-        if redactors is None:
-            redactors = self._redactors[server] = self._find(server)
-        for each in redactors if len(frame.params) else ():
-            params = each.redact_message(frame.params)
-            frame = frame if params is frame.params else structs.replace(frame, params=params)
-        return frame
-
-    def _find(self, server: str) -> tuple[Redactor, ...]:
-        shown = (config.presentations.get(server) for config in self._configs)
-        rules = dict.fromkeys(each.rules.redact for each in shown if each is not None)
-        if not any(rules):
-            return ()
-        from dynamic_mcp.policy.redact import redactor_for
-
-        return tuple(redactor_for(each) for each in rules if each)
+        return call
+    redact = partial(redactor.redact_answer, call.tool)
+    request = structs.replace(call.request, channel=_RedactedProgress(call.request, redact))
+    return structs.replace(call, request=request)
 
 
 def _redactor_of(group: GroupView) -> Redactor | None:

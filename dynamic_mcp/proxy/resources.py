@@ -18,11 +18,11 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S, Instance
 from dynamic_mcp.mcp import names, uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import name_asker
 from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.listed_names import find_unread
 from dynamic_mcp.proxy.lists import Item, answer_list, learn
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.result_store import ResultStore
@@ -37,8 +37,8 @@ Resource = tuple[GroupView, str]
 class Resources:
     """The use cases of resources."""
 
-    def __init__(self, pipeline: Pipeline, results: ResultStore, subscriptions: ResourceSubscriptions) -> None:
-        self._pipeline = pipeline
+    def __init__(self, chains: Chains, results: ResultStore, subscriptions: ResourceSubscriptions) -> None:
+        self._chains = chains
         self._results = results
         self._subscriptions = subscriptions
 
@@ -73,7 +73,7 @@ class Resources:
     async def subscribe_to(self, request: Request, owner: Resource, params: Mapping[str, Raw], uri: str) -> Frame:
         """Subscribe a client to a resource, which the client knows by this URI."""
         group, own = owner
-        self._pipeline.check(request, group, request.method, {"uri": Raw(wire.encode(own))})
+        self._chains.check(request, group, request.method, {"uri": Raw(wire.encode(own))})
         instance = group.group.instance_for(request.client)
         if self._subscriptions.has_subscribers(instance, group.group, own):
             self._subscriptions.add(request.client, group.group, own, uri)
@@ -113,7 +113,7 @@ class Resources:
     ) -> Frame:
         group, uri = owner
         written = wire.text(params["uri"]) or ""
-        answer = await self._pipeline.send(
+        answer = await self._chains.send(
             request,
             group,
             request.method,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Hashable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -22,12 +21,12 @@ from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.cache_clearing import ClearingMarks
 from dynamic_mcp.policy.caching import KeepRule, compile_rules
+from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
 from dynamic_mcp.proxy.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.clock import LoopClock
 
 if TYPE_CHECKING:
-    from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
     from dynamic_mcp.proxy.view import GroupView
 
 # Calls with longer arguments, and of things with longer names, are not compared.
@@ -78,19 +77,21 @@ class _Slot(Struct, frozen=True, gc=False):
         return self.personal if self.rule.per_person else self.shared
 
 
-class ResultCache:
-    """The results that one proxy keeps, by the time of `clock`; marks in the folder have it drop them."""
+class ResultCache(Step):
+    """The results that one proxy keeps. Marks in the `clearing_folder` of its services have it drop them."""
 
-    def __init__(self, clock: Clock | None = None, clearing_folder: Path | None = None) -> None:
-        self._clock = clock or LoopClock()
-        self._marks = None if clearing_folder is None else ClearingMarks(clearing_folder, self._clock)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        folder = services.clearing_folder
+        self._clock = services.clock or LoopClock()
+        self._marks = None if folder is None else ClearingMarks(folder, self._clock)
         self._stores: dict[str, KeptResults] = {}
         self._pasts: WeakKeyDictionary[Group, _Past] = WeakKeyDictionary()
         self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
 
     # --- what makes kept results old -------------------------------------------------------------------
 
-    def retain(self, configs: Iterable[Config]) -> None:
+    def apply(self, configs: Iterable[Config]) -> None:
         """Drop what no rule of these configs keeps any more."""
         shown = [pair for config in configs for pair in config.presentations.items()]
         keys = {rule.key for server, each in shown for rule in compile_rules(each.rules, server)}
@@ -105,7 +106,7 @@ class ResultCache:
             for each in await self._marks.look(server):
                 self.clear(each)
 
-    def note_update(self, group: Group, uri: str) -> None:
+    def record_update(self, group: Group, uri: str) -> None:
         """Learn that a resource has changed."""
         past = self._pasts.get(group)
         if past is None:
@@ -122,61 +123,62 @@ class ResultCache:
 
     # --- requests --------------------------------------------------------------------------------------
 
-    def send(self, message: UpstreamRequest, following: Next) -> Awaitable[Frame]:
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Answer from what is kept, or have the request sent, and keep its result."""
-        match message.method:
+        call.group.refuse_held_request(call.method, call.params)
+        match call.method:
             case "tools/call":
-                return self._call(message, following)
+                return self._call(call, next)
             case "resources/read":
-                return self._find(message, following, "uri", b"")
+                return self._find(call, next, "uri", b"")
             case "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel":  # of a tool that may write
-                return self._write(message, following)
+                return self._write(call, next)
             case _:
-                return following(message)
+                return next(call)
 
-    def _call(self, message: UpstreamRequest, following: Next) -> Awaitable[Frame]:
-        name, rules, group = message.tool or "", message.group.call_rules, message.group.group
+    def _call(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        name, rules, group = call.tool or "", call.group.call_rules, call.group.group
         may_keep = rules is not None and rules.cache is not None and rules.cache.for_tool(name) is not None
         if not may_keep and group not in self._pasts:
-            return following(message)  # nothing is kept that it could make old
-        digest = _digest_of_reader(message.group, name)
+            return next(call)  # nothing is kept that it could make old
+        digest = _digest_of_reader(call.group, name)
         if digest is None:
-            return self._write(message, following)
-        return self._find(message, following, "name", digest) if may_keep else following(message)
+            return self._write(call, next)
+        return self._find(call, next, "name", digest) if may_keep else next(call)
 
-    async def _find(self, message: UpstreamRequest, following: Next, member: str, digest: bytes) -> Frame:
-        await self._heed_marks(message.group.name)
-        slot = self._find_slot(message, member, digest)
-        return await (following(message) if slot is None else self._answer(message, following, slot))
+    async def _find(self, call: UpstreamRequest, next: Next, member: str, digest: bytes) -> Frame:
+        await self._heed_marks(call.group.name)
+        slot = self._find_slot(call, member, digest)
+        return await (next(call) if slot is None else self._answer(call, next, slot))
 
-    async def _write(self, message: UpstreamRequest, following: Next) -> Frame:
+    async def _write(self, call: UpstreamRequest, next: Next) -> Frame:
         """Have a request sent that may change what was read before; it may have done so even if it fails."""
         try:
-            return await following(message)
+            return await next(call)
         finally:
-            self._note_write(message.group.group)
+            self._note_write(call.group.group)
 
-    async def _answer(self, message: UpstreamRequest, following: Next, slot: _Slot) -> Frame:
+    async def _answer(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
         """Answer a request whose result may be kept; equal ones that come meanwhile wait for the first."""
         while True:
             if (kept := slot.find(self._clock.now())) is not None:
-                return self._hit(message, kept)
+                return self._hit(call, kept)
             flight = slot.store.flights.get(slot.flight)
             if flight is None:
-                return await self._lead(message, following, slot)
-            await asyncio.wait([flight], timeout=message.timeout_s)
+                return await self._lead(call, next, slot)
+            await asyncio.wait([flight], timeout=call.timeout_s)
             outcome = flight.result() if flight.done() else None
             if isinstance(outcome, Kept) and (slot.rule.per_person or not outcome.is_private):
-                return self._hit(message, outcome)
+                return self._hit(call, outcome)
             if outcome is not ABANDONED:  # it has failed, or its result is not for others
-                return (await self._send_and_keep(message, following, slot))[0]
+                return (await self._send_and_keep(call, next, slot))[0]
 
-    async def _lead(self, message: UpstreamRequest, following: Next, slot: _Slot) -> Frame:
+    async def _lead(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
         flight: Flight = asyncio.get_running_loop().create_future()
         slot.store.flights[slot.flight] = flight
         outcome: Kept | Abandoned | None = None
         try:
-            answer, outcome = await self._send_and_keep(message, following, slot)
+            answer, outcome = await self._send_and_keep(call, next, slot)
             return answer
         except asyncio.CancelledError:
             outcome = ABANDONED
@@ -185,15 +187,13 @@ class ResultCache:
             del slot.store.flights[slot.flight]
             flight.set_result(outcome)
 
-    async def _send_and_keep(
-        self, message: UpstreamRequest, following: Next, slot: _Slot
-    ) -> tuple[Frame, Kept | None]:
-        group = message.group.group
+    async def _send_and_keep(self, call: UpstreamRequest, next: Next, slot: _Slot) -> tuple[Frame, Kept | None]:
+        group = call.group.group
         questions = group.questions
-        answer = await following(message)
+        answer = await next(call)
         if group.questions != questions:  # the result may depend on what somebody said
             return answer, None
-        if slot.tool and _digest_of_reader(message.group, slot.tool) != slot.digest:
+        if slot.tool and _digest_of_reader(call.group, slot.tool) != slot.digest:
             self._note_write(group)  # the server turned out to define it otherwise
             return answer, None
         kept = prepare(answer, slot.rule.ttl_s, self._clock.now())
@@ -202,16 +202,16 @@ class ResultCache:
             slot.store.put(slot.personal if is_personal else slot.shared, kept, slot.key_bytes)
         return answer, kept
 
-    def _hit(self, message: UpstreamRequest, kept: Kept) -> Frame:
-        if message.request.observation is not None:
-            message.request.observation.is_cached = True
+    def _hit(self, call: UpstreamRequest, kept: Kept) -> Frame:
+        if call.request.observation is not None:
+            call.request.observation.is_cached = True
         return kept.answer(self._clock.now())
 
     # --- keys ------------------------------------------------------------------------------------------
 
-    def _find_slot(self, message: UpstreamRequest, member: str, digest: bytes) -> _Slot | None:
+    def _find_slot(self, call: UpstreamRequest, member: str, digest: bytes) -> _Slot | None:
         """Return where the result of a request is kept; None if it is not."""
-        params, rules = message.params or {}, message.group.call_rules
+        params, rules = call.params or {}, call.group.call_rules
         name = wire.text(params.get(member)) or ""
         if rules is None or rules.cache is None or not name or len(name) > _LONGEST_NAME:
             return None
@@ -224,13 +224,13 @@ class ResultCache:
         store = self._stores.get(rule.key)
         if store is None:
             store = self._stores[rule.key] = KeptResults(rule.server, rule.max_bytes)
-        shared = (message.method, name, digest, said, *self._circumstances(message, name))
-        personal = (*shared, message.request.principal)
+        shared = (call.method, name, digest, said, *self._circumstances(call, name))
+        personal = (*shared, call.request.principal)
         return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(said))
 
-    def _circumstances(self, message: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
+    def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
         """Return what else a result may depend on: the server, its session, the protocol, and what has changed."""
-        group, client = message.group.group, message.request.client
+        group, client = call.group.group, call.request.client
         past = self._pasts.get(group)
         if past is None:
             past = self._pasts[group] = _Past()
@@ -238,7 +238,7 @@ class ResultCache:
         has_session = share is Share.SESSION or (share is Share.AUTO and group.asks)
         session = client.id if has_session else None
         updates = past.updates.get(name, 0) if past.updates else 0
-        return past.id, past.writes, updates, group.changes, session, message.request.revision.name
+        return past.id, past.writes, updates, group.changes, session, call.request.revision.name
 
     def _canonical_params(self, params: Mapping[str, Raw]) -> bytes | None:
         """Return what is asked for, the same for all ways to write it; None if that cannot be told."""

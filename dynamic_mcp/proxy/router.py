@@ -8,9 +8,9 @@ from dynamic_mcp.errors import METHOD_NOT_FOUND, LoginNeeded
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.capabilities import EXTENDING
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import Elicitations, check_asked
 from dynamic_mcp.proxy.logins import LoginOffers
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
 
@@ -29,13 +29,13 @@ class Router:
     def __init__(
         self,
         use_cases: Mapping[str, UseCase],
-        pipeline: Pipeline,
+        chains: Chains,
         logins: LoginOffers,
         elicitations: Elicitations,
         pass_on: UseCase | None = None,
     ) -> None:
         self._use_cases = use_cases
-        self._pipeline = pipeline
+        self._chains = chains
         self._logins = logins
         self._elicitations = elicitations
         self._otherwise = pass_on or self._pass_on
@@ -65,7 +65,7 @@ class Router:
         if group is None:
             why = f"method not found: `{request.method}`; `_meta` may name a group for it, as `{GROUP}`"
             return wire.error_frame(METHOD_NOT_FOUND, why)
-        return await self._pipeline.send(
+        return await self._chains.send(
             request,
             group,
             request.method,

@@ -20,10 +20,10 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.extension_tasks import ExtensionTasks
 from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
@@ -57,9 +57,9 @@ class _Owner(Struct, frozen=True):
 class Tasks:
     """The use cases of tasks; those of modern clients are an `extension`, with rules of its own."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.extension = ExtensionTasks(pipeline)
-        self._pipeline = pipeline
+    def __init__(self, chains: Chains) -> None:
+        self.extension = ExtensionTasks(chains)
+        self._chains = chains
         self._by_id: dict[tuple[Client, str], _Task] = {}
         # Weak references, because the tasks of clients that have gone outlive the instances that ran them.
         self._owners: BoundedDict[tuple[ref[Instance], str], _Owner] = BoundedDict(_MAX_TASKS, on_evict=self._forget)
@@ -74,7 +74,7 @@ class Tasks:
 
     def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame, *, tool: str) -> Frame:
         """Note the task that an instance has begun for a call of a tool, and give it the client's id."""
-        self._pipeline.note_task(group, _id(wire.member(answer.result, "task", "taskId")), tool)
+        self._chains.record_task(group, _id(wire.member(answer.result, "task", "taskId")), tool)
         return self._to_client(request.client, group, instance, answer, "task", "taskId")
 
     async def get(self, request: Request) -> Frame:
@@ -201,7 +201,7 @@ class Tasks:
     async def _send(
         self, request: Request, group: GroupView, instance: Instance, params: Raw, patience: float
     ) -> Frame:
-        return await self._pipeline.send(
+        return await self._chains.send(
             request,
             group,
             request.method,

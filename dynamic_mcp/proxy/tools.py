@@ -13,10 +13,10 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.mirrored_headers import NONE_MIRRORED, HeaderParameters
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.calls import Calls
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.exposed import ExposedTools
 from dynamic_mcp.proxy.listed_names import Named
 from dynamic_mcp.proxy.lists import MISSING, offset, page
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.search import ToolSearch
@@ -31,10 +31,10 @@ _OWN = frozenset((GET, *CALLS))
 class Tools:
     """The tools of all groups behind ours."""
 
-    def __init__(self, pipeline: Pipeline, tasks: Tasks, search: ToolSearch, results: ResultStore) -> None:
+    def __init__(self, chains: Chains, tasks: Tasks, search: ToolSearch, results: ResultStore) -> None:
         self._search = search
         self._exposed: WeakKeyDictionary[View, ExposedTools] = WeakKeyDictionary()
-        self._calls = Calls(pipeline, tasks, self.exposed, results)
+        self._calls = Calls(chains, tasks, self.exposed, results)
 
     def exposed(self, view: View) -> ExposedTools:
         """Return the tools of a view that are listed by themselves."""

@@ -23,10 +23,10 @@ from dynamic_mcp.observe.telemetry.recorder import Recorder
 from dynamic_mcp.observe.telemetry.records import Attributes, Span, SpanEvent, Trace
 from dynamic_mcp.observe.trace_context import TraceContext, begin_span, begin_trace, parse_context
 from dynamic_mcp.proxy import operations
+from dynamic_mcp.proxy.chain import UpstreamRequest
 from dynamic_mcp.proxy.observation import Event, Observation, Observer
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.payloads import masked_payload
-from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 
@@ -305,7 +305,7 @@ def _describe_resource(method: str, params: Mapping[str, Raw] | None) -> Attribu
 
 
 def _events(seen: Observation, at: int) -> tuple[SpanEvent, ...]:
-    """Return what the pipeline has done with a request before this time."""
+    """Return what the chain has done with a request before this time."""
     events: tuple[SpanEvent, ...] = ()
     if seen.decision:
         events = (SpanEvent(names.DECISION, at, {names.DECISION: seen.decision, names.RULE: seen.rule}),)

@@ -25,11 +25,11 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.lists import offset, page
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.misfits import must_fit
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.router import Router, UseCase
@@ -49,19 +49,19 @@ class Transparent:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        chains: Chains,
         tasks: Tasks,
         resources: Resources,
         subscriptions: Subscriptions,
         logins: LoginOffers,
         elicitations: Elicitations,
     ) -> None:
-        self._pipeline = pipeline
+        self._chains = chains
         self._tasks = tasks
         self._resources = resources
         self._subscriptions = subscriptions
         self._logins = logins
-        self._router = Router(self._use_cases(), pipeline, logins, elicitations, self._pass_on)
+        self._router = Router(self._use_cases(), chains, logins, elicitations, self._pass_on)
 
     # --- the session -----------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Transparent:
         if (tool := group.find_shown(name)) is not None and tool.changes_arguments and must_fit(group, name):
             await _check_arguments(request, name, params.get("arguments", wire.NULL))
         instance = group.group.instance_for(request.client) if "task" in params else None
-        answer = await self._pipeline.send(
+        answer = await self._chains.send(
             request,
             group,
             request.method,
@@ -224,7 +224,7 @@ class Transparent:
     def _send(self, request: Request, params: Mapping[str, Raw] | None) -> Awaitable[Frame]:
         group = _group_of(request)
         timeout_s = _timeout_s(group, request.method)
-        return self._pipeline.send(request, group, request.method, params, timeout_s=timeout_s)
+        return self._chains.send(request, group, request.method, params, timeout_s=timeout_s)
 
 
 def _is_presented(group: GroupView, tool: str) -> bool:

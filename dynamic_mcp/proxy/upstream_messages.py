@@ -9,8 +9,8 @@ from dynamic_mcp.client import Client, User
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.subscriptions import Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
@@ -23,14 +23,14 @@ class UpstreamMessages:
     def __init__(
         self,
         views: Views,
-        pipeline: Pipeline,
+        chains: Chains,
         tasks: Tasks,
         elicitations: Elicitations,
         subscriptions: Subscriptions,
         resource_subscriptions: ResourceSubscriptions,
     ) -> None:
         self._views = views
-        self._pipeline = pipeline
+        self._chains = chains
         self._tasks = tasks
         self._elicitations = elicitations
         self._subscriptions = subscriptions
@@ -66,7 +66,7 @@ class UpstreamMessages:
         frame = self._tasks.with_client_task_id(instance, self._views.redaction.redact(group.name, frame))
         match frame.method:
             case "notifications/resources/updated":
-                self._pipeline.note_update(group, frame)
+                self._chains.record_update(group, frame)
                 self._resource_subscriptions.pass_update_on(group, instance, frame, partial(may_read, group))
             case "notifications/tasks/status" if self._tasks.pass_status_on(
                 instance, frame, [each.client for each in recipients]

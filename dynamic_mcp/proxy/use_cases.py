@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.log_levels import LogLevels
-from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.router import UseCase
@@ -15,10 +15,10 @@ from dynamic_mcp.proxy.tools import Tools
 
 
 def list_use_cases(
-    pipeline: Pipeline, tools: Tools, resources: Resources, tasks: Tasks, log_levels: LogLevels
+    chains: Chains, tools: Tools, resources: Resources, tasks: Tasks, log_levels: LogLevels
 ) -> Mapping[str, UseCase]:
     """Return what answers each method for a client that sees all groups as one server."""
-    prompts = Prompts(pipeline)
+    prompts = Prompts(chains)
     return {
         "tools/list": tools.list_tools,
         "tools/call": tools.call,
@@ -29,7 +29,7 @@ def list_use_cases(
         "resources/unsubscribe": resources.unsubscribe,
         "prompts/list": prompts.list_prompts,
         "prompts/get": prompts.get,
-        "completion/complete": Completion(pipeline).complete,
+        "completion/complete": Completion(chains).complete,
         "logging/setLevel": log_levels.set,
         "tasks/get": tasks.get,
         "tasks/cancel": tasks.get,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
     from dynamic_mcp.policy.call_rules import CallRules
     from dynamic_mcp.policy.shown_tool import ShownTool
+    from dynamic_mcp.proxy.chain import Next
     from dynamic_mcp.proxy.overridden_tools import OverriddenTools
 
 Pin = Callable[[Group, Pinning], None]
@@ -53,6 +54,7 @@ class GroupView:
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
+        self.chain: Next | None = None  # compiled with the first request
         self._lists = AllowedLists(presentation, rules)
 
     def __repr__(self) -> str:

@@ -13,8 +13,8 @@ from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.proxy.message_redaction import MessageRedaction
 from dynamic_mcp.proxy.profiles import choose
-from dynamic_mcp.proxy.redaction import MessageRedaction
 from dynamic_mcp.proxy.view import GroupViews, Pin, View
 from dynamic_mcp.system.bounded import BoundedDict
 

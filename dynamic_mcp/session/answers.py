@@ -8,8 +8,8 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import INTERNAL_ERROR, ApprovalPending, DynamicMcpError, MissingScope
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.pipeline import APPROVAL
 
 
 def error_line(id: Raw, code: int, why: str) -> bytes:

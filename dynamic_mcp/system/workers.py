@@ -10,6 +10,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# What is longer than this is worked on in a thread.
+MAX_BYTES_IN_LOOP = 16 << 10
+
 
 class Workers:
     """Up to `count` threads, which are started when they are needed."""

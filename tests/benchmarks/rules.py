@@ -109,8 +109,7 @@ class Client:
     async def start(self) -> None:
         """Open plug-ins, and shake hands."""
         if self._config.plugins:
-            await self.proxy.plugins.prepare(self._config)
-            self.proxy.plugins.apply(self._config)
+            await self.proxy.open_plugins(self._config)
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
         await self._request(_line("initialize", hello))
         self._session.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')

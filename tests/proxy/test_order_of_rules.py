@@ -1,4 +1,4 @@
-"""The documented order of the rules is the one in which they run, and without rules none of them is loaded."""
+"""The documented order of the steps is the one in which they run, and without rules none of them is loaded."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.access import Effect
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.client import Client as ConnectedClient
+from dynamic_mcp.config.resolved import Answers, Config
 from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.middleware import Caller
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.caching import CacheRules, KeepRule
 from dynamic_mcp.policy.call_rules import CallRules
@@ -25,18 +24,19 @@ from dynamic_mcp.policy.guards import Guards
 from dynamic_mcp.policy.limits import Limits, Rate, Room
 from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.policy.shown_tool import ShownTool
+from dynamic_mcp.proxy.approval.approval import Approval
+from dynamic_mcp.proxy.approval.subject import Right
+from dynamic_mcp.proxy.chain import ORDER, Chains, Next, Restart, Services, UpstreamRequest
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
-from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
-from dynamic_mcp.proxy.plugins.call import Recheck
 from dynamic_mcp.proxy.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.ruled_calls import ORDER, RuledCalls
 from dynamic_mcp.proxy.view import GroupView
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
 from tests.policy.overridden import rules_of
+from tests.policy.rules import access_of, person
 
-NAMES = [name for name, _ in ORDER]
+NAMES = [row.name for row in ORDER]
 ANSWER = "redact of the answer"
 ACCESS: Any = group_config("up").presentation.access
 
@@ -48,7 +48,7 @@ class Steps(list[str]):
         if step not in self:
             self.append(step)
 
-    def note_access(self, message: UpstreamRequest) -> None:
+    def note_access(self, arguments: str) -> None:
         self.note("access")
 
 
@@ -56,6 +56,9 @@ class NotedGuards(Guards):
     def __init__(self, steps: Steps) -> None:
         super().__init__((), "up")
         self.steps = steps
+
+    def are_for(self, tool: str) -> bool:
+        return True
 
     def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
         self.steps.note("guards")
@@ -69,11 +72,11 @@ class NotedLimits(Limits):
 
     def rates_for(self, tool: str) -> tuple[Rate, ...]:
         self.steps.note("limits")
-        return super().rates_for(tool)
+        return (Rate("a rate", "limits[0]", per_person=False, per_tool=False, interval_s=1e-6, slack_s=1.0),)
 
     def rooms_for(self, tool: str) -> tuple[Room, ...]:
         self.steps.note("concurrent")
-        return super().rooms_for(tool)
+        return (Room("a room", "limits[1]", per_person=False, per_tool=False, places=5),)
 
 
 class NotedCache(CacheRules):
@@ -90,6 +93,12 @@ class NotedRedactor(Redactor):
     def __init__(self, steps: Steps) -> None:
         super().__init__(())
         self.steps = steps
+
+    def has_for_arguments(self, tool: str | None) -> bool:
+        return True
+
+    def has_for_answers(self, tool: str | None) -> bool:
+        return True
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
         self.steps.note("redact")
@@ -112,25 +121,69 @@ class NotedTool(ShownTool):
 
 class NotedPlugins(Plugins):
     def __init__(self, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
-        super().__init__(lambda client: Caller(), lambda: None)
+        super().__init__(lambda authentication: (), lambda: None)
         self.steps = steps
         self.changed = changed
 
-    def are_for(self, server: str, method: str) -> bool:
+    def are_for(self, server: str) -> bool:
         return True
 
-    async def send(self, message: UpstreamRequest, recheck: Recheck, following: Next) -> Frame:
+    async def send(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
         self.steps.note("plug-ins")
-        if self.changed is not None:
-            message = await recheck(structs.replace(message, params=self.changed))
-        return await following(message)
+        return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
+
+
+class NotedApproval(Approval):
+    """A person who allows everything, perhaps with other parameters."""
+
+    pending = 0
+    outcomes: Mapping[str, int] = {}
+
+    def __init__(self, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
+        self.steps = steps
+        self.changed = changed
+
+    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
+        self.steps.note("approval")
+        return await next(call if self.changed is None else structs.replace(call, params=self.changed))
+
+    def apply(self, config: Config) -> None: ...
+
+    def release(self, client: ConnectedClient) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class NotedObservation(Observation):
+    """Hears of the target, and of the decision about it."""
+
+    steps: Steps = Steps()
+
+    def note_target(self, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        self.steps.note("observe")
+        super().note_target(group, method, params)
+
+    def note_decision(self, decision: Decision) -> None:
+        self.steps.note_access(bytes((self.params or {})["arguments"]).decode())
+        super().note_decision(decision)
+
+
+class NotedSending(Observer):
+    """Stands where the audit log does."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+        self.steps.note("audit")
+        return message
 
 
 class NotedGroup(GroupView):
     """A group with a rule of each kind."""
 
     def __init__(self, view: GroupView, steps: Steps) -> None:
-        super().__init__(view.group, view.presentation)
+        super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
         self.call_rules = rules = CallRules(view.presentation.rules, "up", ACCESS)
         rules.guards, rules.limits = NotedGuards(steps), NotedLimits(steps)
@@ -143,38 +196,43 @@ class NotedGroup(GroupView):
 async def pass_all(
     steps: Steps,
     *,
+    params: Mapping[str, Raw] | None = None,
     by_person: Mapping[str, Raw] | None = None,
     by_plugin: Mapping[str, Raw] | None = None,
     group: type[NotedGroup] = NotedGroup,
-) -> Mapping[str, Raw]:
+) -> object:
     """Have a call pass rules of all kinds, and return the params that are sent.
 
     A person and a plug-in change them to these.
     """
-    sent: list[Mapping[str, Raw]] = []
+    sent: list[object] = []
 
-    def decide(message: UpstreamRequest) -> Decision:
-        steps.note_access(message)
-        return Decision(Effect.ASK, "a rule")
-
-    async def ask(message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
-        steps.note("approval")
-        return await following(message if by_person is None else structs.replace(message, params=by_person))
-
-    async def send(message: UpstreamRequest) -> Frame:
+    def answer(params: object) -> object:
         steps.note("upstream")
-        sent.append(message.params or {})
-        return wire.result_frame(b"{}")
+        sent.append(upstream.heard("tools/call")[-1]["params"])
+        return {"content": []}
 
-    proxy = Proxy(config_of(group_config("up", rules=rules_of(other={"hide": True}))), opener=Opener())
+    upstream = FakeUpstream({"tools/call": answer}, tools=("echo",))
+    config = config_of(
+        group_config("up", rules=rules_of(other={"hide": True})), access=access_of(roles={"dev": [{"effect": "ask"}]})
+    )
+    proxy = Proxy(config, opener=Opener(up=[upstream]))
+    services = Services(proxy.view_for, lambda event: None)
+    services.has_access_rules = True
+    services.plugins = NotedPlugins(steps, by_plugin)
+    services.approval = NotedApproval(steps, by_person)
+    services.observers = Observers([NotedSending(steps)])
     try:
-        client = Client(proxy)
+        client = Client(proxy, authentication=person("ann", "dev"))
         view = proxy.view_for(client.session)
         request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
-        params: Mapping[str, Raw] = {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
-        calls = RuledCalls(decide, ask, send)
-        calls.plugins = NotedPlugins(steps, by_plugin)
-        await calls.send(UpstreamRequest(request, group(view["up"], steps), "tools/call", params, 5, tool="echo"))
+        observation = NotedObservation(services.observers, request, 0.0, 0.0, steps=steps)
+        request = structs.replace(request, observation=observation)
+        noted, chains = group(view["up"], steps), Chains(services)
+        given = params or {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
+        await chains.send(request, noted, "tools/call", given, timeout_s=5)
+        steps.clear()  # of the first call, for which the chain was compiled
+        await chains.send(request, noted, "tools/call", given, timeout_s=5)
     finally:
         await proxy.close()
     return sent[-1]
@@ -196,12 +254,21 @@ async def test_a_tool_that_is_not_shown_any_more_is_not_called_by_its_name() -> 
     assert steps == []
 
 
-async def test_the_steps_before_the_server_run_in_the_order_of_the_table() -> None:
+async def test_parameters_that_can_be_read_in_two_ways_are_refused_before_all_other_steps() -> None:
+    steps = Steps()
+
+    with pytest.raises(wire.Malformed, match="`Name` is not a parameter"):
+        await pass_all(steps, params={"name": Raw(b'"echo"'), "Name": Raw(b'"delete"')})
+
+    assert steps == []
+
+
+async def test_the_steps_run_in_the_order_of_the_table() -> None:
     steps = Steps()
     await pass_all(steps)
-    in_table = [*NAMES]
-    in_table[in_table.index("redact", in_table.index("upstream"))] = ANSWER
-    assert steps == [each for each in in_table if each not in ("audit", "result limit")]
+    in_table = NAMES[1:-1]  # the first has nothing that could be seen, and the last is about results
+    last = len(in_table) - 1 - in_table[::-1].index("redact")
+    assert steps == [*in_table[:last], *in_table[last + 1 :], ANSWER]
 
 
 class EveryStep(Steps):
@@ -210,8 +277,8 @@ class EveryStep(Steps):
     def note(self, step: str) -> None:
         self.append(step)
 
-    def note_access(self, message: UpstreamRequest) -> None:
-        self.note(f"access to {bytes((message.params or {})['arguments']).decode()}")
+    def note_access(self, arguments: str) -> None:
+        self.note(f"access to {arguments}")
 
 
 CHANGED = {"name": Raw(b'"echo"'), "arguments": Raw(b'{"by":"another"}')}
@@ -222,9 +289,9 @@ async def test_what_a_person_changes_is_redacted_decided_and_judged_again() -> N
 
     sent = await pass_all(steps, by_person=CHANGED)
 
-    assert sent == CHANGED
-    after = steps[steps.index("approval") + 1 : steps.index("upstream")]
-    assert after == ["redact", 'access to {"by":"another"}', "guards", "cache", "concurrent"]
+    assert sent == {"name": "echo", "arguments": {"by": "another"}}
+    after = steps[steps.index("approval") + 1 : steps.index("audit")]
+    assert after == ["redact", "observe", 'access to {"by":"another"}', "guards", "cache", "concurrent"]
 
 
 async def test_what_a_plug_in_changes_is_redacted_and_decided_again() -> None:
@@ -232,9 +299,9 @@ async def test_what_a_plug_in_changes_is_redacted_and_decided_again() -> None:
 
     sent = await pass_all(steps, by_plugin=CHANGED)
 
-    assert sent == CHANGED
+    assert sent == {"name": "echo", "arguments": {"by": "another"}}
     after = steps[steps.index("plug-ins") + 1 : steps.index("guards")]
-    assert after == ["redact", 'access to {"by":"another"}', 'access to {"by":"another"}']
+    assert after == ["redact", "observe", 'access to {"by":"another"}']
 
 
 async def test_what_a_person_writes_that_servers_could_read_in_two_ways_is_not_sent() -> None:
@@ -246,18 +313,7 @@ async def test_what_a_person_writes_that_servers_could_read_in_two_ways_is_not_s
     assert "upstream" not in steps
 
 
-class NotedSending(Observer):
-    """Stands where the audit log does."""
-
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
-
-    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
-        self.steps.note("audit")
-        return message
-
-
-async def test_the_steps_around_the_server_run_in_the_order_of_the_table() -> None:
+async def test_a_result_is_redacted_after_it_is_written_down_and_before_it_is_cut() -> None:
     steps = Steps()
 
     def answer(params: object) -> object:
@@ -281,7 +337,6 @@ async def test_the_steps_around_the_server_run_in_the_order_of_the_table() -> No
     assert steps == ["audit", "upstream"]
     assert "secret" not in text_of(result)
     assert kept.count("[x]") == 1000  # what is kept was cut after the texts were replaced
-    assert NAMES[-4:] == ["audit", "upstream", "redact", "result limit"]
 
 
 WITHOUT_RULES = """
@@ -311,6 +366,12 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
         "dynamic_mcp.policy",
         "dynamic_mcp.middleware",
         "dynamic_mcp.proxy.plugins",
-        "dynamic_mcp.proxy.ruled_calls",
+        "dynamic_mcp.proxy.approval",
+        "dynamic_mcp.proxy.authorization",
+        "dynamic_mcp.proxy.call_",
+        "dynamic_mcp.proxy.hidden",
+        "dynamic_mcp.proxy.observed_calls",
+        "dynamic_mcp.proxy.redaction",
+        "dynamic_mcp.proxy.result_cache",
     )
     assert [each for each in loaded if each == "re2" or each.startswith(rules)] == []

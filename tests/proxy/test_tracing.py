@@ -15,8 +15,8 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.telemetry.recorder import Recorder
 from dynamic_mcp.observe.trace_context import parse_context
+from dynamic_mcp.proxy.chain import UpstreamRequest
 from dynamic_mcp.proxy.observation import ApprovalNote, Observation, Observer, Observers
-from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.tracing import Tracing
@@ -197,7 +197,7 @@ async def test_a_message_of_an_error_carries_no_secret() -> None:
 
         assert it.proxy.observers is not None
         with contextlib.suppress(DynamicMcpError):
-            await it.proxy.observers.answer(_request_of(it.client.session, it.proxy, request), fail)
+            await it.proxy.observers.answer(fail, _request_of(it.client.session, it.proxy, request))
     assert it.end().span("server", "resources/read").error == "no entry for *** here"
 
 

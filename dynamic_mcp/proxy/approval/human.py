@@ -22,17 +22,17 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
 from dynamic_mcp.proxy.approval.form import build_form
 from dynamic_mcp.proxy.approval.queue import OpenBox, Queue
-from dynamic_mcp.proxy.approval.subject import Subject, describe, digest_of_state, identify, state_digest
+from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.proxy.approval.wait import Forms, Wait
-from dynamic_mcp.proxy.authorization import Right
+from dynamic_mcp.proxy.chain import Next, UpstreamRequest
 from dynamic_mcp.proxy.observation import ApprovalNote, Event
-from dynamic_mcp.proxy.pipeline import APPROVAL, Next, UpstreamRequest
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
@@ -102,7 +102,7 @@ class HumanApproval:
 
     # --- requests --------------------------------------------------------------------------------------
 
-    async def send(self, message: UpstreamRequest, decision: Decision, right: Right | None, following: Next) -> Frame:
+    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
         """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
 
         `right` says why the client may do it at all, where there are access rules. Raises ApprovalDenied,
@@ -110,25 +110,25 @@ class HumanApproval:
         """
         since = self._clock.now()
         try:
-            subject = await identify(message, decision.rule, right)
-            grant = self._find_grant(message, subject) or await self._ask(message, subject)
+            subject = await identify(call, decision.rule, right)
+            grant = self._find_grant(call, subject) or await self._ask(call, subject)
         except (ApprovalDenied, ApprovalNeeded) as exc:
-            _observe_refusal(message, exc.reason)
+            _observe_refusal(call, exc.reason)
             raise
         verdict = grant.verdict
-        self._observe(message, subject, grant.id, verdict, self._clock.now() - since)
+        self._observe(call, subject, grant.id, verdict, self._clock.now() - since)
         if not verdict.is_allowed:
             raise _denial(subject, verdict)
-        self._tell("approval.consumed", grant.id, subject, message.request.client)
+        self._tell("approval.consumed", grant.id, subject, call.request.client)
         if verdict.arguments is not None:
-            message = _with_arguments(message, verdict.arguments)
-        answer = await following(message)
-        if message.request.revision.is_stateless and envelope.result_type(answer.result) == envelope.INPUT_REQUIRED:
+            call = _with_arguments(call, verdict.arguments)
+        answer = await next(call)
+        if call.request.revision.is_stateless and envelope.result_type(answer.result) == envelope.INPUT_REQUIRED:
             state = digest_of_state(wire.member(answer.result, "requestState"))
             self._approvals.allow_retry(subject.key, state, grant)
         if verdict.arguments is None:
             return answer
-        return _with_note(answer, grant.id, message.group.present_arguments(subject.key.name, verdict.arguments))
+        return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
 
     def _find_grant(self, message: UpstreamRequest, subject: Subject) -> Grant | None:
         """Return what a person has said already. Raises ApprovalDenied for a retry of what was not allowed."""

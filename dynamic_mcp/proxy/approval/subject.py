@@ -19,9 +19,8 @@ from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.policy.approval import ApprovalKey
 from dynamic_mcp.policy.classify import access_of
-from dynamic_mcp.proxy.authorization import Right
+from dynamic_mcp.proxy.chain import UpstreamRequest
 from dynamic_mcp.proxy.misfits import must_fit
-from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import arguments
@@ -33,6 +32,13 @@ _LONGEST_NAME = 200
 _KINDS = {"tools/call": ListKind.TOOLS, "prompts/get": ListKind.PROMPTS}
 # `_meta` is about the message, with a new progress token each time. The other names are bound for themselves.
 _NOT_ARGUMENTS = frozenset(("_meta", "name", "uri", *RETRY_MEMBERS))
+
+
+class Right(Struct, frozen=True):
+    """Why a client may do something: its roles, and the rule that allows it."""
+
+    roles: tuple[str, ...] = ()
+    rule: str = ""
 
 
 class Subject(Struct, frozen=True):

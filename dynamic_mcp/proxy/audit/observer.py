@@ -34,9 +34,9 @@ from dynamic_mcp.proxy.audit.arguments import ArgumentRecord, Mode
 from dynamic_mcp.proxy.audit.events import describe, line_of_event
 from dynamic_mcp.proxy.audit.subjects import ClientLines, Pattern, UsedThings
 from dynamic_mcp.proxy.audit.targets import EVENTS, Target, find_target, find_trace
+from dynamic_mcp.proxy.chain import UpstreamRequest
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer
 from dynamic_mcp.proxy.outcomes import Outcome
-from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
 _REFUSALS = (AccessDenied, RefusedByGuard, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)
 _LONGEST_ID = 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,8 +21,8 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, CallFailed, CallKind, CallRequest, CallResult
+from dynamic_mcp.proxy.chain import Next, Restart, UpstreamRequest
 from dynamic_mcp.proxy.misfits import must_fit
-from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
 from dynamic_mcp.proxy.plugins.opened import OpenPlugin, describe
 from dynamic_mcp.proxy.request_state import StateRefused
 
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 # The requests that pass plug-ins, and what they are to them.
 KINDS: dict[str, CallKind] = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
-
-Recheck = Callable[[UpstreamRequest], Awaitable[UpstreamRequest]]
 
 
 class PluginCall:
@@ -43,14 +41,14 @@ class PluginCall:
         settings: Plugin,
         caller: Caller,
         message: UpstreamRequest,
-        recheck: Recheck,
         following: Next,
+        restart: Restart,
     ) -> None:
         self._opened = opened
         self._settings = settings
         self._message = message
-        self._recheck = recheck
         self._following = following
+        self._restart = restart
         self._request = _describe(message, caller)
         self._loop = asyncio.get_running_loop()
         self._late: asyncio.Future[None] = self._loop.create_future()  # it has taken too long
@@ -114,7 +112,7 @@ class PluginCall:
         self._next = asyncio.current_task()
         self._stop_clock()
         try:
-            self._answer = answer = await self._following(await self._with_arguments(arguments))
+            self._answer = answer = await self._send(arguments)
         except (DynamicMcpError, wire.Malformed, StateRefused) as exc:
             self._error = exc
             self._raised = CallFailed(str(exc), exc.rpc_code if isinstance(exc, DynamicMcpError) else INVALID_PARAMS)
@@ -144,13 +142,13 @@ class PluginCall:
             raise ValueError("a resource is read without arguments")
         return _check(request.raw_arguments)
 
-    async def _with_arguments(self, arguments: Raw | None) -> UpstreamRequest:
-        """Return the message with these arguments, once they have been checked. Raises DynamicMcpError."""
+    def _send(self, arguments: Raw | None) -> Awaitable[Frame]:
+        """Send the message, with these arguments once they have been checked. Raises DynamicMcpError."""
         if arguments is None:
-            return self._message
+            return self._following(self._message)
         _check_by_schema(self._message, self._request, arguments)
         params = {**(self._message.params or {}), "arguments": arguments}
-        return await self._recheck(structs.replace(self._message, params=params))
+        return self._restart(structs.replace(self._message, params=params), self._following)
 
     # --- what comes of it ------------------------------------------------------------------------------
 

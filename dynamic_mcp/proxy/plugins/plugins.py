@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import ConfigError, PluginError
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Middleware, Services
-from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
-from dynamic_mcp.proxy.plugins.call import KINDS, PluginCall, Recheck
+from dynamic_mcp.proxy.chain import Next, Restart, UpstreamRequest
+from dynamic_mcp.proxy.plugins.call import PluginCall
 from dynamic_mcp.proxy.plugins.loading import load
 from dynamic_mcp.proxy.plugins.opened import ActivePlugin, OpenPlugin, describe
 from dynamic_mcp.system.task_set import TaskSet
+
+if TYPE_CHECKING:
+    from dynamic_mcp.proxy.plugins.lists import ListHooks
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +35,18 @@ CLOSE_WITHIN_S = 2.0
 
 
 class Plugins:
-    """The plug-ins of a config. `caller_of` describes a client to them; `refresh_lists` has lists made anew."""
+    """The plug-ins of a config. `lists` are there where plug-ins have something to say of lists.
 
-    def __init__(self, caller_of: Callable[[Client], Caller], refresh_lists: Callable[[], None]) -> None:
+    `roles_of` returns the roles of a client; `on_lists_changed` is called when a plug-in wants lists made again.
+    """
+
+    def __init__(
+        self, roles_of: Callable[[Authentication], Sequence[str]], on_lists_changed: Callable[[], None]
+    ) -> None:
         self.active: tuple[ActivePlugin, ...] = ()
-        self._caller_of = caller_of
-        self._refresh_lists = refresh_lists
+        self.lists: ListHooks | None = None
+        self._roles_of = roles_of
+        self._on_lists_changed = on_lists_changed
         self._open: list[OpenPlugin] = []
         self._retired: dict[OpenPlugin, asyncio.Task[None]] = {}
         self._by_server: dict[str, tuple[ActivePlugin, ...]] = {}
@@ -73,6 +84,7 @@ class Plugins:
             active.append(ActivePlugin(settings, found))
         self.active = tuple(active)
         self._by_server = {}
+        self._hook_lists()
         for each in left:
             self._open.remove(each)
             self._retired[each] = self._tasks.create(self._retire(each), name=f"end of plug-in {each.use}")
@@ -91,27 +103,49 @@ class Plugins:
         del self._retired[plugin]
         await plugin.close(CLOSE_WITHIN_S)
 
-    @property
-    def for_lists(self) -> tuple[ActivePlugin, ...]:
-        """The plug-ins that have something to say of lists, and those of which that is not known."""
-        return tuple(each for each in self.active if each.opened is None or each.opened.has_list)
+    # --- lists -----------------------------------------------------------------------------------------
+
+    def mark(self, snapshot: Mapping[str, Sequence[object] | None]) -> Mapping[str, Sequence[object] | None]:
+        """Return the snapshot of a view so that it is another one where lists are made again."""
+        if self.lists is None:
+            return snapshot
+        return {name: None if each is None else [*each, self.lists] for name, each in snapshot.items()}
+
+    def _hook_lists(self) -> None:
+        """Ask those plug-ins for lists that have, or may have, something to say of them."""
+        plugins = tuple(each for each in self.active if each.opened is None or each.opened.has_list)
+        if not plugins:
+            self.lists = None
+        elif self.lists is None or self.lists.plugins != plugins:
+            from dynamic_mcp.proxy.plugins.lists import ListHooks
+
+            self.lists = ListHooks(plugins, self._describe)
+
+    def _refresh_lists(self) -> None:
+        self.lists = None
+        self._hook_lists()
+        self._on_lists_changed()
+
+    def _describe(self, client: Client) -> Caller:
+        principal, hello = client.principal, client.hello
+        roles = tuple(self._roles_of(client.authentication))
+        return Caller(principal.subject, principal.issuer, roles, hello.name, hello.version)
 
     # --- calls -----------------------------------------------------------------------------------------
 
-    def are_for(self, server: str, method: str) -> bool:
-        """Tell whether a request passes a plug-in."""
-        return method in KINDS and bool(self._of_calls(server))
+    def are_for(self, server: str) -> bool:
+        """Return whether calls of a server pass a plug-in."""
+        return bool(self._of_calls(server))
 
-    async def send(self, message: UpstreamRequest, recheck: Recheck, following: Next) -> Frame:
+    async def send(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
         """Have a call pass the plug-ins of its server, and then what follows.
 
-        `recheck` checks a call whose arguments a plug-in has replaced. Raises PluginError, and what follows raises.
+        Arguments that a plug-in has replaced are decided about before the next plug-in sees them, and every call is
+        before it goes on, because the config may be another by then. Raises PluginError.
         """
-        if message.method not in KINDS:
-            return await following(message)
-        plugins = self._of_calls(message.group.name)
-        caller = self._caller_of(message.request.client)
-        return await _send_from(plugins, caller, recheck, following, message)
+        plugins = self._of_calls(call.group.name)
+        caller = self._describe(call.request.client)
+        return await _send_from(plugins, caller, lambda last: restart(last, next), restart, call)
 
     def _of_calls(self, server: str) -> tuple[ActivePlugin, ...]:
         found = self._by_server.get(server)
@@ -122,16 +156,16 @@ class Plugins:
 
 
 async def _send_from(
-    plugins: Sequence[ActivePlugin], caller: Caller, recheck: Recheck, following: Next, message: UpstreamRequest
+    plugins: Sequence[ActivePlugin], caller: Caller, end: Next, restart: Restart, call: UpstreamRequest
 ) -> Frame:
     if not plugins:
-        return await following(message)
+        return await end(call)
     first, *rest = plugins
     if first.opened is None:
         raise PluginError(first.settings.use, "is not open; nothing was sent")
-    go_on = partial(_send_from, rest, caller, recheck, following)
+    following = partial(_send_from, rest, caller, end, restart)
     with first.opened.in_use():
-        return await PluginCall(first.opened, first.settings, caller, message, recheck, go_on).run()
+        return await PluginCall(first.opened, first.settings, caller, call, following, restart).run()
 
 
 async def open_plugin(settings: Plugin, refresh_lists: Callable[[], None] = lambda: None) -> OpenPlugin:

@@ -47,8 +47,7 @@ async def proxy_of(config: Config, opener: Opener) -> AsyncIterator[Proxy]:
     """Run a proxy whose plug-ins are open."""
     proxy = Proxy(config, opener=opener)
     try:
-        await proxy.plugins.prepare(config)
-        proxy.plugins.apply(config)
+        await proxy.open_plugins(config)
         yield proxy
     finally:
         await proxy.close()

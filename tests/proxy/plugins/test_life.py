@@ -91,7 +91,7 @@ async def test_what_a_reload_leaves_as_it_is_is_not_opened_again() -> None:
     async with proxy_of(before, Opener(a=[upstream()])) as proxy:
         client = Client(proxy)
         await client.initialize()
-        await proxy.plugins.prepare(after)
+        await proxy.prepare(after)
         assert text_of(await client.call("a", "echo", {"text": "x"})) == "one: two: x"
         proxy.apply(after)
         assert text_of(await client.call("a", "echo", {"text": "x"})) == "two: three: x"
@@ -110,7 +110,7 @@ async def test_a_call_in_flight_ends_with_the_plug_in_that_it_began_with() -> No
         calling = asyncio.create_task(client.call("a", "echo"))
         asked = await server.hears("tools/call")
         after = _config(_living("new"))
-        await proxy.plugins.prepare(after)
+        await proxy.prepare(after)
         proxy.apply(after)
         assert EVENTS == ["open old", "open new"]
         server.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": [{"type": "text", "text": "x"}]}})
@@ -124,7 +124,7 @@ async def test_a_config_whose_plug_in_cannot_be_opened_changes_nothing() -> None
         client = Client(proxy)
         await client.initialize()
         with pytest.raises(ConfigError) as caught:
-            await proxy.plugins.prepare(_config(_living("one"), _living("two"), use(Broken)))
+            await proxy.prepare(_config(_living("one"), _living("two"), use(Broken)))
         assert caught.value.where == "settings.middleware[2]"
         assert "`level` is missing" in caught.value.problem
         assert text_of(await client.call("a", "echo", {"text": "x"})) == "one: x"
@@ -192,7 +192,7 @@ async def test_what_is_in_the_way_is_an_error_of_the_config(name: str, says: str
     _install(packages, "acme_exits", "acme-exits = acme_exits:Plugin", module="import sys; sys.exit(3)\n")
     proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[upstream()]))
     with pytest.raises(ConfigError) as caught:
-        await proxy.plugins.prepare(_config(Plugin(name)))
+        await proxy.prepare(_config(Plugin(name)))
     await proxy.close()
     assert caught.value.exit_code == 2
     assert f"plug-in `{name}`" in str(caught.value)

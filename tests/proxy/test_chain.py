@@ -1,4 +1,4 @@
-"""Everything that goes to an upstream because of a client goes through the pipeline, and nothing else does."""
+"""Everything that goes to an upstream because of a client goes through the chain, and nothing else does."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.proxy.authorization import Right
+from dynamic_mcp.proxy.approval.approval import Approval
+from dynamic_mcp.proxy.approval.subject import Right
+from dynamic_mcp.proxy.chain import Next, UpstreamRequest
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
-from dynamic_mcp.proxy.pipeline import Approval, Next, UpstreamRequest
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config
 from tests.policy.rules import access_of, person
 
 
 class Recorder(Observer):
-    """Notes what the pipeline sends."""
+    """Notes what the chain sends."""
 
     def __init__(self) -> None:
         self.seen: list[UpstreamRequest] = []
@@ -87,9 +88,9 @@ class Careless(Approval):
     pending = 0
     outcomes: Mapping[str, int] = {}
 
-    async def send(self, message: UpstreamRequest, decision: Decision, right: Right | None, following: Next) -> Frame:
-        params = {**(message.params or {}), "arguments": Raw(b'{"text":"secret"}')}
-        return await following(structs.replace(message, params=params))
+    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
+        params = {**(call.params or {}), "arguments": Raw(b'{"text":"secret"}')}
+        return await next(structs.replace(call, params=params))
 
     def apply(self, config: Config) -> None: ...
 

@@ -1,0 +1,57 @@
+"""Refuses parameters that a server may read in another way than the rules do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Mapping
+
+from msgspec import Raw
+
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.policy.globs import fold
+from dynamic_mcp.proxy.chain import Next, Step, UpstreamRequest
+
+# Parameters that say what a request is about.
+_TEXTS = frozenset(("name", "uri", "taskId", "type"))
+_KEYS = _TEXTS | {"arguments", "ref"}
+_FOLDED_KEYS = frozenset(map(fold, _KEYS))
+# What concerns nothing that rules are about, or only what was decided before.
+HARMLESS = frozenset(
+    (
+        "ping",
+        "logging/setLevel",
+        "resources/unsubscribe",
+        "tasks/list",
+    )
+)
+
+
+class CheckForm(Step):
+    """Lets calls pass whose parameters can be read in one way only; where there are access rules, all requests."""
+
+    decides = True
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Check a request. Raises wire.Malformed."""
+        if call.method == "tools/call" or (self.services.has_access_rules and call.method not in HARMLESS):
+            check_form(call.params or {})
+        return next(call)
+
+
+def check_form(params: Mapping[str, Raw]) -> None:
+    """Refuse params that servers may read in another way than we do. Raises wire.Malformed.
+
+    Some do not care about the case of a key, some take the first of two equal keys, and some take a list for a text.
+    """
+    for key, value in params.items():
+        if key in _TEXTS and wire.text(value) is None:
+            raise wire.Malformed(f"`{key}` is not a string")
+        if key not in _KEYS and fold(key) in _FOLDED_KEYS:
+            raise wire.Malformed(f"`{key}` is not a parameter")
+    if "ref" in params:
+        keys: list[str] = json.loads(bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs])
+        reference = wire.members(params["ref"])
+        if len(keys) != len(reference):
+            raise wire.Malformed("`ref` has a key twice")
+        check_form(reference)

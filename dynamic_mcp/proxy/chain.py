@@ -1,0 +1,441 @@
+"""The one way of a request to an upstream: steps in one order, compiled once for each view of a group.
+
+`ORDER` is the only place where the order is written, and it is what runs; docs/rules.md shows it. A group for which
+nothing is configured has the sending itself as its chain. Each step calls `next`; it can answer by itself, refuse, or
+change what it passes on. A step that changes arguments restarts: the steps before it that decide about arguments run
+again, by the config of that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.client import Client
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request_state import StateRefused
+from dynamic_mcp.proxy.turns import Turns
+from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.clock import Clock
+
+if TYPE_CHECKING:  # loaded where they are configured
+    from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.proxy.approval.approval import Approval
+    from dynamic_mcp.proxy.observation import Event, Observers
+    from dynamic_mcp.proxy.plugins.plugins import Plugins
+
+# Tools of a group whose chains are remembered; a client may name any.
+_MAX_TOOLS = 1000
+_LONGEST_NAME = 200
+
+
+class UpstreamRequest(Struct, frozen=True, gc=False):
+    """A request on its way to a group's upstream; `label` names it in messages.
+
+    `notes` say what was done to the arguments so that they fit. `tool` is the server's name of the tool that is
+    called, where the group has steps; None for any other request. `decision` is that of the access rules and guards
+    so far, and `redacted` the params that are redacted already.
+    """
+
+    request: Request
+    group: GroupView
+    method: str
+    params: Mapping[str, Raw] | None
+    timeout_s: float
+    label: str = ""
+    instance: Instance | None = None
+    notes: tuple[str, ...] = ()
+    tool: str | None = None
+    decision: Decision | None = None
+    redacted: Mapping[str, Raw] | None = None
+
+
+Next = Callable[[UpstreamRequest], Awaitable[Frame]]
+# Runs the steps before a step that decide about arguments again, and then what it is given.
+Restart = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
+
+
+class Services:
+    """What the steps of one proxy work with; what is None or False is not configured.
+
+    `view_for` returns what a client may see now, and `note` takes events. Steps go by the time of `clock`; marks in
+    `clearing_folder` have kept results dropped.
+    """
+
+    has_access_rules = False
+    approval: Approval | None = None
+    plugins: Plugins | None = None
+    observers: Observers | None = None
+
+    def __init__(
+        self,
+        view_for: Callable[[Client], View],
+        note: Callable[[Event], None],
+        clock: Clock | None = None,
+        clearing_folder: Path | None = None,
+    ) -> None:
+        self.view_for = view_for
+        self.note = note
+        self.clock = clock
+        self.clearing_folder = clearing_folder
+
+
+class _AnyStep:
+    """What one feature does on the way of calls, for one proxy. It is made when a group first wants it."""
+
+    # Whether it judges or replaces arguments, so that it runs again once a later step has changed them.
+    decides = False
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether requests of a group pass it: calls of a tool, by the server's name, or None for the rest."""
+        return True
+
+    def apply(self, configs: Iterable[Config]) -> None:
+        """Work for these configs from now on."""
+
+    def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Raise DynamicMcpError for what may not be done; for what is done without a request to the upstream."""
+
+    def record_task(self, group: GroupView, id: str, tool: str) -> None:
+        """Called when a call of a tool has become a task."""
+
+    def record_update(self, group: Group, uri: str) -> None:
+        """Called when a server has said that a resource has changed."""
+
+
+class Step(_AnyStep):
+    """A step that passes on what it was given, or what it knows to be allowed."""
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Answer a call, mostly by `next`. Raises DynamicMcpError to refuse it."""
+        raise NotImplementedError
+
+
+class ChangingStep(_AnyStep):
+    """A step that lets others change arguments, or that waits so long that the config may be another afterwards."""
+
+    def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
+        """Answer a call, by `restart` where it has waited or the arguments are others, and else by `next`."""
+        raise NotImplementedError
+
+
+class Row(Struct, frozen=True):
+    """A step in the order: its name and what happens, for people, and its class, as `module:class`.
+
+    Without a class it is no step of the chain. `is_wanted` says which groups may want it, before it is loaded.
+    """
+
+    name: str
+    text: str
+    step: str = ""
+    is_wanted: Callable[[GroupView, Services], bool] = lambda group, services: False
+
+
+def _has_rules(group: GroupView, services: Services) -> bool:
+    return group.call_rules is not None or services.has_access_rules or _has_plugins(group, services)
+
+
+def _has_plugins(group: GroupView, services: Services) -> bool:
+    return services.plugins is not None and services.plugins.are_for(group.name)
+
+
+def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
+    return lambda group, services: getattr(group.call_rules, kind, None) is not None
+
+
+def _may_ask(group: GroupView, services: Services) -> bool:
+    return services.has_access_rules or (group.call_rules is not None and group.call_rules.guards is not None)
+
+
+def _is_observed(group: GroupView, services: Services) -> bool:
+    return services.observers is not None
+
+
+# The way of a call, in its order.
+ORDER = (
+    Row(
+        "form",
+        "Parameters that a server may read in another way than the rules are refused.",
+        "dynamic_mcp.proxy.call_form:CheckForm",
+        _has_rules,
+    ),
+    Row(
+        "overrides",
+        "Shown names become the server's own; defaults and fixed arguments are put in.",
+        "dynamic_mcp.proxy.overridden_tools:RestoreCalls",
+        _has_rule("overrides"),
+    ),
+    Row(
+        "redact",
+        "What is to be replaced in arguments is replaced.",
+        "dynamic_mcp.proxy.redaction:RedactArguments",
+        _has_rule("redactor"),
+    ),
+    Row(
+        "observe",
+        "Audit, telemetry and metrics hear what the call is about.",
+        "dynamic_mcp.proxy.observed_calls:ObserveTarget",
+        _is_observed,
+    ),
+    Row(
+        "access",
+        "The access rules decide.",
+        "dynamic_mcp.proxy.authorization:Authorization",
+        lambda group, services: services.has_access_rules,
+    ),
+    Row(
+        "plug-ins",
+        "They may change arguments, which are redacted and decided again, or answer by themselves.",
+        "dynamic_mcp.proxy.plugins.step:AskPlugins",
+        _has_plugins,
+    ),
+    Row("guards", "Arguments are judged.", "dynamic_mcp.proxy.call_guards:JudgeArguments", _has_rule("guards")),
+    Row("limits", "The call is counted.", "dynamic_mcp.proxy.call_limits:LimitRate", _has_rule("limits")),
+    Row(
+        "approval",
+        "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
+        "dynamic_mcp.proxy.approval.step:AskForApproval",
+        _may_ask,
+    ),
+    Row("cache", "A kept result is the answer.", "dynamic_mcp.proxy.result_cache:ResultCache", _has_rule("cache")),
+    Row(
+        "concurrent",
+        "The call waits until one of the places of its tool is free.",
+        "dynamic_mcp.proxy.call_limits:LimitConcurrency",
+        _has_rule("limits"),
+    ),
+    Row(
+        "redact",
+        "On the way back: what is to be replaced in the answer is replaced.",
+        "dynamic_mcp.proxy.redaction:RedactAnswers",
+        _has_rule("redactor"),
+    ),
+    Row(
+        "audit",
+        "The call is written down, right before it is sent.",
+        "dynamic_mcp.proxy.observed_calls:ObserveSending",
+        _is_observed,
+    ),
+    Row("upstream", "The server answers."),
+    Row("result limit", "On the way back: a long text is cut, and kept whole as a resource."),
+)
+# Rows up to the one that finds out the server's name of a tool.
+_HEAD = 2
+# The last step stands right before the upstream, after a call has waited for its turn.
+_LAST = max(number for number, row in enumerate(ORDER) if row.step)
+
+
+class Chains:
+    """The chains of one proxy, and the sending at their ends."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._turns = Turns()
+        self._steps: dict[int, Step | ChangingStep] = {}
+        self._compiled: WeakSet[GroupView] = WeakSet()
+        self._version = 0
+
+    def send(
+        self,
+        request: Request,
+        group: GroupView,
+        method: str,
+        params: Mapping[str, Raw] | None,
+        *,
+        timeout_s: float,
+        label: str = "",
+        instance: Instance | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Awaitable[Frame]:
+        """Send a request to a group's upstream, for the client of `request`.
+
+        It goes to the client's instance, unless another `instance` has what it is about. Raises UpstreamError, and
+        AccessDenied, ApprovalDenied, ApprovalNeeded and ApprovalPending, where nothing was sent.
+        """
+        chain = group.chain
+        if chain is None:
+            chain = self._compile(group)
+        return chain(UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes))
+
+    def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Check what is about to be done without sending it. Raises what `send` would raise because of rules."""
+        for step in self._find(group).values():
+            step.check(request, group, method, params)
+
+    # --- what steps want to know -----------------------------------------------------------------------
+
+    def apply(self, configs: Iterable[Config]) -> None:
+        """Send by these configs from now on. To be called whenever a service has become another one, too."""
+        configs = tuple(configs)
+        for step in self._steps.values():
+            step.apply(configs)
+        self.reset()
+
+    def reset(self) -> None:
+        """Compile all chains again; requests that are on their way go on with theirs."""
+        self._version += 1
+        for group in self._compiled:
+            group.chain = None
+        self._compiled.clear()
+
+    def record_task(self, group: GroupView, id: str, tool: str) -> None:
+        """Tell the steps which tool a task is of; who may not use the tool may not ask about its tasks either."""
+        for step in self._steps.values():
+            step.record_task(group, id, tool)
+
+    def record_update(self, group: Group, frame: Frame) -> None:
+        """Tell the steps that a resource has changed, by the server's notification."""
+        if self._steps:
+            uri = wire.text(wire.member(frame.params, "uri")) or ""
+            for step in self._steps.values():
+                step.record_update(group, uri)
+
+    # --- compiling -------------------------------------------------------------------------------------
+
+    def _compile(self, group: GroupView) -> Next:
+        steps = self._find(group)
+        if steps:
+            head = [row for row in steps if row < _HEAD]
+            chain = self._link(steps, head, _ToolChains(partial(self._compile_for, steps)))
+        else:
+            chain = self._send
+        group.chain = chain
+        self._compiled.add(group)
+        return chain
+
+    def _compile_for(self, steps: Mapping[int, Step | ChangingStep], group: GroupView, tool: str | None) -> Next:
+        """Return the chain of one tool, without the steps that have nothing to do for it."""
+        wanted = [row for row, step in steps.items() if row >= _HEAD and step.is_wanted(group, tool)]
+        if _LAST in wanted:
+            wanted.remove(_LAST)
+            last = self._link(steps, [_LAST], _send_now)
+            return self._link(steps, wanted, partial(self._send_by, last))
+        return self._link(steps, wanted, self._send)
+
+    def _link(self, steps: Mapping[int, Step | ChangingStep], rows: Iterable[int], chain: Next) -> Next:
+        """Return a chain of the steps in these rows, before another chain."""
+        for row in sorted(rows, reverse=True):
+            step = steps[row]
+            if isinstance(step, ChangingStep):
+                again = _list_deciding(steps, row)
+                chain = partial(step, next=chain, restart=partial(self._restart, row, self._version, again))
+            else:
+                chain = partial(step, next=chain)
+        return chain
+
+    def _restart(
+        self, row: int, version: int, again: Sequence[Step], call: UpstreamRequest, following: Next
+    ) -> Awaitable[Frame]:
+        """Have a call decided again by the steps before this row, as they are now."""
+        if version != self._version:
+            again = _list_deciding(self._find(call.group), row)
+        for step in reversed(again):
+            following = partial(step, next=following)
+        return following(structs.replace(call, decision=None))
+
+    def _find(self, group: GroupView) -> dict[int, Step | ChangingStep]:
+        """Return the steps that a group wants, by their rows."""
+        services = self.services
+        return {row: self._step(row) for row, each in enumerate(ORDER) if each.is_wanted(group, services)}
+
+    def _step(self, row: int) -> Step | ChangingStep:
+        step = self._steps.get(row)
+        if step is None:
+            module, _, name = ORDER[row].step.partition(":")
+            step = self._steps[row] = getattr(import_module(module), name)(self.services)
+        return step
+
+    # --- sending ---------------------------------------------------------------------------------------
+
+    def _send(self, call: UpstreamRequest) -> Awaitable[Frame]:
+        """Send a request to the upstream: the chain of a group for which nothing is configured."""
+        if call.request.revision.is_stateless:
+            return self._send_stateless(call, _send_now)
+        target = call.group.group if call.instance is None else call.instance
+        return target.request(
+            call.method, call.params, timeout_s=call.timeout_s, caller=call.request, label=call.label
+        )
+
+    def _send_by(self, last: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+        return self._send_stateless(call, last) if call.request.revision.is_stateless else last(call)
+
+    async def _send_stateless(self, call: UpstreamRequest, last: Next) -> Frame:
+        """Send a request of a modern client, whose answer may ask for input. Raises UnsafeQuestion."""
+        if call.params is not None and not RETRY_MEMBERS.isdisjoint(call.params):
+            answer = await self._send_retry(call, last)
+        else:
+            answer = await self._send_first(call, last)
+        if not len(answer.result) or envelope.result_type(answer.result) != INPUT_REQUIRED:
+            return answer
+        from dynamic_mcp.proxy.asked_questions import prepare_input  # with the first question
+
+        return prepare_input(call.group.name, call.request.client, answer)
+
+    def _send_first(self, call: UpstreamRequest, last: Next) -> Awaitable[Frame]:
+        return self._send_in_turn(call, last) if self._turns.are_needed(call.group, call.method) else last(call)
+
+    async def _send_retry(self, call: UpstreamRequest, last: Next) -> Frame:
+        """Send a retry to the upstream that it is for. Raises StateRefused if that has given no such state."""
+        params = call.params or {}
+        if await _instance(call).is_modern(call.request.client):
+            return await last(call)
+        if "requestState" in params:
+            raise StateRefused("invalid")
+        plain = {name: value for name, value in params.items() if name not in RETRY_MEMBERS}
+        return await self._send_first(structs.replace(call, params=plain), last)
+
+    def _send_in_turn(self, call: UpstreamRequest, last: Next) -> Awaitable[Frame]:
+        def send(caller: Request) -> Awaitable[Frame]:
+            return last(structs.replace(call, request=caller))
+
+        return self._turns.run(call.request, call.group, _instance(call), call.timeout_s, send)
+
+
+class _ToolChains:
+    """The chains of a group with steps: one for each tool that is called, and one for all other requests."""
+
+    def __init__(self, compile_for: Callable[[GroupView, str | None], Next]) -> None:
+        self._compile_for = compile_for
+        self._by_tool: BoundedDict[str | None, Next] = BoundedDict(_MAX_TOOLS)
+
+    def __call__(self, call: UpstreamRequest) -> Awaitable[Frame]:
+        """Send a request, whose tool has the server's name by now."""
+        tool = None
+        if call.method == "tools/call" and call.params is not None:
+            tool = wire.text(call.params.get("name"))
+            call = structs.replace(call, tool=tool)
+        chain = self._by_tool.get(tool)
+        if chain is None:
+            chain = self._compile_for(call.group, tool)
+            if tool is None or len(tool) <= _LONGEST_NAME:
+                self._by_tool[tool] = chain
+        return chain(call)
+
+
+def _list_deciding(steps: Mapping[int, Step | ChangingStep], before: int) -> list[Step]:
+    return [step for row, step in steps.items() if row < before and step.decides and isinstance(step, Step)]
+
+
+def _send_now(call: UpstreamRequest) -> Awaitable[Frame]:
+    target = call.group.group if call.instance is None else call.instance
+    return target.request(call.method, call.params, timeout_s=call.timeout_s, caller=call.request, label=call.label)
+
+
+def _instance(call: UpstreamRequest) -> Instance:
+    return call.instance or call.group.group.instance_for(call.request.client)

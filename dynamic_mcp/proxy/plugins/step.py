@@ -1,0 +1,20 @@
+"""Plug-ins on the way of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import ChangingStep, Next, Restart, UpstreamRequest
+from dynamic_mcp.proxy.plugins.call import KINDS
+
+
+class AskPlugins(ChangingStep):
+    """Passes calls on through the plug-ins of their servers."""
+
+    def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
+        """Pass on what no plug-in is for. Raises PluginError."""
+        plugins = self.services.plugins
+        if plugins is None or call.method not in KINDS:
+            return next(call)
+        return plugins.send(call, next, restart)
