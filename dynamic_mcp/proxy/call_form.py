@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Mapping
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -15,6 +15,7 @@ from dynamic_mcp.proxy.chain import Next, Step, UpstreamRequest
 # Parameters that say what a request is about.
 _TEXTS = frozenset(("name", "uri", "taskId", "type"))
 _KEYS = _TEXTS | {"arguments", "ref"}
+_PLAIN = frozenset(("name", "arguments", "_meta", "task"))
 _FOLDED_KEYS = frozenset(map(fold, _KEYS))
 # What concerns nothing that rules are about, or only what was decided before.
 HARMLESS = frozenset(
@@ -33,9 +34,15 @@ class CheckForm(Step):
     decides = True
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Check a request. Raises wire.Malformed."""
-        if call.method == "tools/call" or (self.services.has_access_rules and call.method not in HARMLESS):
-            check_form(call.params or {})
+        """Check a request, and say which tool it calls. Raises wire.Malformed."""
+        params = call.params or {}
+        if call.method == "tools/call":
+            tool = wire.text(params.get("name"))
+            if tool is None or not params.keys() <= _PLAIN:
+                check_form(params)
+            return next(call if call.tool == tool else structs.replace(call, tool=tool))
+        if self.services.has_access_rules and call.method not in HARMLESS:
+            check_form(params)
         return next(call)
 
 

@@ -415,11 +415,8 @@ class _ToolChains:
         self._by_tool: BoundedDict[str | None, Next] = BoundedDict(_MAX_TOOLS)
 
     def __call__(self, call: UpstreamRequest) -> Awaitable[Frame]:
-        """Send a request, whose tool has the server's name by now."""
-        tool = None
-        if call.method == "tools/call" and call.params is not None:
-            tool = wire.text(call.params.get("name"))
-            call = structs.replace(call, tool=tool)
+        """Send a request, whose tool is known, by the server's name, after the steps before."""
+        tool = call.tool
         chain = self._by_tool.get(tool)
         if chain is None:
             chain = self._compile_for(call.group, tool)

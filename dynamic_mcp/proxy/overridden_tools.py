@@ -76,15 +76,17 @@ class RestoreCalls(Step):
 
 def _restore(call: UpstreamRequest) -> UpstreamRequest:
     params = call.params or {}
-    shown = wire.text(params.get("name")) or ""
+    shown = call.tool or ""
     tool = call.group.find_shown(shown)
     if tool is None:
         raise NotFound(f"tool of group `{call.group.name}`", shown)
     given = params.get("arguments")
     restored = tool.restore(given)
-    if restored is not given and restored is not None:
-        own = {"name": Raw(wire.encode(tool.own_name)), "arguments": restored}
-        return structs.replace(call, params={**params, **own})
+    changed: dict[str, Raw] = {}
     if tool.own_name != shown:
-        return structs.replace(call, params={**params, "name": Raw(wire.encode(tool.own_name))})
-    return call
+        changed["name"] = Raw(wire.encode(tool.own_name))
+    if restored is not None and restored is not given:
+        changed["arguments"] = restored
+    if not changed:
+        return call
+    return structs.replace(call, params={**params, **changed}, tool=tool.own_name)

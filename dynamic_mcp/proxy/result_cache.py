@@ -125,7 +125,6 @@ class ResultCache(Step):
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Answer from what is kept, or have the request sent, and keep its result."""
-        call.group.refuse_held_request(call.method, call.params)
         match call.method:
             case "tools/call":
                 return self._call(call, next)
@@ -139,7 +138,7 @@ class ResultCache(Step):
     def _call(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         name, rules, group = call.tool or "", call.group.call_rules, call.group.group
         may_keep = rules is not None and rules.cache is not None and rules.cache.for_tool(name) is not None
-        if not may_keep and group not in self._pasts:
+        if not may_keep and (not self._pasts or group not in self._pasts):
             return next(call)  # nothing is kept that it could make old
         digest = _digest_of_reader(call.group, name)
         if digest is None:
@@ -147,6 +146,7 @@ class ResultCache(Step):
         return self._find(call, next, "name", digest) if may_keep else next(call)
 
     async def _find(self, call: UpstreamRequest, next: Next, member: str, digest: bytes) -> Frame:
+        call.group.refuse_held_request(call.method, call.params)
         await self._heed_marks(call.group.name)
         slot = self._find_slot(call, member, digest)
         return await (next(call) if slot is None else self._answer(call, next, slot))
