@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from dynamic_mcp.groups.catalog import ListHint, ListKind
 from dynamic_mcp.mcp import envelope
-from dynamic_mcp.proxy.view import GroupView, SingleView, View
+from dynamic_mcp.proxy.view import GroupView, View
 
 # Changes are announced to those who listen; others hear of them after this.
 _LISTS_FOR_MS = 10_000
@@ -42,7 +42,7 @@ def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> Cach
         return _READ
     kind = _KINDS[method]
     # our own tools are always there
-    if kind is ListKind.TOOLS and not isinstance(view, SingleView):
+    if kind is ListKind.TOOLS and not view.scope.is_single:
         return CacheHint(_LISTS_FOR_MS, is_private=is_private)
     groups = view.offering(kind.capability)
     hints = {group: hint for group in groups if (hint := _hint_of(group, kind)) is not None}

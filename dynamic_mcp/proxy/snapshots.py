@@ -9,12 +9,12 @@ from dynamic_mcp.proxy import transparent
 from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.subscriptions import Snapshot
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.view import SingleView, View
+from dynamic_mcp.proxy.view import View
 
 
 def take_snapshot(view: View, tools: Tools, search: ToolSearch) -> Snapshot:
     """Return what the lists of a view answer now."""
-    if isinstance(view, SingleView):
+    if view.scope.is_single:
         return transparent.snapshot(view)
     search.learn()
     return {

@@ -21,7 +21,7 @@ from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.tasks import Tasks
-from dynamic_mcp.proxy.view import SingleView, View
+from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools import meta_tools
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
 
@@ -44,7 +44,7 @@ class Tools:
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
         """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
         found: Named | None = None
-        if isinstance(view, SingleView):
+        if view.scope.is_single:
             found = next(((group, name) for group in view), None)
         elif name not in _OWN:
             found = self.exposed(view).find(name)
@@ -67,7 +67,7 @@ class Tools:
 
     def snapshot(self, view: View) -> list[object]:
         """Return objects that are the same as long as `tools/list` answers the same."""
-        own = [] if self.exposed(view).is_all() else [view.split_calls, _has_tasks(view), *_rows(view)]
+        own = [] if self.exposed(view).is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
         return [*own, *self.exposed(view).entries()]
 
     def instructions(self, view: View) -> str:
@@ -76,15 +76,15 @@ class Tools:
         about_exposed = meta_tools.build_direct_instructions(exposed.instructions())
         about_ours = ""
         if not exposed.is_all():
-            about_ours = meta_tools.build_instructions(_rows(view), split=view.split_calls)
-        return "\n\n".join(filter(None, [view.instructions, about_ours, about_exposed]))
+            about_ours = meta_tools.build_instructions(_rows(view), split=view.scope.split_calls)
+        return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_exposed]))
 
     def _entries(self, view: View) -> list[Raw]:
         """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""
         exposed = self.exposed(view)
         if exposed.is_all():
             return exposed.entries()
-        own = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.split_calls)
+        own = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
         return [*(Raw(wire.encode(tool)) for tool in own), *exposed.entries()]
 
     # --- tools/call ------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Tools:
         """Answer `tools/call`."""
         params = wire.members(request.params)
         name = wire.text(params.get("name"))
-        if name == CALL and not request.view.split_calls:
+        if name == CALL and not request.view.scope.split_calls:
             return self._calls.call_dynamic(request, CALL, params)
         if name == GET:
             return self._search.answer(request, params)
@@ -105,7 +105,7 @@ class Tools:
 
     def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call tool of a config with split calls; the other config has the other tools."""
-        is_split = request.view.split_calls
+        is_split = request.view.scope.split_calls
         if is_split and verb != CALL:
             return self._calls.call_dynamic(request, verb, params)
         offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if is_split else f"`{CALL}`"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from msgspec import Raw, structs
+from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Kind, Profile
-from dynamic_mcp.config.resolved import Config, Pinning, Presentation, Timeouts
+from dynamic_mcp.config.resolved import Config, GroupConfig, Pinning, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -40,17 +39,28 @@ class GroupView:
 
     `config` is what is run for it, `switched_off` the features that it does not let through. `rules` decide what of
     it may be used; None is everything. `call_rules` are the config's rules on its calls, if there are any, and
-    `overridden` has its tools where the config shows them in another way.
+    `overridden` has its tools where the config shows them in another way. With a `base`, it is another view of the
+    same group with the same rules, which both use.
     """
 
-    def __init__(self, group: Group, presentation: Presentation, rules: GroupRules | None = None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        presentation: Presentation,
+        rules: GroupRules | None = None,
+        *,
+        base: GroupView | None = None,
+    ) -> None:
         self.group = group
         self.rules = rules
         self.name = group.name
-        self.config = group.config
+        self.config: GroupConfig = group.config if base is None else base.config
         self.presentation = presentation
-        self.call_rules = _compile(presentation, group.name) if presentation.rules else None
-        self.overridden = _override(self.call_rules, group.name)
+        if base is None:
+            self.call_rules = _compile(presentation, group.name) if presentation.rules else None
+            self.overridden = _override(self.call_rules, group.name)
+        else:
+            self.call_rules, self.overridden = base.call_rules, base.overridden
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
@@ -97,7 +107,7 @@ class GroupView:
         answers = structs.replace(self.presentation.answers, limit=result_limit)
         if (timeouts, answers) == (self.config.timeouts, self.presentation.answers):
             return self  # with all that is remembered of it
-        adapted = GroupView(self.group, structs.replace(self.presentation, answers=answers), self.rules)
+        adapted = GroupView(self.group, structs.replace(self.presentation, answers=answers), self.rules, base=self)
         adapted.config = structs.replace(self.config, timeouts=timeouts)
         return adapted
 
@@ -283,44 +293,30 @@ class GroupViews:
         return view
 
 
-class View:
-    """The groups that a client may see, in the order of the config; `split_calls` and `roots` are the config's.
+class Scope(Struct, frozen=True):
+    """What a view is besides its groups: `split_calls` and `roots` are the config's, `instructions` the profile's.
 
-    `pool` has the group views of other views. `rules` None is that everything is allowed, and `profile` None that all
-    that is allowed is shown. `instructions` are those of the profile.
+    `access_rules` None is that everything is allowed. `emptiness` says why there is no group. Clients of a view that
+    `is_single` see one group as if there were no proxy.
     """
 
-    instructions = ""
-    emptiness = "no group is configured"
+    split_calls: bool = False
+    roots: tuple[str, ...] = ()
+    place: Place = None
+    access_rules: AccessRules | None = None
+    instructions: str = ""
+    emptiness: str = "no group is configured"
+    is_single: bool = False
 
-    def __init__(
-        self,
-        groups: Iterable[Group],
-        config: Config,
-        pool: GroupViews | None = None,
-        *,
-        rules: AccessRules | None = None,
-        profile: Profile | None = None,
-        place: Place = None,
-    ) -> None:
-        self.split_calls = config.split_calls
-        self.roots = config.roots
-        self.place = place
-        self.access_rules = rules
-        self._groups: dict[str, GroupView] = {}
-        pool = pool or GroupViews()
-        presentations = config.presentations
-        if profile is not None:
-            presentations = narrow(presentations, profile)
-            self.instructions, self.emptiness = profile.instructions, describe_emptiness(profile, config)
-        for group in groups:
-            presentation = presentations.get(group.name)
-            if presentation is None:
-                continue
-            own = None if rules is None else rules.for_group(group.name)
-            if own is None or own.is_visible:
-                own = None if own is None or own.allows_everything else own
-                self._groups[group.name] = pool.find(group, presentation, own)
+
+class View:
+    """The groups that a client may see, in the order of the config."""
+
+    def __init__(self, groups: Iterable[GroupView], scope: Scope) -> None:
+        self.scope = scope
+        self.access_rules = scope.access_rules
+        self._groups = {group.name: group for group in groups}
+        self._singles: dict[str, View] = {}
 
     def __iter__(self) -> Iterator[GroupView]:
         return iter(self._groups.values())
@@ -356,7 +352,9 @@ class View:
     def names_in_words(self, feature: str = "") -> str:
         """Say which groups there are, or which of them offer a feature."""
         names = ", ".join(f"`{group.name}`" for group in self if group.offers(feature))
-        return f"the groups are {names}" if names else self.emptiness
+        if self.scope.is_single and names:
+            return ""  # other groups do not exist here
+        return f"the groups are {names}" if names else self.scope.emptiness
 
     def offering(self, feature: str) -> list[GroupView]:
         """Return the groups that let this feature through."""
@@ -371,42 +369,46 @@ class View:
             raise Disabled(feature, name)
         return group
 
-    def single(self, name: str) -> SingleView:
-        """Return one group of this view alone, always the same view while there is such a group."""
+    def single(self, name: str) -> View:
+        """Return one group of this view alone, in the same view while there is such a group; else an empty view."""
         found = self._singles.get(name)
         if found is not None:
             return found
+        emptiness = "the config does not have this group any more"
+        scope = structs.replace(self.scope, split_calls=False, instructions="", emptiness=emptiness, is_single=True)
         group = self._groups.get(name)
         if group is None:
-            return SingleView(self)  # not remembered, because a client may ask for any name
-        return self._singles.setdefault(name, SingleView(self, group))
-
-    @cached_property
-    def _singles(self) -> dict[str, SingleView]:
-        return {}
+            return View((), scope)  # not remembered, because a client may ask for any name
+        return self._singles.setdefault(name, View((group,), scope))
 
 
-class SingleView(View):
-    """One group of another view, for clients that see it as if there were no proxy; empty if there is none."""
+def make_view(
+    groups: Iterable[Group],
+    config: Config,
+    pool: GroupViews | None = None,
+    *,
+    rules: AccessRules | None = None,
+    profile: Profile | None = None,
+    place: Place = None,
+) -> View:
+    """Return what a config shows of groups by these access rules, in this profile.
 
-    def __init__(self, whole: View, *group: GroupView) -> None:
-        self.split_calls = False
-        self.roots = whole.roots
-        self.place = whole.place
-        self.access_rules = whole.access_rules
-        self._groups = {each.name: each for each in group}
-
-    def names_in_words(self, feature: str = "") -> str:
-        """Say that the group has gone, if it has; other groups do not exist here."""
-        return "" if self._groups else "the config does not have this group any more"
-
-
-class AdaptedView(View):
-    """Some of the groups of another view, adapted for one client."""
-
-    def __init__(self, whole: View, groups: Iterable[GroupView], *, split_calls: bool) -> None:
-        self.split_calls = split_calls
-        self.roots = ()
-        self.place = whole.place
-        self.access_rules = whole.access_rules
-        self._groups = {group.name: group for group in groups}
+    `pool` has the group views of other views.
+    """
+    pool = pool or GroupViews()
+    presentations = config.presentations
+    scope = Scope(config.split_calls, config.roots, place, rules)
+    if profile is not None:
+        presentations = narrow(presentations, profile)
+        emptiness = describe_emptiness(profile, config)
+        scope = structs.replace(scope, instructions=profile.instructions, emptiness=emptiness)
+    shown: list[GroupView] = []
+    for group in groups:
+        presentation = presentations.get(group.name)
+        if presentation is None:
+            continue
+        own = None if rules is None else rules.for_group(group.name)
+        if own is None or own.is_visible:
+            own = None if own is None or own.allows_everything else own
+            shown.append(pool.find(group, presentation, own))
+    return View(shown, scope)

@@ -15,7 +15,7 @@ from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.message_redaction import MessageRedaction
 from dynamic_mcp.proxy.profiles import choose
-from dynamic_mcp.proxy.view import GroupViews, Pin, View
+from dynamic_mcp.proxy.view import GroupViews, Pin, Scope, View, make_view
 from dynamic_mcp.system.bounded import BoundedDict
 
 if TYPE_CHECKING:  # loaded with the first access rule
@@ -61,7 +61,7 @@ class Views:
         self._views: BoundedDict[Hashable, View] = BoundedDict(_MAX_VIEWS)
         self._by_client: WeakKeyDictionary[Client, tuple[Authentication, View]] = WeakKeyDictionary()
         self._pool = self._pool.renew()
-        self._nothing = View((), configs[None])  # for clients that have gone, and their place with them
+        self._nothing = View((), Scope())  # for clients that have gone, and their place with them
 
     def add(self, place: Place, config: Config) -> None:
         """Make views for a workspace or a person too."""
@@ -71,7 +71,7 @@ class Views:
     def remove(self, place: Place, ended: Iterable[Group]) -> None:
         """Forget a workspace or a person, and the groups that have ended with it."""
         self._configs.pop(place, None)
-        for key in [key for key, view in self._views.items() if view.place == place]:
+        for key in [key for key, view in self._views.items() if view.scope.place == place]:
             del self._views[key]
         self._pool.forget(ended)
 
@@ -128,7 +128,7 @@ class Views:
             if config is None:
                 return self._nothing
             groups = self._groups.of(place).values()
-            found = View(groups, config, self._pool, rules=rules, profile=profile, place=place)
+            found = make_view(groups, config, self._pool, rules=rules, profile=profile, place=place)
             self._views[key] = found
         return found
 

@@ -114,7 +114,7 @@ class ModernClient:
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Answer what no request has caused: there is nobody to ask, but the config may name roots."""
-        roots = self._server.view_for(self).roots
+        roots = self._server.view_for(self).scope.roots
         if frame.method == "roots/list" and roots:
             return wire.result_frame({"roots": [{"uri": uri} for uri in roots]})
         return wire.error_frame(METHOD_NOT_FOUND, f"`{frame.method}` can only be asked in the middle of a call")

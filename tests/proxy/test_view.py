@@ -6,14 +6,14 @@ from dynamic_mcp.config.resolved import Broken, Features, Program, ToolFilter
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.proxy.view import View
+from dynamic_mcp.proxy.view import View, make_view
 from tests.fake_parties import FakeCaller, Watcher
 from tests.fakes import FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
 
 
 def _view(*configs: PresentedGroup) -> View:
     config = config_of(*configs)
-    return View(Groups(config, Watcher(), opener=Opener()), config)
+    return make_view(Groups(config, Watcher(), opener=Opener()), config)
 
 
 def test_a_wrong_name_is_answered_with_the_closest_and_all_names() -> None:
@@ -61,7 +61,7 @@ async def test_a_description_comes_from_the_config_else_from_the_upstream_else_f
     groups.start(FakeCaller())
     await watcher.until(lambda: groups["up"].state is State.READY)
 
-    assert View(groups, config)["up"].description == description
+    assert make_view(groups, config)["up"].description == description
     await groups.close()
 
 
@@ -74,7 +74,7 @@ async def test_two_views_show_different_tools_of_one_group_and_nothing_is_read_f
     groups.start(FakeCaller())
     await watcher.until(lambda: groups["up"].state is State.READY)
 
-    shown = [View(groups, config)["up"].known for config in (everything, reading)]
+    shown = [make_view(groups, config)["up"].known for config in (everything, reading)]
 
     assert [list(known.tools) for known in shown if known] == [["read", "delete", "list"], ["read", "list"]]
     assert len(upstream.heard("tools/list")) == 1
@@ -87,7 +87,7 @@ async def test_the_filtered_tools_stay_the_same_object_until_they_change() -> No
     watcher, client = Watcher(), FakeCaller()
     groups = Groups(config, watcher, opener=Opener(up=[upstream]))
     groups.start(client)
-    view = View(groups, config)
+    view = make_view(groups, config)
     before = (await view["up"].learn_catalog(client)).tools
 
     upstream.answers["tools/list"] = {"tools": [tool("read"), tool("delete")]}

@@ -8,16 +8,14 @@ import json
 from dynamic_mcp.client import Client as ConnectedClient
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.errors import Disabled, NotFound, TimedOut
-from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import View
-from tests.fake_parties import Watcher
-from tests.fakes import Client, Json, config_of
+from dynamic_mcp.proxy.view import Scope, View
+from tests.fakes import Client, Json
 
 BATCHES = "2025-03-26"  # the one revision that has them
-EMPTY_VIEW = View(Groups(config_of(), Watcher()), config_of())
+EMPTY_VIEW = View((), Scope())
 
 
 def ignore_status(frame: Frame) -> None:

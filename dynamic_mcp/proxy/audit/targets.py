@@ -12,7 +12,6 @@ from msgspec import Raw, Struct
 from dynamic_mcp.config.masking import mask_string
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.observation import Observation
-from dynamic_mcp.proxy.view import SingleView
 from dynamic_mcp.tools.meta_tools import CALLS, GET
 
 EventName = Literal["call", "read", "prompt", "list"]
@@ -53,7 +52,7 @@ def find_target(seen: Observation) -> Target:
     params = _read(request.params)
     asked = params.uri if kind == "resource" else params.name
     arguments, asked_group = params.arguments, ""
-    if kind == "tool" and not isinstance(request.view, SingleView):
+    if kind == "tool" and not request.view.scope.is_single:
         if asked == GET and group is None:
             return Target("list", "search", name=GET, arguments=arguments)
         if asked in CALLS:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct, structs
@@ -27,7 +26,7 @@ from dynamic_mcp.middleware import ListKind as PublicListKind
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.plugins.opened import ActivePlugin
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import GroupView, SingleView, View
+from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import BoundedDict
 
 log = logging.getLogger(__name__)
@@ -74,25 +73,11 @@ class ListHooks:
         return hooked
 
     def _make(self, view: View, caller: Caller) -> View:
-        groups = [self._hook(group, caller) for group in view]
-        return SingleView(view, *groups) if isinstance(view, SingleView) else HookedView(view, groups)
+        return View((self._hook(group, caller) for group in view), view.scope)
 
     def _hook(self, group: GroupView, caller: Caller) -> GroupView:
         plugins = [each for each in self.plugins if each.servers.matches(group.name)]
         return HookedGroup(group, plugins, caller) if plugins else group
-
-
-class HookedView(View):
-    """The groups of another view, with the lists that plug-ins let one client see."""
-
-    def __init__(self, whole: View, groups: Iterable[GroupView]) -> None:
-        self.split_calls = whole.split_calls
-        self.roots = whole.roots
-        self.place = whole.place
-        self.access_rules = whole.access_rules
-        self.instructions = whole.instructions
-        self.emptiness = whole.emptiness
-        self._groups = {group.name: group for group in groups}
 
 
 class _Outcome(Struct, frozen=True):
@@ -108,9 +93,10 @@ class _Outcome(Struct, frozen=True):
 
 
 class HookedGroup(GroupView):
-    """A group with the lists that plug-ins let one client see. All else is that of the `base`."""
+    """A view of a group with the lists that plug-ins let one client see of those of the `base`."""
 
     def __init__(self, base: GroupView, plugins: Sequence[ActivePlugin], caller: Caller) -> None:
+        super().__init__(base.group, base.presentation, base.rules, base=base)
         self._base = base
         self._plugins = tuple(plugins)
         self._caller = caller
@@ -118,9 +104,6 @@ class HookedGroup(GroupView):
         self._catalog: Catalog | None = None
         self._shown: Catalog | None = None
         self._hidden: tuple[Mapping[str, Raw], Mapping[str, Raw], frozenset[str]] | None = None
-
-    def __getattr__(self, name: str) -> Any:  # Any: the members of the base, of any type
-        return getattr(self._base, name)
 
     @property
     def known(self) -> Catalog | None:
