@@ -69,18 +69,23 @@ class Activity:
         """Count this moment as a use."""
         self._last = self._clock.now()
 
+    def begin_call_now(self) -> bool:
+        """Begin a call, which `end_call` ends, if there is a place for it; return whether there was one."""
+        has_place = self._limiter.take_free()
+        self.calls += has_place
+        return has_place
+
     async def begin_call(self, client: Hashable = None) -> None:
         """Wait for a place, which `end_call` gives back. Raises Busy if too many calls of the client wait already."""
-        if not self._limiter.take_free():
-            if self._limiter.is_full(client):
-                why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
-                raise Busy(self.config.name, why)
-            await self._limiter.acquire(client)
+        if self._limiter.is_full(client):
+            why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
+            raise Busy(self.config.name, why)
+        await self._limiter.acquire(client)
         self.calls += 1
 
-    def note_answer(self, sent_at: float, *, with_error: bool) -> None:
-        """Note that the upstream works: it has answered a call that was sent at this time of the clock."""
-        self.durations.add(self._clock.now() - sent_at)
+    def note_answer(self, duration_s: float, *, with_error: bool) -> None:
+        """Note that the upstream works: it has answered a call within this time."""
+        self.durations.add(duration_s)
         self.has_served = True
         self.failures += with_error
         self._timeouts = 0
@@ -93,7 +98,7 @@ class Activity:
     def end_call(self) -> None:
         """Give the place of a call back."""
         self._limiter.release()
-        self.touch()
+        self._last = self._clock.now()
 
     async def wait_until_idle(self, seconds: float) -> bool:
         """Wait until no call has a place, for so many seconds at most; tell whether none has."""

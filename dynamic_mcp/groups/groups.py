@@ -69,7 +69,9 @@ class Groups:
 
     def place_of(self, client: Client) -> Place:
         """Return whose groups serve a client."""
-        return self.place_for(client.authentication) if client.workspace is None else client.workspace
+        if client.workspace is not None or not self._know_persons:
+            return client.workspace
+        return self.place_for(client.authentication)
 
     def place_for(self, authentication: Authentication) -> Place:
         """Return whose groups serve a client without a workspace.

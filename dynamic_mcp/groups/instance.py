@@ -188,7 +188,8 @@ class Instance:
         """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
         client, is_repeated = None if caller is None else caller.client, False
         while True:
-            await self.activity.begin_call(client)
+            if not self.activity.begin_call_now():
+                await self.activity.begin_call(client)
             link = None if self._is_screening else self._link
             try:
                 link = link or await self._wait_for_link(client)
@@ -200,7 +201,7 @@ class Instance:
                     gate.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-                self.activity.note_answer(sent_at, with_error=len(answer.error) > 0)
+                self.activity.note_answer(self._clock.now() - sent_at, with_error=len(answer.error) > 0)
                 return answer
             except DefinitionHeld:
                 raise

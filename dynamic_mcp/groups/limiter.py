@@ -49,9 +49,10 @@ class Limiter:
 
     def take_free(self) -> bool:
         """Take a place without waiting; tell whether one was free."""
-        is_free = self.in_use < self.limit
-        self.in_use += is_free
-        return is_free
+        if self.in_use >= self.limit:
+            return False
+        self.in_use += 1
+        return True
 
     async def acquire(self, client: Hashable = None) -> None:
         """Take a place, waiting for one if need be. Ask `is_full` first."""

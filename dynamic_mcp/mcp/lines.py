@@ -29,6 +29,10 @@ class Lines:
         if b"\n" not in data:
             self._append(data)
             return []
+        if not self._parts and len(data) <= self._limit:
+            *lines, rest = data.split(b"\n")
+            self._append(rest)
+            return lines
         first, *lines, rest = data.split(b"\n")
         if len(data) > self._limit:
             lines = [self._truncate(line) for line in lines]
@@ -79,6 +83,8 @@ class MultilineJoiner:
     def feed(self, line: bytes) -> bytes:
         """Return the message that `line` is or completes; empty inside a message and for blank lines."""
         if not self._lines:
+            if line.startswith(b'{"'):  # as nearly all messages do
+                return line
             if line.strip() != b"{":
                 return line if line.strip() else b""
         elif line.startswith(b'{"') or self._size > self._limit:

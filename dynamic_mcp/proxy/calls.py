@@ -322,12 +322,14 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     Raises InvalidArguments.
     """
     given = params.get("arguments", EMPTY_OBJECT)
-    if memoryview(given)[0] != _BRACE:
-        given = Raw((wire.text(given) or "").strip().encode())
     try:
         found = wire.members(given)
     except wire.Malformed:
-        raise InvalidArguments("`arguments` is not an object") from None
+        given = Raw((wire.text(given) or "").strip().encode())
+        try:
+            found = wire.members(given)
+        except wire.Malformed:
+            raise InvalidArguments("`arguments` is not an object") from None
     if not wire.has_unique_names(found, given):
         arguments.refuse_duplicates(given, is_flat=True)
     return found

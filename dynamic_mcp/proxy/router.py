@@ -42,22 +42,25 @@ class Router:
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
-        answer = await self._answer_after_logins(request)
+        use_case = self._use_cases.get(request.method, self._otherwise)
+        try:
+            answer = await use_case(request)
+        except LoginNeeded as exc:
+            answer = await self._answer_after_logins(use_case, request, exc)
         if len(answer.error):
             answer = check_asked(answer)
             self._elicitations.note_error(request.client, answer.error)
         return answer
 
-    async def _answer_after_logins(self, request: Request) -> Frame:
-        use_case = self._use_cases.get(request.method, self._otherwise)
-        logins = 0
-        while True:
+    async def _answer_after_logins(self, use_case: UseCase, request: Request, needed: LoginNeeded) -> Frame:
+        for _ in range(MAX_LOGINS):
+            if not await self._logins.offer(request, needed.group):
+                break
             try:
                 return await use_case(request)
             except LoginNeeded as exc:
-                if logins == MAX_LOGINS or not await self._logins.offer(request, exc.group):
-                    raise self._logins.explain(request.client, request.view[exc.group], exc) from None
-            logins += 1
+                needed = exc
+        raise self._logins.explain(request.client, request.view[needed.group], needed) from None
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request that the protocol does not know."""

@@ -187,7 +187,10 @@ class Session:
         except wire.Malformed as exc:
             self._receive_malformed(line, exc, reply)
         else:
-            self.receive_frame(frame, reply)
+            if frame.method and len(frame.id):
+                self._begin(frame, reply, None)
+            else:
+                reply(self._take_notification(frame))
 
     def receive_frame(self, frame: Frame, reply: Callable[[bytes], None], channel: Channel | None = None) -> None:
         """Take one message that is no batch. What a request causes goes over its `channel`, if it has one.
@@ -283,7 +286,7 @@ class Session:
     ) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
-        refusal = refuse_request(frame, self._serving)
+        refusal = refuse_request(frame, key, self._serving)
         if refusal is not None:
             id = frame.id if wire.is_request_id(frame.id) else NULL
             reply(wire.answer_line(id, refusal))

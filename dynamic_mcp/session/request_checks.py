@@ -12,16 +12,16 @@ from dynamic_mcp.mcp.wire import Frame
 MAX_IN_FLIGHT = 4096
 
 
-def refuse_request(frame: Frame, in_flight: Collection[bytes]) -> Frame | None:
+def refuse_request(frame: Frame, id: bytes, in_flight: Collection[bytes]) -> Frame | None:
     """Return the error for a request that is none, or one too many; None if it can be served.
 
-    `in_flight` are the ids of the requests that are being served.
+    `id` is its own, and `in_flight` are those of the requests that are being served.
     """
     if frame.jsonrpc != "2.0":
         return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
-    if not wire.is_request_id(frame.id):
+    if not wire.is_request_id(id):
         return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
-    if bytes(frame.id) in in_flight:
+    if id in in_flight:
         return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
     if len(in_flight) >= MAX_IN_FLIGHT:
         return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")

@@ -17,6 +17,8 @@ from typing import IO, Protocol, cast
 
 _FLUSH_WITHIN_S = 0.5
 _CHUNK_BYTES = 1 << 18
+# So much is not kept for the end of a turn: joining copies it, and its reader could be at work meanwhile.
+_JOINED_BYTES = 1 << 16
 
 
 class Source(Protocol):
@@ -103,6 +105,11 @@ class _Reader(asyncio.Protocol):
 
 
 class _Writer(asyncio.BaseProtocol):
+    """Writes the first message of a turn of the loop at once, and those that follow it together at its end.
+
+    A message is never behind the one before it, and a lone one never waits.
+    """
+
     def __init__(
         self, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
     ) -> None:
@@ -112,12 +119,17 @@ class _Writer(asyncio.BaseProtocol):
         self._pipe: asyncio.WriteTransport
         self._on_full = full
         self._on_drain = drained
+        self._loop = asyncio.get_running_loop()
+        self._has_written = False  # in this turn
+        self._joined: list[bytes] = []
+        self._joined_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's class has the methods, but is no subclass
         self._pipe.set_write_buffer_limits(high=self._high)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._take_joined()
         self._closed.set()
         self._on_end()
 
@@ -128,22 +140,46 @@ class _Writer(asyncio.BaseProtocol):
         self._on_drain()
 
     def write(self, data: bytes) -> None:
-        if not self._pipe.is_closing():  # uvloop raises once the other side is gone
+        if self._has_written:
+            self._joined.append(data)
+            self._joined_bytes += len(data)
+            if self._joined_bytes >= _JOINED_BYTES:
+                self._write_joined()
+        elif not self._pipe.is_closing():  # uvloop raises once the other side is gone
+            self._has_written = True
+            self._loop.call_soon(self._end_turn)
             self._pipe.write(data)
 
     def buffered_bytes(self) -> int:
-        return self._pipe.get_write_buffer_size()
+        return self._pipe.get_write_buffer_size() + self._joined_bytes
 
     def is_closing(self) -> bool:
         return self._pipe.is_closing()
 
     async def close(self) -> None:
+        self._write_joined()
         self._pipe.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_WITHIN_S):  # wait_for may swallow a cancellation before 3.12
                 await self._closed.wait()
         if not self._closed.is_set():  # asyncio's own pipes cannot be closed twice
             self._pipe.abort()
+
+    def _end_turn(self) -> None:
+        self._has_written = False
+        if self._joined:
+            self._write_joined()
+
+    def _write_joined(self) -> None:
+        data = self._take_joined()
+        if data and not self._pipe.is_closing():
+            self._pipe.write(data)
+
+    def _take_joined(self) -> bytes:
+        data = b"".join(self._joined)
+        self._joined.clear()
+        self._joined_bytes = 0
+        return data
 
 
 class _ThreadSource:

@@ -99,6 +99,15 @@ class InputSchema:
         """Tell whether the tool can have a parameter of this name."""
         return name in self.parameters or self._is_open
 
+    def accepts_plain(self, args: Raw) -> bool:
+        """Return cheaply whether these arguments are an object that is certainly valid; False means unknown."""
+        if self._fits is None:
+            return False
+        try:
+            return self._fits(_decode(args))
+        except (*_DECODE_ERRORS, ValueError):
+            return False
+
     def accepts(self, args: Raw) -> bool:
         """Tell whether these arguments are valid. Arguments that cannot be decoded count as valid."""
         if self._fits is None and self._validator is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Raw
@@ -123,7 +123,9 @@ class Link:
         number = next(self._ids)
         key = b"%d" % number
         call = Call(method, label, caller, timeout_s, self._loop)
-        body = b"" if params is None else wire.encode(self._with_own_token(params, key, call))
+        if params is not None and "_meta" in params:
+            params = self._with_own_token(params, key, call)
+        body = b"" if params is None else wire.encode(params)
         self._transport.send(wire.request_line(number, method, body))
         self._calls[key] = call
         self._alarm.ring_by(call.deadline)
@@ -187,8 +189,6 @@ class Link:
             self._end(LinkLost(self.group, "the link was closed"))
 
     def _with_own_token(self, params: Mapping[str, Raw], key: bytes, call: Call) -> Mapping[str, Raw]:
-        if "_meta" not in params:
-            return params
         token = wire.member(params["_meta"], "progressToken")
         if not len(token):
             return params
@@ -227,13 +227,16 @@ class Link:
         line = self._joiner.feed(line) if for_id is None else line
         if not line:
             return
-        if line.find(b"\r", 0, -1) >= 0 and not isinstance(line, lines.Oversized):
-            line = lines.on_one_line(line)  # white space to JSON, and the end of a line to some clients
         if isinstance(line, lines.Oversized):
             self._take_unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
+        if b"\r" in line and line.find(b"\r", 0, -1) >= 0:
+            line = lines.on_one_line(line)  # white space to JSON, and the end of a line to some clients
+        if not wire.is_batch(line):
+            self._receive_one(line, for_id or b"")
+            return
         try:
-            messages = map(bytes, wire.batch(line)) if wire.is_batch(line) else (line,)
+            messages: Iterable[bytes] = map(bytes, wire.batch(line))
         except wire.Malformed:
             messages = (line,)
         for message in messages:
@@ -247,7 +250,10 @@ class Link:
         else:
             if own_meta.may_be_in(message):
                 own_meta.rename_in(frame)
-            self._dispatch(frame, for_id)
+            if frame.method:
+                self._dispatch(frame, for_id)
+            else:
+                self._take_answer(frame)
 
     def fail_request(self, id: bytes, error: DynamicMcpError) -> None:
         """Fail one request, whose own way to the upstream or back has broken."""
@@ -278,9 +284,7 @@ class Link:
             question.task.cancel()
 
     def _dispatch(self, frame: Frame, for_id: bytes) -> None:
-        if not frame.method:
-            self._take_answer(frame)
-        elif len(frame.id):
+        if len(frame.id):
             self._take_request(frame, for_id)
         elif frame.method == "notifications/progress":
             self._pass_progress_on(frame)

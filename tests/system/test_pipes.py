@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
 from dynamic_mcp.system.event_loop import loop_factory
-from dynamic_mcp.system.pipes import open_sink
+from dynamic_mcp.system.pipes import Sink, open_sink
 from tests.program import BOUND_S
 
 LOOPS = [loop_factory(), asyncio.new_event_loop]
@@ -32,3 +33,109 @@ def test_what_is_written_after_the_reader_has_gone_is_dropped(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(write_to_nobody())
+
+
+@pytest.fixture(params=LOOPS, ids=["ours", "asyncio"])
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        yield runner
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Sink, Callable[[], bytes], asyncio.Event]]:
+    """Open a sink; yield it with what reads all that is in its pipe, without waiting, and the event of its end."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    ended = asyncio.Event()
+    sink = await open_sink(writer, high=1 << 20, on_full=lambda: None, on_drain=lambda: None, on_end=ended.set)
+
+    def read() -> bytes:
+        try:
+            return os.read(reader, 1 << 20)
+        except BlockingIOError:
+            return b""
+
+    try:
+        yield sink, read, ended
+    finally:
+        await sink.close()
+        os.close(reader)
+
+
+async def read_until(end: bytes, read: Callable[[], bytes]) -> bytes:
+    data = b""
+    async with asyncio.timeout(BOUND_S):
+        while not data.endswith(end):
+            await asyncio.sleep(0)
+            data += read()
+    return data
+
+
+def test_the_first_message_of_a_turn_is_written_at_once_and_the_rest_together_at_its_end(
+    runner: asyncio.Runner,
+) -> None:
+    async def write_four() -> None:
+        async with opened() as (sink, read, _):
+            sink.write(b"one\n")
+            assert read() == b"one\n"
+            sink.write(b"two\n")
+            sink.write(b"three\n")
+            assert read() == b""
+            assert sink.buffered_bytes() == len(b"two\nthree\n")
+            assert await read_until(b"three\n", read) == b"two\nthree\n"
+            assert sink.buffered_bytes() == 0
+            sink.write(b"four\n")
+            assert read() == b"four\n"
+
+    runner.run(write_four())
+
+
+def test_messages_keep_their_order_however_large_they_are(runner: asyncio.Runner) -> None:
+    messages = [b"%d:%s\n" % (n, b"x" * size) for n, size in enumerate((1, 10, 200_000, 5, 70_000, 70_000, 1, 2))]
+
+    async def write_all() -> None:
+        async with opened() as (sink, read, _):
+            for message in messages:
+                sink.write(message)
+            assert await read_until(messages[-1], read) == b"".join(messages)
+
+    runner.run(write_all())
+
+
+def test_a_message_that_is_large_is_not_held_until_the_end_of_the_turn(runner: asyncio.Runner) -> None:
+    async def write_two() -> None:
+        async with opened() as (sink, read, _):
+            sink.write(b"one\n")
+            sink.write(b"x" * 100_000)
+            assert read().startswith(b"one\nx")
+
+    runner.run(write_two())
+
+
+def test_what_is_held_for_the_end_of_the_turn_is_written_before_the_sink_is_closed(runner: asyncio.Runner) -> None:
+    async def write_and_close() -> None:
+        async with opened() as (sink, read, _):
+            sink.write(b"one\n")
+            sink.write(b"two\n")
+            await sink.close()
+            assert read() == b"one\ntwo\n"
+
+    runner.run(write_and_close())
+
+
+def test_what_is_held_is_dropped_when_the_reader_goes_meanwhile(runner: asyncio.Runner) -> None:
+    async def write_and_go() -> None:
+        ours, theirs = os.pipe()
+        gone = asyncio.Event()
+        sink = await open_sink(theirs, high=1, on_full=lambda: None, on_drain=lambda: None, on_end=gone.set)
+        sink.write(b"one\n")
+        sink.write(b"two\n")
+        os.close(ours)
+        async with asyncio.timeout(BOUND_S):
+            await gone.wait()
+        assert sink.is_closing()
+        sink.write(b"three\n")
+        await sink.close()
+        assert sink.buffered_bytes() == 0
+
+    runner.run(write_and_go())
