@@ -15,6 +15,7 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.cli.approve_view import facts_of
+from dynamic_mcp.observe.approvals import PendingApproval
 from dynamic_mcp.observe.proxies import ProxyRegistry, ProxyStatus
 from tests.approvals import Proxy, running, waiting
 from tests.cli.commands import CliRunner, CommandResult
@@ -22,19 +23,6 @@ from tests.terminal import INTERRUPT, Terminal, open_terminal, strip_escapes
 
 SECRET = "ghp_" + "a1B2" * 9
 HOSTILE = "x\n  counts as: read \x1b[2J\u202e\u3164"
-CALL = waiting(
-    subject="ann@example.org",
-    issuer="https://login.example.org",
-    client="Claude Code",
-    description="Deletes a file.\nFor ever.",
-    access="write",
-    rule="mcpServers.files.approve",
-    roles=("dev", "ops"),
-    allowed_by="roles.ops[0]",
-    notes=("`path` was given as `file`",),
-    arguments=Raw(json.dumps({"path": "/a", "token": SECRET, "note": "\u202egpj", "n": 1.5}).encode()),
-)
-
 NOW = 1_800_000_000.0
 UNTIL = time.strftime("%H:%M", time.localtime(NOW + 500))
 
@@ -50,10 +38,26 @@ file.write_text(text.replace("/etc", "/b") if before else text.replace("/a", "/e
 """
 
 
+def call() -> PendingApproval:
+    """Return a call that waits from now on."""
+    return waiting(
+        subject="ann@example.org",
+        issuer="https://login.example.org",
+        client="Claude Code",
+        description="Deletes a file.\nFor ever.",
+        access="write",
+        rule="mcpServers.files.approve",
+        roles=("dev", "ops"),
+        allowed_by="roles.ops[0]",
+        notes=("`path` was given as `file`",),
+        arguments=Raw(json.dumps({"path": "/a", "token": SECRET, "note": "\u202egpj", "n": 1.5}).encode()),
+    )
+
+
 @pytest.fixture
 async def proxy(state: Path) -> AsyncIterator[Proxy]:
     """A proxy in which one call waits."""
-    async with running(state / "approvals", CALL) as proxy:
+    async with running(state / "approvals", call()) as proxy:
         yield proxy
 
 
