@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_answers import find_person
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli_scan.complete import is_cobra
 from dynamic_mcp.cli_scan.pack_builder import ROOT, Built, build_pack
@@ -22,6 +21,7 @@ from dynamic_mcp.cli_scan.scanner import SOURCES, Scan, Scanner, Target, select
 from dynamic_mcp.cli_scan.spec_files import BadSpec, read_spec_file
 from dynamic_mcp.config.environment import minimal_variables
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.features.registry.commands.answers import find_person
 from dynamic_mcp.packs.model import Pack
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize

@@ -86,7 +86,7 @@ def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: d
 
 
 def _add_from_registry(this: Invocation, name: str, given: dict[str, Any]) -> int:
-    from dynamic_mcp.cli.registry_add import AddOptions, add_from_registry
+    from dynamic_mcp.features.registry.commands.add import AddOptions, add_from_registry
 
     _refuse(given, _BY_HAND, "goes with a command after `--`, or with --url")
     if given["is_package"] and given["is_remote"]:

@@ -31,7 +31,7 @@ def command() -> None:
 @common_options
 def search(this: Invocation, words: tuple[str, ...], *, is_all: bool, registry: str | None) -> int:
     """Search for servers by words in their names."""
-    from dynamic_mcp.cli import registry_view
+    from dynamic_mcp.features.registry.commands import view as registry_view
 
     return registry_view.search(this, words, registry=registry, is_all=is_all)
 
@@ -42,7 +42,7 @@ def search(this: Invocation, words: tuple[str, ...], *, is_all: bool, registry: 
 @common_options
 def show(this: Invocation, name: str, *, registry: str | None) -> int:
     """Show one server: what it is, how it can be run, and which values it needs."""
-    from dynamic_mcp.cli import registry_view
+    from dynamic_mcp.features.registry.commands import view as registry_view
 
     return registry_view.show(this, name, registry=registry)
 
@@ -51,7 +51,7 @@ def show(this: Invocation, name: str, *, registry: str | None) -> int:
 @common_options
 def outdated(this: Invocation) -> int:
     """Show which servers of the config have a newer version in their registry."""
-    from dynamic_mcp.cli import registry_view
+    from dynamic_mcp.features.registry.commands import view as registry_view
 
     return registry_view.outdated(this)
 
@@ -66,7 +66,7 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
 
     What you have changed in an entry stays. `dynamic-mcp undo` takes the update back.
     """
-    from dynamic_mcp.cli import registry_update
+    from dynamic_mcp.features.registry.commands import update as registry_update
 
     return registry_update.update(this, names, yes=yes, is_print=is_print)
 
@@ -81,6 +81,6 @@ def link(this: Invocation, server: str | None, name: str | None, *, yes: bool) -
 
     They are recognised by their packages and URLs, and not changed otherwise. With a NAME, SERVER is that one.
     """
-    from dynamic_mcp.cli import registry_link
+    from dynamic_mcp.features.registry.commands import link as registry_link
 
     return registry_link.link(this, server, name, yes=yes)

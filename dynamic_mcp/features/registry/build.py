@@ -15,16 +15,16 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from dynamic_mcp.config.values import HEADER_NAME, VARIABLE_NAME, FlawError, check_url
-from dynamic_mcp.registry.document import Document, Package, RemoteServer
-from dynamic_mcp.registry.hazards import (
+from dynamic_mcp.features.registry.document import Document, Package, RemoteServer
+from dynamic_mcp.features.registry.hazards import (
     is_heeded,
     is_private_host,
     warnings_about_runtime,
     warnings_about_variables,
 )
-from dynamic_mcp.registry.inputs import Input, fill_in, is_reference
-from dynamic_mcp.registry.questions import Answers, Part, Place, parts_of
-from dynamic_mcp.registry.runtimes import Refused, Words, own_words, programs_of, start, warnings_about
+from dynamic_mcp.features.registry.inputs import Input, fill_in, is_reference
+from dynamic_mcp.features.registry.questions import Answers, Part, Place, parts_of
+from dynamic_mcp.features.registry.runtimes import Refused, Words, own_words, programs_of, start, warnings_about
 
 Entry: TypeAlias = dict[str, object]
 

@@ -10,21 +10,21 @@ from difflib import unified_diff
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import Inquiry
-from dynamic_mcp.cli.registry_add import agree, build_or_refuse, kept_variables, show_warnings
-from dynamic_mcp.cli.registry_answers import Given, Person, complete, find_person, store_secrets
-from dynamic_mcp.cli.registry_plan import ConfigPlan, Entry, start_plan, write_plan
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.secrets import MASKED
 from dynamic_mcp.errors import DynamicMcpError, NotFound
+from dynamic_mcp.features.registry.build import VISIBLE_VARIABLE, texts_of
+from dynamic_mcp.features.registry.commands.add import agree, build_or_refuse, kept_variables, show_warnings
+from dynamic_mcp.features.registry.commands.answers import Given, Person, complete, find_person, store_secrets
+from dynamic_mcp.features.registry.commands.inquiry import Inquiry
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
+from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.identity import align
+from dynamic_mcp.features.registry.merge import NOTHING, Clash, merge
+from dynamic_mcp.features.registry.options import Option, find_same, questions_about, usable_options
+from dynamic_mcp.features.registry.origin import KEY, Origin, origin_of, read_origin
+from dynamic_mcp.features.registry.questions import Answers, Question, is_unanswered
 from dynamic_mcp.importer.convert.secrets import rewritten, secrets, text_at
-from dynamic_mcp.registry.build import VISIBLE_VARIABLE, texts_of
-from dynamic_mcp.registry.document import Document
-from dynamic_mcp.registry.identity import align
-from dynamic_mcp.registry.merge import NOTHING, Clash, merge
-from dynamic_mcp.registry.options import Option, find_same, questions_about, usable_options
-from dynamic_mcp.registry.origin import KEY, Origin, origin_of, read_origin
-from dynamic_mcp.registry.questions import Answers, Question, is_unanswered
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
 

@@ -14,10 +14,10 @@ from typing import Protocol
 from urllib.parse import quote
 
 from dynamic_mcp.errors import InvalidArguments, NotFound
+from dynamic_mcp.features.registry.inputs import is_reference
+from dynamic_mcp.features.registry.options import Option, kind_of, questions_about
+from dynamic_mcp.features.registry.questions import Answers, Place, Question, is_unanswered
 from dynamic_mcp.importer.convert.vault import Vault, to_variable
-from dynamic_mcp.registry.inputs import is_reference
-from dynamic_mcp.registry.options import Option, kind_of, questions_about
-from dynamic_mcp.registry.questions import Answers, Place, Question, is_unanswered
 from dynamic_mcp.system.text import one_line, os_reason
 
 _SECRET_BYTES = 1 << 16

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotFound, RegistryError
-from dynamic_mcp.registry.cache import AnswerCache
-from dynamic_mcp.registry.client import LATEST, MOST_PAGES, Listing, RegistryClient
-from dynamic_mcp.registry.document import NAME, Document
+from dynamic_mcp.features.registry.cache import AnswerCache
+from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, Listing, RegistryClient
+from dynamic_mcp.features.registry.document import NAME, Document
 
 MOST_WORDS = 4
 # How long all pages of a search may take together.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from dynamic_mcp.registry.document import Document
-from dynamic_mcp.registry.options import Option
-from dynamic_mcp.registry.questions import Answers
+from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.options import Option
+from dynamic_mcp.features.registry.questions import Answers
 
 KEY = "x-registry"
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Program, Remote
-from dynamic_mcp.registry.build import build
-from dynamic_mcp.registry.document import Package, read_answer
-from dynamic_mcp.registry.options import Option, questions_about, usable_options
-from dynamic_mcp.registry.questions import Question
-from dynamic_mcp.registry.runtimes import Refused
-from tests.registry.published_schemas import CANARY, VERSIONS, Json, documents, load
+from dynamic_mcp.features.registry.build import build
+from dynamic_mcp.features.registry.document import Package, read_answer
+from dynamic_mcp.features.registry.options import Option, questions_about, usable_options
+from dynamic_mcp.features.registry.questions import Question
+from dynamic_mcp.features.registry.runtimes import Refused
+from tests.features.registry.published_schemas import CANARY, VERSIONS, Json, documents, load
 
 LAUNCHER = f"""#!{sys.executable} -ISE
 import json, os, sys

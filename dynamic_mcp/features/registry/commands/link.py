@@ -9,16 +9,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import Inquiry, split_version
-from dynamic_mcp.cli.registry_add import agree
-from dynamic_mcp.cli.registry_answers import find_person
-from dynamic_mcp.cli.registry_plan import ConfigPlan, Entry, start_plan, write_plan
 from dynamic_mcp.errors import InvalidArguments, NotFound
+from dynamic_mcp.features.registry.commands.add import agree
+from dynamic_mcp.features.registry.commands.answers import find_person
+from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
+from dynamic_mcp.features.registry.identity import Target, find_image, find_option, has_version
+from dynamic_mcp.features.registry.lookup import Hit, Lookup
+from dynamic_mcp.features.registry.options import Option
+from dynamic_mcp.features.registry.origin import KEY, Origin, origin_of, read_origin
 from dynamic_mcp.importer.convert.identity import identify, pinned_version
-from dynamic_mcp.registry.identity import Target, find_image, find_option, has_version
-from dynamic_mcp.registry.lookup import Hit, Lookup
-from dynamic_mcp.registry.options import Option
-from dynamic_mcp.registry.origin import KEY, Origin, origin_of, read_origin
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
 

@@ -14,8 +14,8 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dynamic_mcp.registry.inputs import Argument, Input, Keyed, read_argument, read_keyed, read_plain_input
-from dynamic_mcp.registry.reading import MOST_ITEMS, FlawedDocument, Reader
+from dynamic_mcp.features.registry.inputs import Argument, Input, Keyed, read_argument, read_keyed, read_plain_input
+from dynamic_mcp.features.registry.reading import MOST_ITEMS, FlawedDocument, Reader
 
 T = TypeVar("T")
 Status = Literal["active", "deprecated", "deleted"]

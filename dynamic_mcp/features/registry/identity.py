@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.registry.document import Document, Package, image_name
-from dynamic_mcp.registry.options import Option
-from dynamic_mcp.registry.runtimes import image_of
+from dynamic_mcp.features.registry.document import Document, Package, image_name
+from dynamic_mcp.features.registry.options import Option
+from dynamic_mcp.features.registry.runtimes import image_of
 
 _WORDS_WITHOUT_MEANING = re.compile(r"(^|[-_.])(mcp|server|servers|modelcontextprotocol)(?=[-_.]|$)")
 _PINNED = re.compile(r"(@?[^@=]+?)(?:==|@)([0-9][A-Za-z0-9.+!_-]*)")

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.registry.document import Package
-from dynamic_mcp.registry.hazards import examine
+from dynamic_mcp.features.registry.document import Package
+from dynamic_mcp.features.registry.hazards import examine
 
 # npm takes a name that ends like an archive for a file.
 _NPM = re.compile(

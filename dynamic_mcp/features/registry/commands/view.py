@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import Inquiry
-from dynamic_mcp.cli.registry_add import format_words, show_warnings
-from dynamic_mcp.cli.registry_answers import format_question
-from dynamic_mcp.cli.registry_plan import start_plan
 from dynamic_mcp.errors import NotFound, RegistryError
+from dynamic_mcp.features.registry.build import build, command_line
+from dynamic_mcp.features.registry.commands.add import format_words, show_warnings
+from dynamic_mcp.features.registry.commands.answers import format_question
+from dynamic_mcp.features.registry.commands.inquiry import Inquiry
+from dynamic_mcp.features.registry.commands.plan import start_plan
+from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.lookup import Hit
+from dynamic_mcp.features.registry.options import Option, kind_of, questions_about, usable_options
+from dynamic_mcp.features.registry.origin import Origin, read_origin
+from dynamic_mcp.features.registry.questions import is_unanswered
 from dynamic_mcp.importer.convert.vault import to_variable
-from dynamic_mcp.registry.build import build, command_line
-from dynamic_mcp.registry.document import Document
-from dynamic_mcp.registry.lookup import Hit
-from dynamic_mcp.registry.options import Option, kind_of, questions_about, usable_options
-from dynamic_mcp.registry.origin import Origin, read_origin
-from dynamic_mcp.registry.questions import is_unanswered
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.registry_access import Inquiry
-from dynamic_mcp.cli.registry_answers import (
+from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
+from dynamic_mcp.features.registry.build import Draft, build, command_line
+from dynamic_mcp.features.registry.commands.answers import (
     Person,
     complete,
     find_person,
@@ -17,15 +19,13 @@ from dynamic_mcp.cli.registry_answers import (
     parse_answers,
     store_secrets,
 )
-from dynamic_mcp.cli.registry_plan import ConfigPlan, start_plan, write_plan
-from dynamic_mcp.config.values import NAME_LENGTH
-from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.registry.build import Draft, build, command_line
-from dynamic_mcp.registry.document import Document
-from dynamic_mcp.registry.options import Kind, Option, best, matching, questions_about, usable_options
-from dynamic_mcp.registry.origin import KEY, origin_of
-from dynamic_mcp.registry.questions import Answers
-from dynamic_mcp.registry.runtimes import Refused
+from dynamic_mcp.features.registry.commands.inquiry import Inquiry
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
+from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.options import Kind, Option, best, matching, questions_about, usable_options
+from dynamic_mcp.features.registry.origin import KEY, origin_of
+from dynamic_mcp.features.registry.questions import Answers
+from dynamic_mcp.features.registry.runtimes import Refused
 from dynamic_mcp.system.shell import format_command, quote
 from dynamic_mcp.system.text import one_line, replace_unprintable
 

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.registry.reading import FlawedDocument, Reader
+from dynamic_mcp.features.registry.reading import FlawedDocument, Reader
 
 Format = Literal["string", "number", "boolean", "filepath"]
 

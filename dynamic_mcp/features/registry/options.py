@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from dynamic_mcp.registry.build import build
-from dynamic_mcp.registry.document import Document, Package, RemoteServer
-from dynamic_mcp.registry.questions import Answers, Question, is_unanswered, parts_of, questions_of
-from dynamic_mcp.registry.runtimes import Refused, programs_of
+from dynamic_mcp.features.registry.build import build
+from dynamic_mcp.features.registry.document import Document, Package, RemoteServer
+from dynamic_mcp.features.registry.questions import Answers, Question, is_unanswered, parts_of, questions_of
+from dynamic_mcp.features.registry.runtimes import Refused, programs_of
 
 Option: TypeAlias = Package | RemoteServer
 Kind = Literal["package", "remote"]

@@ -9,11 +9,11 @@ import pytest
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Program, Remote
-from dynamic_mcp.registry.build import build, command_line
-from dynamic_mcp.registry.document import Document, read_answer
-from dynamic_mcp.registry.options import Option, questions_about, unanswered, usable_options
-from dynamic_mcp.registry.runtimes import Refused
-from tests.registry.documents import Json, github, named, package, positional, remote, server
+from dynamic_mcp.features.registry.build import build, command_line
+from dynamic_mcp.features.registry.document import Document, read_answer
+from dynamic_mcp.features.registry.options import Option, questions_about, unanswered, usable_options
+from dynamic_mcp.features.registry.runtimes import Refused
+from tests.features.registry.documents import Json, github, named, package, positional, remote, server
 
 DIGEST = "sha256:" + "a" * 64
 

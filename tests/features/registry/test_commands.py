@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import CliRunner
-from tests.registry.documents import filesystem, git, github, named, package, remote, server, time
-from tests.registry.fake_registry import FakeRegistry, fake_registry
+from tests.features.registry.documents import filesystem, git, github, named, package, remote, server, time
+from tests.features.registry.fake_registry import FakeRegistry, fake_registry
 from tests.terminal import DOWN, ENTER, terminal
 
 FILES = "io.github.modelcontextprotocol/server-filesystem"

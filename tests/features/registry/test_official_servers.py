@@ -1,7 +1,7 @@
 """The official servers, added from a registry with documents as the official one has them, and then served.
 
-They are used where their commands are on the PATH, as in `test_real_servers.py`. In place of what downloads and
-starts a package, a program starts the command of the package that is asked for.
+They are used where their commands are on the PATH, as in `tests/journeys/test_real_servers.py`. In place of what
+downloads and starts a package, a program starts the command of the package that is asked for.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from pathlib import Path
 import pytest
 
 from tests import own_process
+from tests.features.registry.documents import filesystem, git, time
+from tests.features.registry.fake_registry import FakeRegistry, fake_registry
+from tests.hosting_fixtures import _hosting, pytest_generate_tests
 from tests.program import serving, text_of
-from tests.registry.documents import filesystem, git, time
-from tests.registry.fake_registry import FakeRegistry, fake_registry
+
+__all__ = ["_hosting", "pytest_generate_tests"]
 
 pytestmark = pytest.mark.full
 NAMESPACE = "io.github.modelcontextprotocol"

@@ -9,12 +9,12 @@ import pytest
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Program
-from dynamic_mcp.registry.build import build, command_line
-from dynamic_mcp.registry.document import read_answer
-from dynamic_mcp.registry.options import questions_about
-from dynamic_mcp.registry.runtimes import Refused
-from tests.registry.documents import Json, named, package, positional, remote
-from tests.registry.test_build import draft, made, read_only, reason
+from dynamic_mcp.features.registry.build import build, command_line
+from dynamic_mcp.features.registry.document import read_answer
+from dynamic_mcp.features.registry.options import questions_about
+from dynamic_mcp.features.registry.runtimes import Refused
+from tests.features.registry.documents import Json, named, package, positional, remote
+from tests.features.registry.test_build import draft, made, read_only, reason
 
 IMAGE = "ghcr.io/a/weather:1.2"
 

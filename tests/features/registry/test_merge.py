@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.registry.merge import NOTHING, merge
+from dynamic_mcp.features.registry.merge import NOTHING, merge
 
 _SCALARS = st.one_of(st.sampled_from(["a", "b", "c", 1, True, None]))
 VALUES = st.recursive(
