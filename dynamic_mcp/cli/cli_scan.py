@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli_scan.complete import is_cobra
@@ -21,7 +22,6 @@ from dynamic_mcp.cli_scan.scanner import SOURCES, Scan, Scanner, Target, select
 from dynamic_mcp.cli_scan.spec_files import BadSpec, read_spec_file
 from dynamic_mcp.config.environment import minimal_variables
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
-from dynamic_mcp.features.registry.commands.answers import find_person
 from dynamic_mcp.packs.model import Pack
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
@@ -103,15 +103,7 @@ def _agree(this: Invocation, target: Target, *, yes: bool) -> bool:
     this.out.say(f"this runs, in an empty directory and at most {MAX_RUNS} times or {MAX_TOTAL_S:g} s:")
     for plan in plans:
         this.out.say(f"  {plan}")
-    person = find_person(may_ask=not (yes or this.out.is_json_requested))
-    if yes:
-        return True
-    if person is None:
-        raise InvalidArguments("nothing was run, since nobody can agree to it here", hint="--yes agrees to it")
-    if not person.confirm("Run these?"):
-        this.out.say("nothing was run")
-        return False
-    return True
+    return agree(this, "Run these?", done="run", yes=yes)
 
 
 def _plans(target: Target) -> Sequence[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
+from dynamic_mcp.cli import agreement
+from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.inputs import is_reference
 from dynamic_mcp.features.registry.options import Option, kind_of, questions_about
@@ -34,9 +36,6 @@ class Person(Protocol):
 
     def answer_secret(self, question: Question) -> str:
         """Answer a question whose answer must not be shown; empty to give it later."""
-
-    def confirm(self, text: str) -> bool:
-        """Agree or not."""
 
 
 class TerminalPerson:
@@ -74,12 +73,6 @@ class TerminalPerson:
 
         field = questionary.password(_ask(question), validate=lambda text: not text or _judge(question, text))
         return str(field.unsafe_ask())
-
-    def confirm(self, text: str) -> bool:
-        """Agree or not."""
-        import questionary
-
-        return questionary.confirm(text, default=True).unsafe_ask() is True
 
 
 @dataclass(frozen=True)
@@ -145,10 +138,9 @@ def store_secrets(given: Given, option: Option, server: str, vault: Vault) -> An
     return answers
 
 
-def find_person(*, may_ask: bool) -> Person | None:
-    """Return the person at the terminal, if there is one."""
-    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-    return TerminalPerson() if may_ask and is_terminal else None
+def find_person(this: Invocation, *, may_ask: bool) -> Person | None:
+    """Return the person at the terminal, if there is one who may be asked."""
+    return TerminalPerson() if may_ask and agreement.may_ask(this) else None
 
 
 def format_question(question: Question) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.build import build, command_line
-from dynamic_mcp.features.registry.commands.add import format_words, show_warnings
+from dynamic_mcp.features.registry.commands.adding import format_words, show_warnings
 from dynamic_mcp.features.registry.commands.answers import format_question
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
 from dynamic_mcp.features.registry.commands.plan import start_plan

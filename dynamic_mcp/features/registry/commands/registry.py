@@ -31,9 +31,9 @@ def command() -> None:
 @common_options
 def search(this: Invocation, words: tuple[str, ...], *, is_all: bool, registry: str | None) -> int:
     """Search for servers by words in their names."""
-    from dynamic_mcp.features.registry.commands import view as registry_view
+    from dynamic_mcp.features.registry.commands import view
 
-    return registry_view.search(this, words, registry=registry, is_all=is_all)
+    return view.search(this, words, registry=registry, is_all=is_all)
 
 
 @command.command("show")
@@ -42,18 +42,18 @@ def search(this: Invocation, words: tuple[str, ...], *, is_all: bool, registry: 
 @common_options
 def show(this: Invocation, name: str, *, registry: str | None) -> int:
     """Show one server: what it is, how it can be run, and which values it needs."""
-    from dynamic_mcp.features.registry.commands import view as registry_view
+    from dynamic_mcp.features.registry.commands import view
 
-    return registry_view.show(this, name, registry=registry)
+    return view.show(this, name, registry=registry)
 
 
 @command.command("outdated")
 @common_options
 def outdated(this: Invocation) -> int:
     """Show which servers of the config have a newer version in their registry."""
-    from dynamic_mcp.features.registry.commands import view as registry_view
+    from dynamic_mcp.features.registry.commands import view
 
-    return registry_view.outdated(this)
+    return view.outdated(this)
 
 
 @command.command("update")
@@ -66,9 +66,9 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
 
     What you have changed in an entry stays. `dynamic-mcp undo` takes the update back.
     """
-    from dynamic_mcp.features.registry.commands import update as registry_update
+    from dynamic_mcp.features.registry.commands import updating
 
-    return registry_update.update(this, names, yes=yes, is_print=is_print)
+    return updating.update(this, names, yes=yes, is_print=is_print)
 
 
 @command.command("link")
@@ -81,6 +81,6 @@ def link(this: Invocation, server: str | None, name: str | None, *, yes: bool) -
 
     They are recognised by their packages and URLs, and not changed otherwise. With a NAME, SERVER is that one.
     """
-    from dynamic_mcp.features.registry.commands import link as registry_link
+    from dynamic_mcp.features.registry.commands import linking
 
-    return registry_link.link(this, server, name, yes=yes)
+    return linking.link(this, server, name, yes=yes)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
-from dynamic_mcp.features.registry.commands.add import agree
-from dynamic_mcp.features.registry.commands.answers import find_person
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
 from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
 from dynamic_mcp.features.registry.identity import Target, find_image, find_option, has_version
@@ -37,7 +36,6 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
     plan = start_plan(this.config_path())
     if server is not None and server not in plan.servers:
         raise NotFound("server", server, plan.servers)
-    person = find_person(may_ask=not (yes or this.out.is_json_requested))
     inquiry = Inquiry(this, plan.file)
     lookup = inquiry.lookup()
     found: dict[str, Origin] = {}
@@ -52,7 +50,7 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
         this.out.print_json({name: origin.to_json() for name, origin in found.items()})
     if not found:
         return 0
-    if not agree(this, person, f"Note that in {plan.file}?", yes=yes):
+    if not agree(this, f"Note that in {plan.file}?", done="written", yes=yes):
         return 1
     write_plan(this, plan, f"link {' '.join(found)}")
     this.out.say(f"linked {pluralize(len(found), 'server')} in `{plan.file}`")

@@ -9,12 +9,13 @@ from difflib import unified_diff
 
 from msgspec.structs import replace
 
+from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.secrets import MASKED
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.features.registry.build import VISIBLE_VARIABLE, texts_of
-from dynamic_mcp.features.registry.commands.add import agree, build_or_refuse, kept_variables, show_warnings
+from dynamic_mcp.features.registry.commands.adding import build_or_refuse, kept_variables, show_warnings
 from dynamic_mcp.features.registry.commands.answers import Given, Person, complete, find_person, store_secrets
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
 from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
@@ -50,7 +51,7 @@ class Update:
 def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
     """Update servers, all that come from a registry if none is named; return the exit code."""
     plan = start_plan(this.config_path())
-    person = find_person(may_ask=not (yes or is_print or this.out.is_json_requested))
+    person = find_person(this, may_ask=not (yes or is_print))
     planner = _Planner(this, plan, person)
     updates = [found for name, origin in _chosen(plan, names) if (found := planner.plan(name, origin))]
     if not updates:
@@ -61,7 +62,7 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
         this.out.print_json([_to_json(each) for each in updates])
     if is_print or not updates:
         return 0
-    if not agree(this, person, f"Write this to {plan.file}?", yes=yes):
+    if not agree(this, f"Write this to {plan.file}?", done="written", yes=yes):
         return 1
     write_plan(this, plan, f"update {' '.join(each.server for each in updates)}")
     this.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.file}`")

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.values import NAME_LENGTH
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
@@ -49,7 +50,7 @@ class AddOptions:
 def add_from_registry(this: Invocation, options: AddOptions) -> int:
     """Add a server of a registry to the config; return the exit code."""
     plan = start_plan(this.config_path(may_be_new=True))
-    person = find_person(may_ask=not (options.yes or this.out.is_json_requested))
+    person = find_person(this, may_ask=not options.yes)
     hit = Inquiry(this, plan.file).find(options.reference, options.registry)
     server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
     if server in plan.servers and not options.may_replace and not options.is_print:
@@ -73,23 +74,11 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
         this.out.print_json({"mcpServers": dict(plan.entries)})
         return 0
     _show(this, plan, option, answers, draft.entry)
-    if not agree(this, person, f"Add it to {plan.file}?", yes=options.yes):
+    if not agree(this, f"Add it to {plan.file}?", done="written", yes=options.yes):
         return 1
     write_plan(this, plan, f"add {server}")
     _report(this, plan, server)
     return 0
-
-
-def agree(this: Invocation, person: Person | None, question: str, *, yes: bool) -> bool:
-    """Ask whether to write what was shown. Raises InvalidArguments if nobody can answer."""
-    if yes:
-        return True
-    if person is None:
-        raise InvalidArguments("nothing was written, since nobody can agree to it here", hint="--yes agrees to it")
-    if not person.confirm(question):
-        this.out.say("nothing was written")
-        return False
-    return True
 
 
 def build_or_refuse(document: Document, option: Option, answers: Answers) -> Draft:
