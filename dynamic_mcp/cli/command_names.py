@@ -10,7 +10,7 @@ from pathlib import Path
 # By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is needed.
 _SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
-    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable", "cli"],
+    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
     "Approve": ["approve", "pins"],
     "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "audit", "cache"],

@@ -38,6 +38,7 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
         server_source="commands.source",
     ),
+    Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
 )
 
 

@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from dynamic_mcp.cli_scan.runner import Limits, Runner
-from dynamic_mcp.cli_scan.scanner import SOURCES, Scan, Scanner, Target
+from dynamic_mcp.features.scan.runner import Limits, Runner
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target
 
 _SCRIPT = """\
 #!{python}

@@ -11,7 +11,7 @@ import pytest
 
 from dynamic_mcp.packs import library
 from tests.cli.commands import CliRunner
-from tests.cli_scan.programs import FakeProgram
+from tests.features.scan.programs import FakeProgram
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts need a shebang")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli_scan.merge import MergedCommand
-from dynamic_mcp.cli_scan.python_program import Entry, find_entry
-from tests.cli_scan.programs import scan
+from dynamic_mcp.features.scan.merge import MergedCommand
+from dynamic_mcp.features.scan.python_program import Entry, find_entry
+from tests.features.scan.programs import scan
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts need a shebang")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
-from dynamic_mcp.cli_scan.help.text import shorten
-from dynamic_mcp.cli_scan.help.usage import property_name
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
+from dynamic_mcp.features.scan.help.text import shorten
+from dynamic_mcp.features.scan.help.usage import property_name
 from dynamic_mcp.packs.model import PositionalType
 from dynamic_mcp.system.decoding import decode_as
 

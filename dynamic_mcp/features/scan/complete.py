@@ -6,7 +6,7 @@ import mmap
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Subcommand, Value
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value
 
 _COBRA = b"github.com/spf13/cobra"
 _MAX_ENTRIES = 2000

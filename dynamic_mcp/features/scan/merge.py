@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Value, WordFact
-from dynamic_mcp.cli_scan.merge import merge
-from dynamic_mcp.cli_scan.pack_builder import build_pack
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Value, WordFact
+from dynamic_mcp.features.scan.merge import merge
+from dynamic_mcp.features.scan.pack_builder import build_pack
 
 LISTED = CommandFact(
     source="list", flags=(FlagFact(names=("--cups",), description="How many"), FlagFact(names=("--cold",)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from dynamic_mcp.cli_scan.facts import Value
-from dynamic_mcp.cli_scan.help.forms import Form
-from dynamic_mcp.cli_scan.help.spelling import Spelling
-from dynamic_mcp.cli_scan.help.values import read_value, says_repeatable
+from dynamic_mcp.features.scan.facts import Value
+from dynamic_mcp.features.scan.help.forms import Form
+from dynamic_mcp.features.scan.help.spelling import Spelling
+from dynamic_mcp.features.scan.help.values import read_value, says_repeatable
 from dynamic_mcp.packs.model import Style
 
 _NOTHING = Value(type="boolean")

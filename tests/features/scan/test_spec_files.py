@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli_scan.spec_files import BadSpec, read_spec_file
+from dynamic_mcp.features.scan.spec_files import BadSpec, read_spec_file
 
 USAGE = {
     "name": "brew",

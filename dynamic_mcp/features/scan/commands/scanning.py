@@ -13,15 +13,15 @@ import msgspec
 from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
-from dynamic_mcp.cli_scan.complete import is_cobra
-from dynamic_mcp.cli_scan.pack_builder import ROOT, Built, build_pack
-from dynamic_mcp.cli_scan.proposals import propose_effect
-from dynamic_mcp.cli_scan.python_program import find_entry
-from dynamic_mcp.cli_scan.runner import MAX_RUNS, MAX_TOTAL_S, Runner
-from dynamic_mcp.cli_scan.scanner import SOURCES, Scan, Scanner, Target, select
-from dynamic_mcp.cli_scan.spec_files import BadSpec, read_spec_file
 from dynamic_mcp.config.environment import minimal_variables
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.features.scan.complete import is_cobra
+from dynamic_mcp.features.scan.pack_builder import ROOT, Built, build_pack
+from dynamic_mcp.features.scan.proposals import propose_effect
+from dynamic_mcp.features.scan.python_program import find_entry
+from dynamic_mcp.features.scan.runner import MAX_RUNS, MAX_TOTAL_S, Runner
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target, select
+from dynamic_mcp.features.scan.spec_files import BadSpec, read_spec_file
 from dynamic_mcp.packs.model import Pack
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize

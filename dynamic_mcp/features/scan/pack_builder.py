@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dynamic_mcp.cli_scan.dangers import find_danger
-from dynamic_mcp.cli_scan.facts import FlagFact, Value, WordFact
-from dynamic_mcp.cli_scan.help.values import read_value
-from dynamic_mcp.cli_scan.merge import MergedCommand, SourcedFlag
+from dynamic_mcp.features.scan.dangers import find_danger
+from dynamic_mcp.features.scan.facts import FlagFact, Value, WordFact
+from dynamic_mcp.features.scan.help.values import read_value
+from dynamic_mcp.features.scan.merge import MergedCommand, SourcedFlag
 from dynamic_mcp.packs.model import FLAG, RESERVED, Command, Flag, Pack, Positional
 
 T = TypeVar("T", Command, Flag, Positional)

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from dynamic_mcp.cli_scan.facts import CommandFact
-from dynamic_mcp.cli_scan.help.text import read_text
+from dynamic_mcp.features.scan.facts import CommandFact
+from dynamic_mcp.features.scan.help.text import read_text
 
 _LETTERS = string.ascii_lowercase + string.digits
 _WORDS = st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=9), min_size=1, max_size=25)

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from dynamic_mcp.cli_scan import complete
-from dynamic_mcp.cli_scan.facts import CommandFact
-from dynamic_mcp.cli_scan.help.text import read_text
-from dynamic_mcp.cli_scan.help.usage import read_usage
-from dynamic_mcp.cli_scan.merge import MergedCommand, merge
-from dynamic_mcp.cli_scan.pack_builder import command_name
-from dynamic_mcp.cli_scan.python_program import find_entry, probe_words, read_probe
-from dynamic_mcp.cli_scan.runner import Runner
+from dynamic_mcp.features.scan import complete
+from dynamic_mcp.features.scan.facts import CommandFact
+from dynamic_mcp.features.scan.help.text import read_text
+from dynamic_mcp.features.scan.help.usage import read_usage
+from dynamic_mcp.features.scan.merge import MergedCommand, merge
+from dynamic_mcp.features.scan.pack_builder import command_name
+from dynamic_mcp.features.scan.python_program import find_entry, probe_words, read_probe
+from dynamic_mcp.features.scan.runner import Runner
 
 SOURCES = ("spec", "python", "complete", "help", "man")
 MAX_COMMANDS = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dynamic_mcp.cli_scan.facts import Value
+from dynamic_mcp.features.scan.facts import Value
 from dynamic_mcp.policy.verbs import words
 
 _INTEGERS = words("int int8 int16 int32 int64 uint uint8 uint16 uint32 uint64 integer n num number count depth")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli_scan.runner import Limits
-from dynamic_mcp.cli_scan.scanner import select
-from tests.cli_scan.programs import FakeProgram, scan
+from dynamic_mcp.features.scan.runner import Limits
+from dynamic_mcp.features.scan.scanner import select
+from tests.features.scan.programs import FakeProgram, scan
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts need a shebang")
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from dynamic_mcp.cli_scan.facts import WordFact
-from dynamic_mcp.cli_scan.help.values import read_value
+from dynamic_mcp.features.scan.facts import WordFact
+from dynamic_mcp.features.scan.help.values import read_value
 
 _TOKEN = re.compile(
     r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\](?:\.\.\.)?|<[^<>]*>(?:\.\.\.)?|\{[^{}]*\}(?:\.\.\.)?|\([^()]*\)(?:\.\.\.)?|[^\s\[\]<>{}]+"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from dynamic_mcp.cli_scan.carapace import read_carapace
-from dynamic_mcp.cli_scan.facts import CommandFact
-from dynamic_mcp.cli_scan.usage_spec import read_usage_spec
+from dynamic_mcp.features.scan.carapace import read_carapace
+from dynamic_mcp.features.scan.facts import CommandFact
+from dynamic_mcp.features.scan.usage_spec import read_usage_spec
 from dynamic_mcp.system.file_reader import read_bytes
 
 MAX_BYTES = 16 << 20

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Subcommand, WordFact
-from dynamic_mcp.cli_scan.help.boxes import without_boxes
-from dynamic_mcp.cli_scan.help.dialects import read_flag_value, style_of
-from dynamic_mcp.cli_scan.help.forms import WITH_EQUALS, WITH_SEPARATOR, Form, find_form
-from dynamic_mcp.cli_scan.help.layout import Entry, Layout, join, read_layout
-from dynamic_mcp.cli_scan.help.spelling import Spelling, read_spelling
-from dynamic_mcp.cli_scan.help.usage import commands_of_usage, read_usage
-from dynamic_mcp.cli_scan.help.values import listed_values, read_value
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, WordFact
+from dynamic_mcp.features.scan.help.boxes import without_boxes
+from dynamic_mcp.features.scan.help.dialects import read_flag_value, style_of
+from dynamic_mcp.features.scan.help.forms import WITH_EQUALS, WITH_SEPARATOR, Form, find_form
+from dynamic_mcp.features.scan.help.layout import Entry, Layout, join, read_layout
+from dynamic_mcp.features.scan.help.spelling import Spelling, read_spelling
+from dynamic_mcp.features.scan.help.usage import commands_of_usage, read_usage
+from dynamic_mcp.features.scan.help.values import listed_values, read_value
 
 _COMMANDS = re.compile(r"\b(?:sub)?commands?\b", re.IGNORECASE)
 _ARGUMENTS = re.compile(r"^(?:positional )?(?:arguments?|args|parameters|operands)$", re.IGNORECASE)

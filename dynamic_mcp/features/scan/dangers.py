@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dynamic_mcp.cli_scan.facts import FlagFact
+from dynamic_mcp.features.scan.facts import FlagFact
 
 # Parts of names, in the order in which they are looked for.
 _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (

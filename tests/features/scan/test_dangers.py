@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.cli_scan.dangers import find_danger
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Value
-from dynamic_mcp.cli_scan.merge import merge
-from dynamic_mcp.cli_scan.pack_builder import build_pack
+from dynamic_mcp.features.scan.dangers import find_danger
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Value
+from dynamic_mcp.features.scan.merge import merge
+from dynamic_mcp.features.scan.pack_builder import build_pack
 
 
 def flag(*names: str, description: str = "") -> FlagFact:

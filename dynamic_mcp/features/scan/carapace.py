@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from dynamic_mcp.cli_scan.facts import CommandFact, FlagFact, Subcommand, Value
-from dynamic_mcp.cli_scan.help.text import shorten
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value
+from dynamic_mcp.features.scan.help.text import shorten
 
 SOURCE = "carapace spec"
 _FLAG = re.compile(r"(?P<names>-{1,2}[^\s,=?*!&]+(?:,\s*-{1,2}[^\s,=?*!&]+)*)(?P<marks>[=?*!&]*)")

@@ -47,8 +47,8 @@ def scan(
     It runs the program with `--help` and the like, after showing that. Each fact says where it is from. The effect of
     a command is unknown unless a spec says it, and unknown counts as write.
     """
-    from dynamic_mcp.cli import cli_scan
+    from dynamic_mcp.features.scan.commands import scanning
 
     split = tuple(glob.strip() for each in globs for glob in each.split(",") if glob.strip())
-    options = cli_scan.Options(depth=depth, globs=split, origin=origin, spec=spec, output=output, yes=yes)
-    return cli_scan.scan(this, program, options)
+    options = scanning.Options(depth=depth, globs=split, origin=origin, spec=spec, output=output, yes=yes)
+    return scanning.scan(this, program, options)
