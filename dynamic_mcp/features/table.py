@@ -25,6 +25,7 @@ class Feature(Struct, frozen=True):
 
     name: str
     commands: tuple[Command, ...] = ()
+    change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
 
     def load(self, module: str) -> ModuleType:
@@ -38,6 +39,7 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
         server_source="commands.source",
     ),
+    Feature("audit", change_listener="commands.recording"),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
 )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import getpass
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.system.os_user import os_user
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -29,27 +28,6 @@ def record(this: Invocation, file: Path, event: str, members: Mapping[str, objec
         this.out.say(f"warning: this was not recorded in the audit log: {exc}")
         return True
     return audit is not None
-
-
-def record_change(this: Invocation, files: Iterable[Path], event: str, members: Mapping[str, object]) -> None:
-    """Record what was done to the files of AI tools, in the log of each config among them, else in that of ours."""
-    recorded = [record(this, file, event, members) for file in files if file.is_file()]
-    if any(recorded):
-        return
-    with contextlib.suppress(ConfigError):  # there is none
-        record(this, this.config_path(), event, members)
-
-
-def os_user() -> str:
-    """Return the name of the user who runs this process, whatever the environment says; the number if it has none."""
-    if os.name == "nt":
-        return getpass.getuser()
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _read_settings(file: Path) -> Audit | None:
