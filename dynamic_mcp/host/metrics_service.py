@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.errors import ListenError
-from dynamic_mcp.host.first_client import wait_for_first_client
-from dynamic_mcp.host.reload_counts import ReloadCounts
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.families import Family, Values
+from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.gauges import read_gauges
 from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:  # loaded when the listener is opened

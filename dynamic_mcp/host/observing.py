@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.host.reload_counts import ReloadCounts
 from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.reload_counts import ReloadCounts
 
 if TYPE_CHECKING:  # loaded where they are configured
     from dynamic_mcp.host.auditing import Auditing

@@ -13,10 +13,10 @@ import pytest
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.host.metrics_service import MetricsService
-from dynamic_mcp.host.reload_counts import ReloadCounts
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.exposition import Form
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from tests.fakes import BOUND_S, FakeUpstream, Opener, config_of, group_config
 from tests.http_client import HttpClient
 from tests.observe.metrics.readers import read_families, read_samples, sample

@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.errors import ListenError, UnsafeAddress
-from dynamic_mcp.host.http_address import Place, find_place, refuse_unsafe
+from dynamic_mcp.face.http.listen_address import Place, find_place, refuse_unsafe
 
 BOUND_S = 10.0
 
