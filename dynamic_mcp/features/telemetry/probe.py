@@ -1,14 +1,16 @@
-"""Checks of telemetry and metrics: a collector that does not answer, and addresses that cannot be used."""
+"""A check of telemetry: whether its collector answers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dynamic_mcp.config.observe import Telemetry
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.secrets import strip_user_info
 from dynamic_mcp.doctor.findings import Finding, Level, warning
 from dynamic_mcp.system.text import os_reason
@@ -17,6 +19,11 @@ _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES
 # OpenTelemetry specification, OTLP exporter, OTLP/HTTP.
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _WITHIN_S = 5.0
+
+
+async def probe(config: Config) -> list[Finding]:
+    """Return whether the collector can be reached."""
+    return await check_endpoint(config.telemetry, os.environ)
 
 
 async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, str]) -> list[Finding]:

@@ -13,26 +13,33 @@ from dynamic_mcp.identity import Authentication
 from dynamic_mcp.observe.audit.keeper import Keeping
 from dynamic_mcp.observe.audit.trail import Trail
 from dynamic_mcp.proxy.audit.observer import AuditObserver
+from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.system import paths
 
 
-class Auditing:
+def make_service(context: ObserverContext) -> Auditing:
+    """Return the log of a proxy."""
+    return Auditing(context.proxy.roles_of)
+
+
+class Auditing(ObserverService):
     """Writes the log of a proxy, whose `roles_of` returns all roles of a client."""
 
     def __init__(self, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
         self._roles_of = roles_of
         self._trails: dict[Audit, Trail] = {}
 
-    def observe(self, config: Config, settings: Audit) -> AuditObserver:
-        """Return the observer that writes the log of these settings.
-
-        Requests in flight go on with that of the settings before.
-        """
+    def apply(self, config: Config) -> AuditObserver | None:
+        """Write the log as this config says. Requests in flight go on with that of the config before."""
+        settings = config.audit
+        if settings is None:
+            return None
         trail = self._trail(structs.replace(settings, arguments="keys"))
         return AuditObserver(trail, arguments=settings.arguments, config=str(config.file), roles_of=self._roles_of)
 
-    def count_failures(self) -> int:
-        """Return how often something could not be written."""
+    @property
+    def failures(self) -> int:
+        """How often something could not be written."""
         return sum(trail.recorder.failures for trail in self._trails.values())
 
     async def close(self) -> None:

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from msgspec.structs import replace
 
 from dynamic_mcp.config.observe import Audit
-from dynamic_mcp.doctor.audit import check_audit
 from dynamic_mcp.doctor.findings import Finding, Level
+from dynamic_mcp.features.audit.check import check_audit
 from dynamic_mcp.observe.audit import days
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.log import AuditLog

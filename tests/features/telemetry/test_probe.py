@@ -7,7 +7,7 @@ import socket
 
 from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.doctor.findings import Level
-from dynamic_mcp.doctor.telemetry import check_endpoint
+from dynamic_mcp.features.telemetry.probe import check_endpoint
 
 
 def free_port() -> int:

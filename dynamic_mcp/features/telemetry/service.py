@@ -8,9 +8,11 @@ import os
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.observe import Telemetry
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.observe.telemetry.recorder import Recorder
 from dynamic_mcp.observe.telemetry.records import TelemetrySettings
 from dynamic_mcp.proxy.first_client import wait_for_first_client
+from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.tracing import Tracing
 from dynamic_mcp.system.task_set import TaskSet
@@ -21,28 +23,36 @@ log = logging.getLogger(__name__)
 _DEFAULT_SAMPLERS = frozenset(("", "parentbased_always_on"))
 
 
-class TelemetryService:
-    """Records what a proxy does, as its config says. `observer` is the one of the latest config."""
+def make_service(context: ObserverContext) -> TelemetryService:
+    """Return the telemetry of a proxy."""
+    return TelemetryService(context.proxy)
+
+
+class TelemetryService(ObserverService):
+    """Records what a proxy does, as its config says."""
 
     def __init__(self, proxy: Proxy) -> None:
-        self.observer: Tracing | None = None
+        self._observer: Tracing | None = None
         self._proxy = proxy
         self._settings: Telemetry | None = None
         self._recorder: Recorder | None = None
         self._starting: asyncio.Task[None] | None = None
         self._tasks = TaskSet(log)
 
-    def apply(self, settings: Telemetry | None) -> None:
-        """Record as these settings say from now on; what was recorded before is still sent as it was to be."""
-        if settings == self._settings:
-            return
+    def apply(self, config: Config) -> Tracing | None:
+        """Record as this config says from now on; what was recorded before is still sent as it was to be."""
+        if config.telemetry != self._settings:
+            self._change(config.telemetry)
+        return self._observer
+
+    def _change(self, settings: Telemetry | None) -> None:
         self._end()
-        self._settings, self.observer = settings, None
+        self._settings, self._observer = settings, None
         if settings is not None:
             plain = TelemetrySettings(settings.endpoint, settings.traces, settings.metrics, __version__)
             sampler = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
             recorder = self._recorder = Recorder(plain, has_sampler=sampler not in _DEFAULT_SAMPLERS)
-            self.observer = Tracing(recorder, with_payloads=settings.arguments)
+            self._observer = Tracing(recorder, with_payloads=settings.arguments)
             self._starting = self._tasks.create(self._start(recorder), name="start of telemetry")
 
     async def close(self) -> None:

@@ -10,15 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynamic_mcp.config.observe import Audit
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level, config_error, warning
 from dynamic_mcp.observe.audit import days
 from dynamic_mcp.observe.audit.day_file import read_tail
+from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason
 
 _WHERE = "settings.audit"
 _LITTLE_BYTES = 200 << 20
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def check(config: Config) -> Iterator[Finding]:
+    """Return the findings about the audit log of a config."""
+    return check_audit(config.audit, paths.state_dir())
 
 
 def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.observe import Metrics
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.families import Family, Values
 from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.gauges import read_gauges
 from dynamic_mcp.proxy.metrics import MetricsObserver
+from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:  # loaded when the listener is opened
-    from dynamic_mcp.host.metrics_listener import MetricsListener
+    from dynamic_mcp.features.metrics.listener import MetricsListener
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -30,21 +31,24 @@ log = logging.getLogger("dynamic_mcp")
 _END_WITHIN_S = 0.2
 
 
-class MetricsService:
+def make_service(context: ObserverContext) -> MetricsService:
+    """Return the metrics of a proxy."""
+    return MetricsService(context)
+
+
+class MetricsService(ObserverService):
     """The metrics of a proxy, and where they are read. What `wait` returns is over when a listener may be opened."""
 
     def __init__(
         self,
-        proxy: Proxy,
-        reloads: ReloadCounts,
-        audit_failures: Callable[[], int],
+        context: ObserverContext,
         *,
         wait: Callable[[Proxy], Awaitable[None]] = wait_for_first_client,
     ) -> None:
         self.observer = MetricsObserver()
-        self._proxy = proxy
-        self._reloads = reloads
-        self._audit_failures = audit_failures
+        self._proxy = context.proxy
+        self._reloads = context.reloads
+        self._count_failures = context.count_failures
         self._wait = wait
         self._wanted: Metrics | None = None
         self._served: Metrics | None = None
@@ -57,12 +61,13 @@ class MetricsService:
         """Where metrics are read; empty while nothing listens."""
         return "" if self._listener is None else self._listener.url
 
-    def apply(self, wanted: Metrics | None) -> None:
-        """Serve metrics like this from now on, None not at all; an address that is not to be had is tried again."""
-        self._wanted = wanted
+    def apply(self, config: Config) -> MetricsObserver | None:
+        """Serve metrics as this config says from now on; an address that is not to be had is tried again."""
+        self._wanted = config.metrics
         self._has_changed.set()
         if not self._background:
             self._background.create(self._follow(), name="listener of the metrics")
+        return None if config.metrics is None else self.observer
 
     async def close(self) -> None:
         """Listen no more."""
@@ -85,7 +90,7 @@ class MetricsService:
         reloads.set(self._reloads.successes, ("success",))
         reloads.set(self._reloads.failures, ("failure",))
         last.set(self._reloads.last_success)
-        audit.set(self._audit_failures())
+        audit.set(self._count_failures())
         yield from (reloads, last, audit)
 
     # --- the listener ----------------------------------------------------------------------------------
@@ -127,7 +132,7 @@ class MetricsService:
 
 
 def _load_listener() -> Callable[[Callable[[], Iterator[Family]], Metrics], MetricsListener]:
-    from dynamic_mcp.host.metrics_listener import MetricsListener
+    from dynamic_mcp.features.metrics.listener import MetricsListener
 
     return MetricsListener
 

@@ -9,12 +9,15 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.observe import Metrics
-from dynamic_mcp.host.metrics_service import MetricsService
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.metrics.service import MetricsService
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.exposition import Form
+from dynamic_mcp.proxy.observer_service import ObserverContext
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from tests.fakes import BOUND_S, FakeUpstream, Opener, config_of, group_config
@@ -66,13 +69,18 @@ class Waiting:
         await self.is_over.wait()
 
 
+def metered(metrics: Metrics | None) -> Config:
+    return replace(config_of(group_config("a")), metrics=metrics)
+
+
 @contextlib.asynccontextmanager
 async def _serving(waiting: Waiting | None = None) -> AsyncIterator[MetricsService]:
     proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[FakeUpstream()]))
     if waiting is None:
         waiting = Waiting()
         waiting.is_over.set()
-    service = MetricsService(proxy, ReloadCounts(now=lambda: 1234.5), lambda: 7, wait=waiting)
+    context = ObserverContext(proxy, ReloadCounts(now=lambda: 1234.5), lambda: 7)
+    service = MetricsService(context, wait=waiting)
     try:
         yield service
     finally:
@@ -89,7 +97,7 @@ async def _get(url: str, **headers: str) -> tuple[int, str]:
 async def test_nothing_listens_before_the_first_client_was_answered(log: LogLines) -> None:
     waiting = Waiting()
     async with _serving(waiting) as service:
-        service.apply(ANYWHERE)
+        service.apply(metered(ANYWHERE))
         await waiting.has_begun.wait()
         assert service.url == ""
         waiting.is_over.set()
@@ -105,7 +113,7 @@ async def test_nothing_listens_before_the_first_client_was_answered(log: LogLine
 async def test_every_metric_that_is_served_is_in_the_list(log: LogLines) -> None:
     known = {each.name.removesuffix("_total"): each for each in definitions.ALL}
     async with _serving() as service:
-        service.apply(ANYWHERE)
+        service.apply(metered(ANYWHERE))
         await log.says("metrics are served at")
         for form in Form:
             _, text = await _get(service.url, accept=form.value)
@@ -124,28 +132,28 @@ async def test_an_address_in_use_is_said_and_tried_again_at_the_next_reload(log:
         port = other.getsockname()[1]
         wanted = Metrics(TcpAddress("127.0.0.1", port))
         async with _serving() as service:
-            service.apply(wanted)
+            service.apply(metered(wanted))
             said = await log.says("metrics are not served")
             assert f"`127.0.0.1:{port}` is in use" in said
             assert service.url == ""
-            service.apply(wanted)
+            service.apply(metered(wanted))
             await log.says("metrics are not served", times=2)
             other.close()
-            service.apply(wanted)
+            service.apply(metered(wanted))
             await log.says("metrics are served at")
             assert (await _get(service.url))[0] == 200
 
 
 async def test_a_reload_changes_the_token_switches_off_and_on_and_leaves_the_same_alone(log: LogLines) -> None:
     async with _serving() as service:
-        service.apply(ANYWHERE)
+        service.apply(metered(ANYWHERE))
         await log.says("metrics are served at")
         first = service.url
-        service.apply(Metrics(TcpAddress("127.0.0.1", 0)))
+        service.apply(metered(Metrics(TcpAddress("127.0.0.1", 0))))
         assert (await _get(first))[0] == 200
         assert service.url == first
 
-        service.apply(Metrics(TcpAddress("127.0.0.1", 0), token="t"))
+        service.apply(metered(Metrics(TcpAddress("127.0.0.1", 0), token="t")))
         await log.says("metrics are served at", times=2)
         assert (await _get(service.url))[0] == 401
         assert (await _get(service.url, authorization="Bearer t"))[0] == 200
@@ -153,35 +161,35 @@ async def test_a_reload_changes_the_token_switches_off_and_on_and_leaves_the_sam
             await _get(first)
 
         last = service.url
-        service.apply(None)
+        service.apply(metered(None))
         await log.says("metrics are served no more")
         with pytest.raises(ConnectionRefusedError):
             await _get(last)
-        service.apply(ANYWHERE)
+        service.apply(metered(ANYWHERE))
         await log.says("metrics are served at", times=3)
         assert (await _get(service.url))[0] == 200
 
 
 async def test_it_moves_to_the_same_port_with_another_token(log: LogLines) -> None:
     async with _serving() as service:
-        service.apply(ANYWHERE)
+        service.apply(metered(ANYWHERE))
         at = await log.says("metrics are served at")
         port = int(at.rpartition(":")[2].removesuffix("/metrics"))
         for times in (2, 3):
-            service.apply(Metrics(TcpAddress("127.0.0.1", port), token=f"t{times}"))
+            service.apply(metered(Metrics(TcpAddress("127.0.0.1", port), token=f"t{times}")))
             await log.says("metrics are served at", times=times)
             assert (await _get(service.url, authorization=f"Bearer t{times}"))[0] == 200
 
 
 async def test_a_name_of_another_machine_needs_a_token(log: LogLines) -> None:
     async with _serving() as service:
-        service.apply(Metrics(TcpAddress("0.0.0.0", 0)))  # noqa: S104
+        service.apply(metered(Metrics(TcpAddress("0.0.0.0", 0))))  # noqa: S104
         assert "no `token`" in await log.says("metrics are not served")
 
 
 async def test_the_end_of_the_proxy_ends_the_listener(log: LogLines) -> None:
     async with _serving() as service:
-        service.apply(ANYWHERE)
+        service.apply(metered(ANYWHERE))
         await log.says("metrics are served at")
         url = service.url
     assert service.url == ""
