@@ -60,6 +60,7 @@ FEATURES = (
         observes_commands=True,
         check="check",
         change_listener="commands.recording",
+        commands=(Command("audit", "Check and repair", after="logs"),),
     ),
     Feature(
         "registry",

@@ -27,7 +27,7 @@ _OPTIONAL = ("dynamic_mcp.config.cel", "dynamic_mcp.observe.telemetry")
 # What commands alone use of a feature.
 _OF_COMMANDS = ("check", "commands", "probe")
 # These bring cryptography and joserfc.
-_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_", "dynamic_mcp.observe.audit")
+_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
 # These bring the MCP SDK and authlib.
 _FOR_LOGINS = tuple(
     f"dynamic_mcp.oauth.{name}" for name in ("discovery", "grants", "login", "registration", "tokens")

@@ -9,10 +9,10 @@ from msgspec import structs
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.audit.keeper import Keeping
+from dynamic_mcp.features.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.identity import Authentication
-from dynamic_mcp.observe.audit.keeper import Keeping
-from dynamic_mcp.observe.audit.trail import Trail
-from dynamic_mcp.proxy.audit.observer import AuditObserver
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.system import paths
 

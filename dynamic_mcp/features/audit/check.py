@@ -12,8 +12,8 @@ from pathlib import Path
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level, config_error, warning
-from dynamic_mcp.observe.audit import days
-from dynamic_mcp.observe.audit.day_file import read_tail
+from dynamic_mcp.features.audit import days
+from dynamic_mcp.features.audit.day_file import read_tail
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason
@@ -121,7 +121,7 @@ def _check_end(directory: Path) -> Iterator[Finding]:
 def _check_seal_key(path: Path | None) -> Iterator[Finding]:
     if path is None:
         return
-    from dynamic_mcp.observe.audit.signing import load_private_key
+    from dynamic_mcp.features.audit.signing import load_private_key
 
     where = f"{_WHERE}.seal.key"
     hint = f"`openssl genpkey -algorithm ed25519 -out {quote(path)}` makes one"

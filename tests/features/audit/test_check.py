@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.doctor.findings import Finding, Level
+from dynamic_mcp.features.audit import days
 from dynamic_mcp.features.audit.check import check_audit
-from dynamic_mcp.observe.audit import days
-from dynamic_mcp.observe.audit.line import VERSION, AuditLine
-from dynamic_mcp.observe.audit.log import AuditLog
+from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.log import AuditLog
 
 
 @pytest.fixture
