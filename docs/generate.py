@@ -22,8 +22,8 @@ from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
+from dynamic_mcp.observe import conventions
 from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.telemetry import conventions
 from dynamic_mcp.proxy.ruled_calls import ORDER
 
 DOCS = Path(__file__).parent

@@ -6,8 +6,9 @@ import threading
 
 from msgspec import Struct
 
+from dynamic_mcp.observe.conventions import Attributes
 from dynamic_mcp.observe.telemetry.recorder import Recorder
-from dynamic_mcp.observe.telemetry.records import Attributes, Measurement, Span, TelemetrySettings, Trace
+from dynamic_mcp.observe.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from tests.program import BOUND_S
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dynamic_mcp.observe.telemetry import conventions as names
+from dynamic_mcp.observe import conventions as names
 from dynamic_mcp.observe.telemetry.recorder import MAX_SPANS, Exporter, Recorder
 from dynamic_mcp.observe.telemetry.records import Span, SpanEvent, TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import begin_span, begin_trace, parse_context

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from dynamic_mcp.observe.telemetry.records import Attributes, Measurement, Span, TelemetrySettings, Trace
+from dynamic_mcp.observe.conventions import Attributes
+from dynamic_mcp.observe.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -7,10 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dynamic_mcp.observe.conventions import Attributes
 from dynamic_mcp.observe.trace_context import SAMPLED, TraceContext
-
-Value = str | int | float | bool
-Attributes = dict[str, Value]
 
 
 class Trace(Struct):

@@ -5,6 +5,10 @@ https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-
 
 from __future__ import annotations
 
+# What is said of a span or a measurement, by these names.
+Value = str | int | float | bool
+Attributes = dict[str, Value]
+
 METHOD = "mcp.method.name"
 PROTOCOL_VERSION = "mcp.protocol.version"
 SESSION_ID = "mcp.session.id"
