@@ -22,8 +22,8 @@ _ROOMS = (
 )  # fmt: skip
 # Of other people's packages, those that only functions of these rooms import.
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
-# These need packages that may not be installed, and are loaded at the start where the config asks for them.
-_OPTIONAL = ("dynamic_mcp.config.cel", "dynamic_mcp.observe.telemetry")
+# This needs a package that may not be installed, and is loaded at the start where the config asks for it.
+_OPTIONAL = ("dynamic_mcp.config.cel",)
 # What commands alone use of a feature.
 _OF_COMMANDS = ("check", "commands", "probe")
 # These bring cryptography and joserfc.

@@ -59,11 +59,8 @@ def test_a_server_that_cannot_hand_over_loads_every_module_that_serving_can_need
         if file.name != "__init__.py" and len(file.relative_to(PACKAGE).parts) > 1
     }
     wanted = {name for name in modules if name.split(".")[1] not in COMMANDS} | {*of_features(modules)}
-    optional = {
-        name
-        for name in wanted
-        if name.startswith(("dynamic_mcp.observe.telemetry", "dynamic_mcp.features.telemetry"))
-    }
+    extras = tuple(f"dynamic_mcp.features.{feature.name}." for feature in FEATURES if feature.extra)
+    optional = {name for name in wanted if name.startswith(extras)}
     assert wanted - with_url == {"dynamic_mcp.config.cel", *optional}
 
 

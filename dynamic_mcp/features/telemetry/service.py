@@ -9,12 +9,12 @@ import os
 from dynamic_mcp import __version__
 from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.observe.telemetry.recorder import Recorder
-from dynamic_mcp.observe.telemetry.records import TelemetrySettings
+from dynamic_mcp.features.telemetry.recorder import Recorder
+from dynamic_mcp.features.telemetry.records import TelemetrySettings
+from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.tracing import Tracing
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)

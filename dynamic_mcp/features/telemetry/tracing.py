@@ -13,6 +13,8 @@ from functools import partial
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.features.telemetry.recorder import Recorder
+from dynamic_mcp.features.telemetry.records import Span, SpanEvent, Trace
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
@@ -20,8 +22,6 @@ from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.observe import conventions as names
 from dynamic_mcp.observe.conventions import Attributes
 from dynamic_mcp.observe.current_request import OutgoingMark, current_request, mark_outgoing
-from dynamic_mcp.observe.telemetry.recorder import Recorder
-from dynamic_mcp.observe.telemetry.records import Span, SpanEvent, Trace
 from dynamic_mcp.observe.trace_context import TraceContext, begin_span, begin_trace, parse_context
 from dynamic_mcp.proxy import operations
 from dynamic_mcp.proxy.observation import Event, Observation, Observer

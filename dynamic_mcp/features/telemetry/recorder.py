@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from dynamic_mcp.features.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from dynamic_mcp.observe.conventions import Attributes
-from dynamic_mcp.observe.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -154,6 +154,6 @@ class Recorder:
 
 
 def _load_sdk(settings: TelemetrySettings) -> Exporter:
-    from dynamic_mcp.observe.telemetry.sdk import SdkExporter  # imports the SDK, which takes a while
+    from dynamic_mcp.features.telemetry.sdk import SdkExporter  # imports the SDK, which takes a while
 
     return SdkExporter(settings)

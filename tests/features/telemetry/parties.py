@@ -6,9 +6,9 @@ import threading
 
 from msgspec import Struct
 
+from dynamic_mcp.features.telemetry.recorder import Recorder
+from dynamic_mcp.features.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from dynamic_mcp.observe.conventions import Attributes
-from dynamic_mcp.observe.telemetry.recorder import Recorder
-from dynamic_mcp.observe.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from tests.program import BOUND_S
 
 

@@ -12,18 +12,18 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Rule
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.features.telemetry.recorder import Recorder
+from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.telemetry.recorder import Recorder
 from dynamic_mcp.observe.trace_context import parse_context
 from dynamic_mcp.proxy.observation import ApprovalNote, Observation, Observer, Observers
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.tracing import Tracing
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
+from tests.features.telemetry.parties import FakeExporter, Recorded, record_to, recorded
 from tests.modern_client import ModernClient
-from tests.observe.telemetry_parties import FakeExporter, Recorded, record_to, recorded
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"

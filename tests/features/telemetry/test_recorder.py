@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from dynamic_mcp.observe.telemetry import recorder as module
-from dynamic_mcp.observe.telemetry.recorder import MAX_DURATIONS, Recorder
-from dynamic_mcp.observe.telemetry.records import TelemetrySettings, Trace
+from dynamic_mcp.features.telemetry import recorder as module
+from dynamic_mcp.features.telemetry.recorder import MAX_DURATIONS, Recorder
+from dynamic_mcp.features.telemetry.records import TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import parse_context
-from tests.observe.telemetry_parties import FakeExporter, record_to, recorded
+from tests.features.telemetry.parties import FakeExporter, record_to, recorded
 from tests.program import BOUND_S
 
 SETTINGS = TelemetrySettings(None, traces=True, metrics=True, version="1")

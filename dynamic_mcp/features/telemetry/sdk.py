@@ -29,9 +29,9 @@ from opentelemetry.trace import (
     TraceState,
 )
 
+from dynamic_mcp.features.telemetry.delivery import Delivery, MetricExporter, SpanExporter
+from dynamic_mcp.features.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from dynamic_mcp.observe.conventions import BUCKETS, METRICS
-from dynamic_mcp.observe.telemetry.delivery import Delivery, MetricExporter, SpanExporter
-from dynamic_mcp.observe.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import TraceContext
 
 _SCOPE = "dynamic-mcp"

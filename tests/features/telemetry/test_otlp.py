@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from dynamic_mcp.features.telemetry.recorder import MAX_SPANS, Exporter, Recorder
+from dynamic_mcp.features.telemetry.records import Span, SpanEvent, TelemetrySettings, Trace
 from dynamic_mcp.observe import conventions as names
-from dynamic_mcp.observe.telemetry.recorder import MAX_SPANS, Exporter, Recorder
-from dynamic_mcp.observe.telemetry.records import Span, SpanEvent, TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import begin_span, begin_trace, parse_context
 from tests.otlp_receiver import BOUND_S, Receiver, labels_of, receiving
 
@@ -41,7 +41,7 @@ def test_what_is_left_is_sent_also_when_that_takes_longer_than_the_end_waits(rec
     may_load = threading.Event()
 
     def load(settings: TelemetrySettings) -> Exporter:
-        from dynamic_mcp.observe.telemetry.sdk import SdkExporter
+        from dynamic_mcp.features.telemetry.sdk import SdkExporter
 
         assert may_load.wait(BOUND_S)
         return SdkExporter(settings)
