@@ -18,12 +18,12 @@ from dynamic_mcp import errors
 from dynamic_mcp.cli.command_group import commands
 from dynamic_mcp.cli.command_names import sections
 from dynamic_mcp.config.schema import schema
+from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.observe import conventions
-from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.proxy.ruled_calls import ORDER
 
 DOCS = Path(__file__).parent

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Condition, Effect, Rule
+from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.features.telemetry.tracing import Tracing
-from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observers
 from tests.fakes import Client, Json
 from tests.features.audit.audited import Audited, audited
+from tests.features.metrics.readers import samples_of
 from tests.features.telemetry.parties import FakeExporter, record_to, recorded
-from tests.observe.metrics.readers import samples_of
 
 SERVER, CLIENT = "mcp_server_operation_duration_seconds_count", "mcp_client_operation_duration_seconds_count"
 NO: Json = {"message": "no"}

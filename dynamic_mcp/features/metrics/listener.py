@@ -9,9 +9,9 @@ from dynamic_mcp.errors import UnsafeAddress
 from dynamic_mcp.face.http.listen_address import find_place, open_at
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
+from dynamic_mcp.features.metrics.exposition import negotiate, render
 from dynamic_mcp.features.metrics.face import PATH, MetricsFace
-from dynamic_mcp.observe.metrics.exposition import negotiate, render
-from dynamic_mcp.observe.metrics.families import Family
+from dynamic_mcp.features.metrics.families import Family
 
 
 class MetricsListener:

@@ -13,11 +13,11 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
-from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.metrics.families import Family, Values
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import Family, Values
+from dynamic_mcp.features.metrics.gauges import read_gauges
+from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.proxy.first_client import wait_for_first_client
-from dynamic_mcp.proxy.gauges import read_gauges
-from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
@@ -77,7 +77,7 @@ class MetricsService(ObserverService):
 
     def read(self) -> Iterator[Family]:
         """Yield all metrics as they are now."""
-        from dynamic_mcp.observe.metrics.process import process_families
+        from dynamic_mcp.features.metrics.process import process_families
 
         yield from self.observer.families
         yield from read_gauges(self._proxy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.observe.metrics.families import (
+from dynamic_mcp.features.metrics.families import (
     MAX_DISTRIBUTIONS,
     MAX_SERIES,
     OTHER,

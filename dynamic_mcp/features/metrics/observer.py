@@ -12,14 +12,14 @@ from contextvars import ContextVar
 from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import LoginNeeded, UpstreamError
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import OTHER, Family, Histogram, Values
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe import conventions
-from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.metrics.families import OTHER, Family, Histogram, Values
 from dynamic_mcp.proxy import operations
 from dynamic_mcp.proxy.observation import Event, Observation, Observer
 from dynamic_mcp.proxy.pipeline import UpstreamRequest

@@ -8,8 +8,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from dynamic_mcp.observe.metrics.exposition import Form, render
-from dynamic_mcp.observe.metrics.families import Family
+from dynamic_mcp.features.metrics.exposition import Form, render
+from dynamic_mcp.features.metrics.families import Family
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 

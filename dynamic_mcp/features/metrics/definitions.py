@@ -5,8 +5,8 @@ The first four are those of OpenTelemetry's conventions for MCP, by the names th
 
 from __future__ import annotations
 
+from dynamic_mcp.features.metrics.families import Definition, Kind, Labels
 from dynamic_mcp.observe import conventions
-from dynamic_mcp.observe.metrics.families import Definition, Kind, Labels
 
 METHOD = "mcp_method_name"
 TOOL = "gen_ai_tool_name"

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.metrics.families import Definition, Values
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import Definition, Values
 
 _PROC = Path("/proc/self")
 # Where `starttime`, `vsize` and `rss` stand in `stat`, counted after the name of the program (proc(5)).

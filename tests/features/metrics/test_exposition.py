@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.observe.metrics.exposition import Form, negotiate, render
-from dynamic_mcp.observe.metrics.families import Definition, Histogram, Kind, Values
+from dynamic_mcp.features.metrics.exposition import Form, negotiate, render
+from dynamic_mcp.features.metrics.families import Definition, Histogram, Kind, Values
 from tests.examples import examples
-from tests.observe.metrics.readers import read_families, sample, samples_of
+from tests.features.metrics.readers import read_families, sample, samples_of
 
 CALLS = Definition("calls_total", Kind.COUNTER, 'Calls of "this\\\nserver".', ("group", "tool"), frozenset(("tool",)))
 LOAD = Definition("load", Kind.GAUGE, "Load.")

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dynamic_mcp import __version__
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import Definition, Family, Values
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State
-from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.metrics.families import Definition, Family, Values
 from dynamic_mcp.proxy.proxy import Proxy
 
 _STATES = tuple(state for state in State if state is not State.CLOSED)

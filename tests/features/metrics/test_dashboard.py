@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.metrics.families import Definition, Kind
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import Definition, Kind
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 DASHBOARD: Mapping[str, Any] = json.loads((ROOT / "examples" / "grafana-dashboard.json").read_text())  # Any: JSON
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 # What no panel is about.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import accumulate
 
-from dynamic_mcp.observe.metrics.families import Definition, Family, Histogram, Kind, Labels, Values
+from dynamic_mcp.features.metrics.families import Definition, Family, Histogram, Kind, Labels, Values
 
 _TOTAL = "_total"
 

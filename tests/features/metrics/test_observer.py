@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Rule
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.features.metrics.definitions import BUCKETS
+from dynamic_mcp.features.metrics.families import MAX_DISTRIBUTIONS, Family
+from dynamic_mcp.features.metrics.gauges import read_gauges
+from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.observe.metrics.definitions import BUCKETS
-from dynamic_mcp.observe.metrics.families import MAX_DISTRIBUTIONS, Family
-from dynamic_mcp.proxy.gauges import read_gauges
-from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
+from tests.features.metrics.readers import Samples, sample, samples_of
 from tests.modern_client import ModernClient
-from tests.observe.metrics.readers import Samples, sample, samples_of
 from tests.proxy.approval.scene import READ_S, open_with
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
