@@ -16,14 +16,14 @@ import click
 
 from dynamic_mcp import errors
 from dynamic_mcp.cli.command_group import commands
-from dynamic_mcp.cli.command_names import SECTIONS
+from dynamic_mcp.cli.command_names import sections
 from dynamic_mcp.config.schema import schema
+from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
-from dynamic_mcp.observe.metrics import definitions
-from dynamic_mcp.observe.telemetry import conventions
+from dynamic_mcp.observe import conventions
 from dynamic_mcp.proxy.chain import ORDER
 
 DOCS = Path(__file__).parent
@@ -179,7 +179,7 @@ def usage() -> str:
     """Return a table of the commands."""
     rows = ["| command | what it does |", "|---|---|"]
     with click.Context(commands, info_name="dynamic-mcp") as context:
-        for names in SECTIONS.values():
+        for names in sections().values():
             for name in names:
                 command = commands.get_command(context, name)
                 assert command is not None

@@ -9,12 +9,12 @@ import click
 from msgspec import Raw
 
 from dynamic_mcp.cli import approve_view
-from dynamic_mcp.cli.audit_record import os_user
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.host.pending_json import to_json
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, Scope, approvals_dir
+from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape
 

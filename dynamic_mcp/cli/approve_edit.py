@@ -15,12 +15,12 @@ from msgspec import Raw
 
 from dynamic_mcp.cli import approve_view, strict_json
 from dynamic_mcp.cli.approve import find, require_person, send
-from dynamic_mcp.cli.audit_record import os_user
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.host.pending_json import read_arguments
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.os_user import os_user
 
 _MOST_BYTES = 8 << 20
 _EDITORS = ("sensible-editor", "nano", "vi", "notepad")

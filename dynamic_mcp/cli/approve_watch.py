@@ -7,11 +7,11 @@ import time
 from dynamic_mcp.cli import approve_view
 from dynamic_mcp.cli.approve import desk, of_config, require_person, send
 from dynamic_mcp.cli.approve_edit import edit_in_editor
-from dynamic_mcp.cli.audit_record import os_user
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.system.os_user import os_user
 
 _EVERY_S = 0.5
 # A key that is pressed sooner after a question was shown is not an answer to it.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dynamic_mcp.cli.audit_record import record_change
+from dynamic_mcp.cli.change_events import record_change
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import click
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.command_names import COMMANDS, SECTIONS, looks_like_a_command
+from dynamic_mcp.cli.command_names import command_names, is_command, looks_like_a_command, sections
 from dynamic_mcp.cli.params import require_utf8
 from dynamic_mcp.config.location import split_profile
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.features import table
 
 _EPILOG = """\
 Exit codes: 0 success; 1 failure; 2 the config or the command line is wrong, or there is no such name;
@@ -29,19 +31,19 @@ class _CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the help."""
-        return COMMANDS
+        return command_names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in command_names():
             return None
-        command = importlib.import_module(f"dynamic_mcp.cli.commands.{_module_name(cmd_name)}").command
+        command = _load(cmd_name).command
         assert isinstance(command, click.Command)
         return require_utf8(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by purpose."""
-        for title, names in SECTIONS.items():
+        for title, names in sections().items():
             with formatter.section(title):
                 found = [(name, self.get_command(ctx, name)) for name in names]
                 formatter.write_dl([(name, each.get_short_help_str(70)) for name, each in found if each])
@@ -53,7 +55,7 @@ class _CommandGroup(click.Group):
                 _refuse_unknown(args[0], self.list_commands(ctx))
             words = args[1:] if (rest := split_profile(args)[0]) is args else rest  # any word may name a profile
             for word in words if args and args[0].startswith("-") else ():
-                if word in COMMANDS and not Path(word).exists():
+                if is_command(word) and not Path(word).exists():
                     raise click.UsageError(f"the command comes first: `dynamic-mcp {word} [OPTIONS] …`")
             args = ["serve", *args]
         return super().parse_args(ctx, args)
@@ -94,8 +96,12 @@ def invoke(args: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _module_name(command: str) -> str:
-    return "import_" if command == "import" else command.replace("-", "_")
+def _load(name: str) -> ModuleType:
+    module = "import_" if name == "import" else name.replace("-", "_")
+    for feature, command in table.commands():
+        if command.name == name:
+            return feature.load(f"commands.{module}")
+    return importlib.import_module(f"dynamic_mcp.cli.commands.{module}")
 
 
 def _format_error(exc: click.ClickException) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dynamic_mcp import __version__
+from dynamic_mcp.cli.feature_check import check_features, probe_features
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
-from dynamic_mcp.cli.observation_check import check_collector, check_observation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.doctor.files import check_file
@@ -84,7 +84,8 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
         *_check_access(config),
         *_check_plugins(config),
         *_check_rules(config),
-        *check_observation(config),
+        *_check_address(config),
+        *check_features(config),
         *check_variables(file, os.environ),
     ]
     return config, [*findings, *found]
@@ -105,6 +106,15 @@ def _check_access(config: Config) -> list[Finding]:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
     catalogs = known_catalogs(config)
     return [*check_access_rules(config, catalogs, token_roles), *check_approval(config, catalogs)]
+
+
+def _check_address(config: Config) -> list[Finding]:
+    """Return the findings about the address of HTTP."""
+    if config.http is None:
+        return []
+    from dynamic_mcp.doctor.listening import check_http_address
+
+    return list(check_http_address(config))
 
 
 def _check_plugins(config: Config) -> list[Finding]:
@@ -146,7 +156,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
     ):
         findings, reports = await _examine_daemon(this, config, doctor, catalog_store, progress)
         findings += await check_public_url(config.http)
-        findings += await check_collector(config)
+        findings += await probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, plugins=())  # it is about servers, whatever plug-ins make of them

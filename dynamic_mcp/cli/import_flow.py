@@ -13,7 +13,7 @@ from typing import Literal
 import click
 
 from dynamic_mcp.cli import import_view as view
-from dynamic_mcp.cli.audit_record import record
+from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation, find_config
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 from msgspec import Struct
 
-from dynamic_mcp.cli.audit_record import record_change
+from dynamic_mcp.cli.change_events import record_change
 from dynamic_mcp.cli.change_history import report
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation

@@ -16,7 +16,7 @@ from functools import partial
 import click
 from msgspec.structs import replace as with_fields
 
-from dynamic_mcp.cli.audit_record import record
+from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.direct_server import DirectServer, configure
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output

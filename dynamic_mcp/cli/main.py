@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.cli.command_names import COMMANDS, looks_like_a_command
+from dynamic_mcp.cli.command_names import is_command, looks_like_a_command
 from dynamic_mcp.config.location import split_profile
 from dynamic_mcp.errors import DynamicMcpError
 
@@ -70,7 +70,7 @@ def _is_config_alone(args: list[str]) -> bool:
     """Tell whether to serve without options but a profile, as AI tools ask for: that start does without click."""
     if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
         return False
-    return not args or not (args[0].startswith("-") or args[0] in COMMANDS or looks_like_a_command(args[0]))
+    return not args or not (args[0].startswith("-") or looks_like_a_command(args[0]) or is_command(args[0]))
 
 
 def _report_os_error(exc: OSError) -> int:

@@ -18,11 +18,11 @@ from dynamic_mcp.errors import ApprovalNeeded, InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
-from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
@@ -109,7 +109,7 @@ async def open_own_client(
     )
     client = OwnClient(this, config, proxy, may_ask=may_ask)
     try:
-        async with _audited(proxy, config):
+        async with _observed(proxy, config):
             try:
                 await proxy.open_plugins(config)
                 await client.initialize()
@@ -125,19 +125,14 @@ async def open_own_client(
 
 
 @contextlib.asynccontextmanager
-async def _audited(proxy: Proxy, config: Config) -> AsyncIterator[None]:
-    """Record what a proxy does, if the config wants an audit log."""
-    if config.audit is None:
-        yield
-        return
-    from dynamic_mcp.host.auditing import Auditing
-
-    auditing = Auditing(proxy.roles_of)
-    proxy.observers = Observers([auditing.observe(config, config.audit)])
+async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
+    """Let the features that observe commands do so."""
+    observing = Observing(proxy, is_command=True)
+    observing.apply(config)
     try:
         yield
     finally:
-        await auditing.close()
+        await observing.close()
 
 
 def _describe_approval(config: Config) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dynamic_mcp.cli.audit_record import record
+from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, lock_path, read_lock, survey, update_lock
 from dynamic_mcp.cli.pins_view import MOVED, describe_counts, difference_to_json, key_to_json, show_server

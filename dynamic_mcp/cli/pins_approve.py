@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 from msgspec.structs import replace
 
-from dynamic_mcp.cli.audit_record import os_user, record
+from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, survey, update_lock
@@ -21,6 +21,7 @@ from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.policy.pins.definition import Key
 from dynamic_mcp.policy.pins.judgement import pin_all
 from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer
+from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 

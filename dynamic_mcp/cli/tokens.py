@@ -6,7 +6,7 @@ import re
 import time
 from datetime import UTC, datetime
 
-from dynamic_mcp.cli.audit_record import record
+from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.resolved import Config

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dynamic_mcp.cli import first_setup, import_view
-from dynamic_mcp.cli.audit_record import record
+from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.first_setup import Setup, ToolSettings
 from dynamic_mcp.cli.invocation import Invocation, start_invocation

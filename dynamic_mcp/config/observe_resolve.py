@@ -10,7 +10,7 @@ from dynamic_mcp.config.addresses import TcpAddress, UnixAddress, parse_address
 from dynamic_mcp.config.observe import KEEP_S, Audit, Metrics, Telemetry
 from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.observe.telemetry import extra
+from dynamic_mcp.observe import otel_extra
 
 DEFAULT_METRICS_PORT = 9464
 _SIGNALS = ("TRACES", "METRICS")
@@ -57,7 +57,7 @@ def resolve_telemetry(
     if settings.telemetry is None and not any(_has_endpoint(each, environment) for each in _SIGNALS):
         return None, []
     is_asked_for = settings.telemetry is not None
-    if not extra.is_installed():
+    if not otel_extra.is_installed():
         from dynamic_mcp.system.extras import install_hint
 
         if is_asked_for:

@@ -1,4 +1,4 @@
-"""Whether the addresses of a config can be listened at: those of HTTP and of metrics."""
+"""Whether the addresses of a config can be listened at."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from collections.abc import Iterator
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level, warning
+from dynamic_mcp.observe.proxies import ProxyRegistry
+from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import os_reason
 
 
-def check_addresses(config: Config, *, is_served: bool) -> Iterator[Finding]:
-    """Return the findings about addresses; `is_served` says that a proxy of this config runs."""
+def check_http_address(config: Config) -> Iterator[Finding]:
+    """Return the findings about the address of HTTP."""
     if config.http is not None and isinstance(config.http.listen, TcpAddress):
-        yield from _check("settings.http.listen", config.http.listen, is_served=is_served)
-    if config.metrics is not None:
-        yield from _check("settings.metrics.listen", config.metrics.listen, is_served=is_served)
+        yield from check_address("settings.http.listen", config.http.listen, is_served=is_served(config))
 
 
-def _check(where: str, address: TcpAddress, *, is_served: bool) -> Iterator[Finding]:
+def is_served(config: Config) -> bool:
+    """Return whether a proxy of this config runs."""
+    running = ProxyRegistry(paths.state_dir() / "running").list_proxies()
+    return any(each.status.config == str(config.file) for each in running)
+
+
+def check_address(where: str, address: TcpAddress, *, is_served: bool) -> Iterator[Finding]:
+    """Return the findings about an address; `is_served` says that a proxy of its config runs."""
     try:
         _try_to_listen(address.host, address.port)
     except OSError as exc:

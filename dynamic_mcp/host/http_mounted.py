@@ -8,8 +8,8 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.core import HttpFace
+from dynamic_mcp.face.http.listen_address import LOOPBACK_HOSTS
 from dynamic_mcp.face.http.options import HttpOptions
-from dynamic_mcp.host.http_address import LOOPBACK_HOSTS
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy

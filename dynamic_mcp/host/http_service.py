@@ -18,9 +18,9 @@ from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 from dynamic_mcp.face.http.core import HttpFace
+from dynamic_mcp.face.http.listen_address import Place, find_place, open_at, refuse_unsafe
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
-from dynamic_mcp.host.http_address import Place, find_place, open_at, refuse_unsafe
 from dynamic_mcp.host.http_certificate import Certificate
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links

@@ -11,6 +11,7 @@ from importlib import import_module
 import dynamic_mcp
 from dynamic_mcp.config.resolved import Config, Remote
 from dynamic_mcp.errors import Upgraded
+from dynamic_mcp.features.table import FEATURES
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -21,10 +22,12 @@ _ROOMS = (
 )  # fmt: skip
 # Of other people's packages, those that only functions of these rooms import.
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
-# These need packages that may not be installed, and are loaded at the start where the config asks for them.
-_OPTIONAL = ("dynamic_mcp.config.cel", "dynamic_mcp.observe.telemetry")
+# This needs a package that may not be installed, and is loaded at the start where the config asks for it.
+_OPTIONAL = ("dynamic_mcp.config.cel",)
+# What commands alone use of a feature.
+_OF_COMMANDS = ("check", "commands", "probe")
 # These bring cryptography and joserfc.
-_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_", "dynamic_mcp.observe.audit")
+_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
 # These bring the MCP SDK and authlib.
 _FOR_LOGINS = tuple(
     f"dynamic_mcp.oauth.{name}" for name in ("discovery", "grants", "login", "registration", "tokens")
@@ -61,7 +64,17 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
     if not any(isinstance(group.upstream, Remote) for group in config.groups):
         unwanted += _FOR_LOGINS
     for room in _ROOMS:
-        yield from _walk(f"dynamic_mcp.{room}", [f"{folder}/{room}" for folder in dynamic_mcp.__path__], unwanted)
+        yield from _walk_room(room, unwanted)
+    for feature in FEATURES:
+        may_come = not feature.extra and (serves_http or not feature.is_large)
+        if feature.observer and (may_come or feature.is_wanted(config)):
+            room = f"features.{feature.name}"
+            yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in _OF_COMMANDS))
+
+
+def _walk_room(room: str, unwanted: tuple[str, ...]) -> Iterator[str]:
+    folders = [f"{folder}/{room.replace('.', '/')}" for folder in dynamic_mcp.__path__]
+    yield from _walk(f"dynamic_mcp.{room}", folders, unwanted)
 
 
 def _walk(package: str, folders: list[str], unwanted: tuple[str, ...]) -> Iterator[str]:

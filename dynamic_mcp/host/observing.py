@@ -1,84 +1,54 @@
-"""Who observes the requests of a proxy, as its config says: the audit log, telemetry and metrics."""
+"""Who observes the requests of a proxy: the features of the table that its config wants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.host.reload_counts import ReloadCounts
-from dynamic_mcp.proxy.observation import Observer, Observers
+from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.proxy.observation import Observers
+from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
-
-if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.host.auditing import Auditing
-    from dynamic_mcp.host.metrics_service import MetricsService
-    from dynamic_mcp.host.telemetry import TelemetryService
+from dynamic_mcp.proxy.reload_counts import ReloadCounts
 
 
 class Observing:
-    """Gives a proxy the observers of its config. What the config leaves as it is goes on over a reload."""
+    """Gives a proxy the observers of its config. What the config leaves as it is goes on over a reload.
 
-    def __init__(self, proxy: Proxy) -> None:
+    The proxy of a command is observed by those features only that observe commands.
+    """
+
+    def __init__(self, proxy: Proxy, *, is_command: bool = False) -> None:
         self.reloads = ReloadCounts()
         self._proxy = proxy
-        self._auditing: Auditing | None = None
-        self._metrics: MetricsService | None = None
-        self._telemetry: TelemetryService | None = None
+        self._features = [each for each in FEATURES if each.observer and (each.observes_commands or not is_command)]
+        self._services: dict[str, ObserverService] = {}
 
     @property
     def metrics_url(self) -> str:
         """Where metrics are read; empty while they are not."""
-        return "" if self._metrics is None else self._metrics.url
+        return next((service.url for service in self._services.values() if service.url), "")
 
     def apply(self, config: Config) -> None:
         """Observe as this config says from now on."""
-        observers = self._make(config)
+        applied = [service.apply(config) for service in self._services_for(config)]
+        observers = [observer for observer in applied if observer is not None]
         self._proxy.observers = Observers(observers) if observers else None
 
-    def _make(self, config: Config) -> list[Observer]:
-        """Return the observers, the first to begin and the last to end first: telemetry, metrics, the audit log."""
-        observers = [*self._trace(config), *self._measure(config)]
-        if config.audit is not None:
-            observers.append(self._audit(config, config.audit))
-        return observers
+    def _services_for(self, config: Config) -> Iterator[ObserverService]:
+        """Yield the services that any config has wanted, in the order of the table."""
+        for feature in self._features:
+            if feature.name not in self._services and feature.is_wanted(config):
+                context = ObserverContext(self._proxy, self.reloads, self._count_failures)
+                self._services[feature.name] = feature.load(feature.observer).make_service(context)
+            if feature.name in self._services:
+                yield self._services[feature.name]
 
-    def _trace(self, config: Config) -> Iterator[Observer]:
-        if config.telemetry is not None and self._telemetry is None:
-            from dynamic_mcp.host.telemetry import TelemetryService
-
-            self._telemetry = TelemetryService(self._proxy)
-        if self._telemetry is not None:
-            self._telemetry.apply(config.telemetry)
-            if self._telemetry.observer is not None:
-                yield self._telemetry.observer
-
-    def _measure(self, config: Config) -> Iterator[Observer]:
-        if config.metrics is not None and self._metrics is None:
-            from dynamic_mcp.host.metrics_service import MetricsService
-
-            self._metrics = MetricsService(self._proxy, self.reloads, self._count_audit_failures)
-        if self._metrics is not None:
-            self._metrics.apply(config.metrics)
-            if config.metrics is not None:
-                yield self._metrics.observer
-
-    def _audit(self, config: Config, settings: Audit) -> Observer:
-        if self._auditing is None:
-            from dynamic_mcp.host.auditing import Auditing
-
-            self._auditing = Auditing(self._proxy.roles_of)
-        return self._auditing.observe(config, settings)
-
-    def _count_audit_failures(self) -> int:
-        return 0 if self._auditing is None else self._auditing.count_failures()
+    def _count_failures(self) -> int:
+        return sum(service.failures for service in self._services.values())
 
     async def close(self) -> None:
         """Write and send what is left, within a bound."""
-        if self._telemetry is not None:
-            await self._telemetry.close()
-        if self._metrics is not None:
-            await self._metrics.close()
-        if self._auditing is not None:
-            await self._auditing.close()
+        for feature in self._features:
+            if feature.name in self._services:
+                await self._services[feature.name].close()

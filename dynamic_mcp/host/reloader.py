@@ -11,10 +11,10 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.host.config_events import event_of_refusal, events_of_change
-from dynamic_mcp.host.first_client import wait_for_first_client
 from dynamic_mcp.host.http_control import HttpControl
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.serving_log import ServingLog
+from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system.text import pluralize

@@ -17,7 +17,6 @@ from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.approving import Approving
 from dynamic_mcp.host.config_events import event_of_start
-from dynamic_mcp.host.first_client import wait_for_first_client
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
@@ -25,6 +24,7 @@ from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.observe.proxies import ProxyRegistry
+from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.status import Kind, read_status
 from dynamic_mcp.system import paths

@@ -12,8 +12,8 @@ from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import names, uri_template, wire
-from dynamic_mcp.proxy.audit.targets import find_target
 from dynamic_mcp.proxy.observation import Observation
+from dynamic_mcp.proxy.targets import find_target
 from dynamic_mcp.proxy.view import GroupView
 
 if TYPE_CHECKING:  # loaded with the first access rule

@@ -16,8 +16,8 @@ from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.config.secrets import mask_text, mask_uri, strip_user_info
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.observe.telemetry import conventions as names
-from dynamic_mcp.observe.telemetry.records import Attributes
+from dynamic_mcp.observe import conventions as names
+from dynamic_mcp.observe.conventions import Attributes
 from dynamic_mcp.proxy.outcomes import Outcome, known_code
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import CliRunner, CommandResult
+from tests.features.registry.documents import package, positional, remote, server
+from tests.features.registry.fake_registry import FakeRegistry, Response, fake_registry
 from tests.program import Json
-from tests.registry.documents import package, positional, remote, server
-from tests.registry.fake_registry import FakeRegistry, Response, fake_registry
 
 SECRET = "a-secret-of-this-machine"
 

@@ -14,10 +14,10 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from dynamic_mcp.observe.audit.keeper import Keeping
-from dynamic_mcp.observe.audit.trail import Trail
-from dynamic_mcp.proxy.audit.arguments import Mode
-from dynamic_mcp.proxy.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.arguments import Mode
+from dynamic_mcp.features.audit.keeper import Keeping
+from dynamic_mcp.features.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.proxy.observation import Observer, Observers
 from tests.benchmarks.access_rules import Peer
 

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from dynamic_mcp.observe.audit import chain, days, index_file
-from dynamic_mcp.observe.audit.index import AuditIndex
-from dynamic_mcp.observe.audit.line import VERSION, AuditLine
-from dynamic_mcp.observe.audit.query import LineFilter, Subject
-from dynamic_mcp.observe.audit.reader import StoredLine
+from dynamic_mcp.features.audit import chain, days, index_file
+from dynamic_mcp.features.audit.index import AuditIndex
+from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.query import LineFilter, Subject
+from dynamic_mcp.features.audit.reader import StoredLine
 
 DAYS = 10
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)

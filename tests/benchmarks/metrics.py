@@ -13,10 +13,10 @@ import asyncio
 import statistics
 import time
 
-from dynamic_mcp.observe.metrics.exposition import Form, render
-from dynamic_mcp.observe.metrics.process import process_families
-from dynamic_mcp.proxy.gauges import read_gauges
-from dynamic_mcp.proxy.metrics import MetricsObserver
+from dynamic_mcp.features.metrics.exposition import Form, render
+from dynamic_mcp.features.metrics.gauges import read_gauges
+from dynamic_mcp.features.metrics.observer import MetricsObserver
+from dynamic_mcp.features.metrics.process import process_families
 from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.benchmarks.access_rules import ANSWER, Peer

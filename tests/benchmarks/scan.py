@@ -23,12 +23,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.cli_scan.facts import FlagFact
-from dynamic_mcp.cli_scan.merge import MergedCommand
-from dynamic_mcp.cli_scan.pack_builder import command_name
-from dynamic_mcp.cli_scan.python_program import find_entry
-from dynamic_mcp.cli_scan.runner import Runner
-from dynamic_mcp.cli_scan.scanner import SOURCES, Scan, Scanner, Target
+from dynamic_mcp.features.scan.facts import FlagFact
+from dynamic_mcp.features.scan.merge import MergedCommand
+from dynamic_mcp.features.scan.pack_builder import command_name
+from dynamic_mcp.features.scan.python_program import find_entry
+from dynamic_mcp.features.scan.runner import Runner
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Pack
 

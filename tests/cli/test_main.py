@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.command_names import COMMANDS
+from dynamic_mcp.cli.command_names import command_names
 from tests.cli.commands import CliRunner
 
 
@@ -21,11 +21,11 @@ def test_the_version_is_data(cli: CliRunner) -> None:
 def test_help_lists_every_command_and_the_exit_codes(cli: CliRunner) -> None:
     done = cli.run("--help")
     assert (done.code, done.err) == (0, "")
-    for word in (*COMMANDS, "Exit codes: 0 success", "130 interrupted"):
+    for word in (*command_names(), "Exit codes: 0 success", "130 interrupted"):
         assert word in done.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", command_names())
 def test_every_command_has_help(cli: CliRunner, command: str) -> None:
     done = cli.run(command, "--help")
     assert (done.code, done.err) == (0, "")

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.read import read_all
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.doctor.findings import Level
-from dynamic_mcp.doctor.listening import check_addresses
+from dynamic_mcp.doctor.listening import check_address
+from tests.cli.commands import CliRunner
 from tests.journeys.remote_server import free_port
 
-
-def config(folder: Path, setting: str, port: int) -> Config:
-    file = folder / "config.json"
-    file.write_text(f'{{"mcpServers": {{}}, "settings": {{"{setting}": {{"listen": "127.0.0.1:{port}"}}}}}}')
-    return read_all(file, {}).base
+WHERE = "settings.http.listen"
 
 
-@pytest.mark.parametrize("setting", ["http", "metrics"])
-def test_a_free_address_is_nothing_to_say(tmp_path: Path, setting: str) -> None:
-    assert list(check_addresses(config(tmp_path, setting, free_port()), is_served=False)) == []
+def test_a_free_address_is_nothing_to_say() -> None:
+    assert list(check_address(WHERE, TcpAddress("127.0.0.1", free_port()), is_served=False)) == []
 
 
-@pytest.mark.parametrize("setting", ["http", "metrics"])
 @pytest.mark.parametrize(("is_served", "level"), [(True, Level.OK), (False, Level.WARNING)])
-def test_an_address_that_is_taken_is_a_warning_unless_it_is_ours(
-    tmp_path: Path, setting: str, *, is_served: bool, level: Level
-) -> None:
+def test_an_address_that_is_taken_is_a_warning_unless_it_is_ours(*, is_served: bool, level: Level) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        (found,) = check_addresses(config(tmp_path, setting, taken.getsockname()[1]), is_served=is_served)
+        address = TcpAddress("127.0.0.1", taken.getsockname()[1])
+        (found,) = check_address(WHERE, address, is_served=is_served)
 
-    assert (found.level, found.where) == (level, f"settings.{setting}.listen")
+    assert (found.level, found.where) == (level, WHERE)
+
+
+@pytest.mark.parametrize("setting", ["http", "metrics"])
+def test_each_address_of_a_config_is_tried(cli: CliRunner, setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cli.configure({}, settings={setting: {"listen": f"127.0.0.1:{taken.getsockname()[1]}"}})
+        found = cli.run("check").json
+
+    (about,) = [each for each in found if each["where"] == f"settings.{setting}.listen"]
+    assert about["level"] == Level.WARNING

@@ -12,11 +12,12 @@ import pytest
 import dynamic_mcp
 from dynamic_mcp.config.read import read_all
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.host.loading import list_modules
 
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 # Rooms of commands, of which no server is made.
-COMMANDS = {"cli", "cli_scan", "doctor", "importer", "registry"}
+COMMANDS = {"cli", "doctor", "features", "importer"}
 # Where the config asks for them, these are loaded at the start; the event loop is made before all else.
 AT_THE_START = {"cel_expr_python", "keyring", "opentelemetry", "platformdirs", "uvloop"}
 
@@ -43,14 +44,23 @@ def imports_of_functions(file: Path) -> Iterator[str]:
                     yield node.module
 
 
+def of_features(modules: set[str]) -> Iterator[str]:
+    """What serving needs of features: the rooms of those that observe, without what is for commands."""
+    rooms = [feature.name for feature in FEATURES if feature.observer]
+    for _, room, *rest in (name.split(".")[1:] for name in modules if name.startswith("dynamic_mcp.features.")):
+        if room in rooms and rest[0] not in {"check", "commands", "probe"}:
+            yield ".".join(("dynamic_mcp.features", room, *rest))
+
+
 def test_a_server_that_cannot_hand_over_loads_every_module_that_serving_can_need(with_url: set[str]) -> None:
     modules = {
         ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
         for file in PACKAGE.rglob("*.py")
         if file.name != "__init__.py" and len(file.relative_to(PACKAGE).parts) > 1
     }
-    wanted = {name for name in modules if name.split(".")[1] not in COMMANDS}
-    optional = {name for name in wanted if name.startswith("dynamic_mcp.observe.telemetry")}
+    wanted = {name for name in modules if name.split(".")[1] not in COMMANDS} | {*of_features(modules)}
+    extras = tuple(f"dynamic_mcp.features.{feature.name}." for feature in FEATURES if feature.extra)
+    optional = {name for name in wanted if name.startswith(extras)}
     assert wanted - with_url == {"dynamic_mcp.config.cel", *optional}
 
 

@@ -11,7 +11,7 @@ from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
-from tests.proxy.audit.audited import ANSWERS, uses_in
+from tests.features.audit.audited import ANSWERS, uses_in
 
 
 async def test_the_log_goes_on_over_a_reload(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.audit.audited import uses_in
 from tests.program import UPSTREAMS, Json, Program, serving
-from tests.proxy.audit.audited import uses_in
 
 
 def recording(executed: Path) -> Json:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.metrics.readers import Samples, read_samples, sample
 from tests.http_client import HttpClient
 from tests.journeys.remote_server import free_port
-from tests.observe.metrics.readers import Samples, read_samples, sample
 from tests.process.http_client import connected, serving_http
 from tests.program import Json, odd, running, text_of
 

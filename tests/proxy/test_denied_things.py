@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
+from tests.features.audit.audited import Audited, Json, audited
 from tests.policy.rules import access_of
-from tests.proxy.audit.audited import Audited, Json, audited
 
 ANN = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=("dev",))
 GETTERS: Json = {"id": "getters", "tools": ["get_*"], "prompts": [], "resources": []}

@@ -16,10 +16,10 @@ from dynamic_mcp.config.resolved import Answers, Exposure, Validation
 from dynamic_mcp.config.rules import Cache, Guard, Redact, Rules
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
+from tests.features.audit.audited import audited
 from tests.modern_client import modern_client_of
 from tests.policy.overridden import rules_of
 from tests.policy.rules import access_of
-from tests.proxy.audit.audited import audited
 
 SCHEMA: Json = {
     "type": "object",

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Condition, Effect, Rule
-from dynamic_mcp.proxy.metrics import MetricsObserver
+from dynamic_mcp.features.metrics.observer import MetricsObserver
+from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.proxy.observation import Observers
-from dynamic_mcp.proxy.tracing import Tracing
 from tests.fakes import Client, Json
-from tests.observe.metrics.readers import samples_of
-from tests.observe.telemetry_parties import FakeExporter, record_to, recorded
-from tests.proxy.audit.audited import Audited, audited
+from tests.features.audit.audited import Audited, audited
+from tests.features.metrics.readers import samples_of
+from tests.features.telemetry.parties import FakeExporter, record_to, recorded
 
 SERVER, CLIENT = "mcp_server_operation_duration_seconds_count", "mcp_client_operation_duration_seconds_count"
 NO: Json = {"message": "no"}

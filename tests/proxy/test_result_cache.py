@@ -14,9 +14,9 @@ from msgspec import structs
 from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.rules import Cache, Redact, Rules
+from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
-from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
@@ -32,7 +32,7 @@ from tests.fakes import (
     settled,
     tool,
 )
-from tests.observe.metrics.readers import sample, samples_of
+from tests.features.metrics.readers import sample, samples_of
 
 MARK = "dynamic-mcp/cache"
 ALL = Cache("cache[0]", tools=("*",), ttl_s=60, per_person=False)

@@ -1,4 +1,4 @@
-"""`dynamic-mcp add NAME`: add a server to the config, one of a registry or one that you describe."""
+"""`dynamic-mcp add NAME`: add a server to the config, which you describe or which a feature finds by its name."""
 
 from __future__ import annotations
 
@@ -7,25 +7,38 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dynamic_mcp.cli.options import common_options, header_option
+from dynamic_mcp.cli.server_source import F, find_source
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
-_OF_REGISTRY = {
-    "server": "--as",
-    "registry": "--registry",
-    "is_package": "--package",
-    "is_remote": "--remote",
-    "pick": "--pick",
-    "values": "--set",
-    "yes": "--yes",
-    "is_print": "--print",
-}
-_BY_HAND = {"headers": "--header", "kind": "--type", "variables": "--env", "cwd": "--cwd"}
+_HELP = """\
+Add the server NAME to the config. The rest of the file is kept, comments included.
+
+With a command or a URL, that is the server. {by_name}
+If there is no config yet, it is created in your config directory. Running proxies apply the change. Write secrets
+as '${{VARIABLE}}', in quotes: the variable is filled in when the server starts.
+
+\b
+{example}
+dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
+dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${{GITHUB_TOKEN}}'
+"""
+_source = find_source()
 
 
-@click.command(short_help="Add a server to the config.")
-@click.argument("name", metavar="NAME[@VERSION]")
+def _help() -> str:
+    """Return the help, without an empty line where nothing finds a server by its name."""
+    by_name, example = (_source.HELP, _source.EXAMPLE) if _source else ("", "")
+    return _HELP.format(by_name=by_name, example=example).replace("\b\n\n", "\b\n")
+
+
+def _source_options(command: F) -> F:
+    return command if _source is None else _source.add_options(command)
+
+
+@click.command(short_help="Add a server to the config.", help=_help())
+@click.argument("name", metavar=_source.METAVAR if _source else "NAME")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
 @click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
 @header_option
@@ -34,30 +47,12 @@ _BY_HAND = {"headers": "--header", "kind": "--type", "variables": "--env", "cwd"
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
 @click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
-@click.option("--as", "server", metavar="NAME", help="From a registry: its name in the config. Default: its own.")
-@click.option("--registry", metavar="NAME", help="From a registry: only this one of `settings.registries`.")
-@click.option("--package", "is_package", is_flag=True, help="From a registry: take a package, to be started here.")
-@click.option("--remote", "is_remote", is_flag=True, help="From a registry: take a remote server.")
-@click.option("--pick", metavar="WORD", help="From a registry: the package or remote, by type, identifier or URL.")
-@click.option("--set", "values", multiple=True, metavar="KEY=VALUE", help="From a registry: a value that it needs.")
-@click.option("-y", "--yes", is_flag=True, help="From a registry: ask no questions, and write what is shown.")
-@click.option("--print", "is_print", is_flag=True, help="From a registry: print the entry, and write nothing.")
+@_source_options
 @common_options
 def command(this: Invocation, /, name: str, program: tuple[str, ...], **given: Any) -> int:  # Any: click's values
-    """Add the server NAME to the config. The rest of the file is kept, comments included.
-
-    With a command or a URL, that is the server. Without, NAME is a server of a registry, such as
-    `io.github.user/weather`: its version is pinned, what it needs is asked for, and all is shown first.
-    If there is no config yet, it is created in your config directory. Running proxies apply the change. Write secrets
-    as '${VARIABLE}', in quotes: the variable is filled in when the server starts.
-
-    \b
-    dynamic-mcp add io.github.user/weather
-    dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
-    dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
-    """
+    """Add a server as the command line says."""
     if not program and not given["url"]:
-        return _add_from_registry(this, name, given)
+        return _add_by_name(this, name, given)
     return _add_by_hand(this, name, program, given)
 
 
@@ -68,7 +63,9 @@ def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: d
     url = given["url"]
     if program and url:
         raise click.UsageError("give either a command after `--` or --url")
-    _refuse(given, _OF_REGISTRY, "goes with a server of a registry, without a command or --url")
+    for member, option in _source.OPTIONS.items() if _source else ():
+        if given[member]:
+            raise click.UsageError(f"{option} goes with a server of a registry, without a command or --url")
     if (url and (given["variables"] or given["cwd"])) or (program and (given["headers"] or given["kind"])):
         raise click.UsageError("--env and --cwd go with a command, --header and --type with --url")
     fields: dict[str, object] = {
@@ -85,28 +82,7 @@ def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: d
     return add_server(this, name, entry, may_replace=given["replace"])
 
 
-def _add_from_registry(this: Invocation, name: str, given: dict[str, Any]) -> int:
-    from dynamic_mcp.cli.registry_add import AddOptions, add_from_registry
-
-    _refuse(given, _BY_HAND, "goes with a command after `--`, or with --url")
-    if given["is_package"] and given["is_remote"]:
-        raise click.UsageError("give either --package or --remote")
-    options = AddOptions(
-        reference=name,
-        server=given["server"],
-        registry=given["registry"],
-        kind="package" if given["is_package"] else "remote" if given["is_remote"] else None,
-        pick=given["pick"],
-        values=given["values"],
-        description=given["description"],
-        yes=given["yes"],
-        is_print=given["is_print"],
-        may_replace=given["replace"],
-    )
-    return add_from_registry(this, options)
-
-
-def _refuse(given: dict[str, Any], options: dict[str, str], why: str) -> None:
-    for member, option in options.items():
-        if given[member]:
-            raise click.UsageError(f"{option} {why}")
+def _add_by_name(this: Invocation, name: str, given: dict[str, Any]) -> int:
+    if _source is None:
+        raise click.UsageError("give a command after `--`, or --url")
+    return _source.add(this, name, given)

@@ -62,12 +62,12 @@ def command(
     dynamic-mcp serve dynamic-mcp.json --http
     dynamic-mcp serve --http 9000 --allowed-host mcp.example.com
     """
-    from dynamic_mcp.cli.command_names import COMMANDS
+    from dynamic_mcp.cli.command_names import is_command
     from dynamic_mcp.cli.http_options import HttpWords, parse_http_options
     from dynamic_mcp.cli.startup import serve, serve_http
 
     if config and config_file:
-        hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if config in COMMANDS else ""
+        hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if is_command(config) else ""
         raise click.UsageError(f"two configs are given: `{config}` and `{config_file}`{hint}")
     words = HttpWords(
         address=http,

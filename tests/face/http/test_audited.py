@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.config.observe import KEEP_S
-from dynamic_mcp.observe.audit.keeper import Keeping
-from dynamic_mcp.observe.audit.trail import Trail
-from dynamic_mcp.proxy.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.keeper import Keeping
+from dynamic_mcp.features.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.trail import Trail
 from tests.face.auth.parties import TOKEN, client_of, guarded_face
 
 Line = dict[str, Any]  # Any: whatever is on a line

@@ -1,0 +1,23 @@
+"""The findings of `check` and `doctor` about the features that the config wants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.features.table import FEATURES
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.doctor.findings import Finding
+
+
+def check_features(config: Config) -> list[Finding]:
+    """Return the findings that connect to nothing."""
+    wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config)]
+
+
+async def probe_features(config: Config) -> list[Finding]:
+    """Return the findings about what features connect to."""
+    wanted = [feature for feature in FEATURES if feature.probe and feature.is_wanted(config)]
+    return [finding for feature in wanted for finding in await feature.load(feature.probe).probe(config)]

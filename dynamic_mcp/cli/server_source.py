@@ -1,0 +1,36 @@
+"""Where `add` finds a server that is only named: in what a feature offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from dynamic_mcp.features.table import FEATURES
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ServerSource(Protocol):
+    """A module of a feature that finds servers by their names."""
+
+    OPTIONS: Mapping[str, str]  # its options of `add`, by the names of their parameters
+    METAVAR: str  # the name of a server, as the usage shows it
+    HELP: str  # what `add` does with a name alone
+    EXAMPLE: str
+
+    def add_options(self, command: F) -> F:
+        """Add the options to the command."""
+
+    def add(self, this: Invocation, name: str, given: Mapping[str, Any]) -> int:
+        """Add a server to the config; return the exit code. `given` are the values of all options of `add`."""
+
+
+def find_source() -> ServerSource | None:
+    """Return the source of servers, if a feature has one."""
+    for feature in FEATURES:
+        if feature.server_source:
+            return cast(ServerSource, feature.load(feature.server_source))
+    return None

@@ -1,0 +1,1 @@
+"""The audit log: who did what, in lines that cannot be changed unseen."""

@@ -1,0 +1,164 @@
+"""What the audit log says of arguments: their names and a keyed digest, or what they are, within a bound.
+
+Secrets are masked first, in digests too. Large values are not read: a digest is over their bytes as they are, and a
+record has their size instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.masking import is_secret_member, mask_string, mask_value
+from dynamic_mcp.config.secrets import MASKED
+from dynamic_mcp.features.audit.digest import KeyedDigest
+from dynamic_mcp.mcp import wire
+
+Mode = Literal["keys", "redacted", "full", "off"]
+
+# Arguments of up to this size are recorded or digested whole, as their JSON after masking.
+_WHOLE = 16 * 1024
+# Of larger ones, single values of up to this size are recorded, and the others digested by their first bytes.
+_WHOLE_MEMBER = 1024
+_DIGESTED = 1024 * 1024
+_MAX_NAMES = 100
+_LONGEST_NAME = 200
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_canonical = msgspec.json.Encoder(order="sorted").encode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
+class Names(Struct, frozen=True, omit_defaults=True):
+    """Arguments by their names; `digest` is over their canonical JSON, `cut` says that they are larger than that.
+
+    `more` is how many other names there are, and `bytes` the size of arguments that are too large.
+    """
+
+    names: list[str]
+    digest: str = ""
+    more: int = 0
+    bytes: int = 0
+
+
+class ArgumentRecord:
+    """Says of arguments what the settings want; `digest` returns how digests are made, if they can be."""
+
+    def __init__(self, mode: Mode, digest: Callable[[], KeyedDigest | None]) -> None:
+        self._mode = mode
+        self._digest = digest
+        self._describe = {"keys": self._names, "redacted": _redacted, "full": _full, "off": _nothing}[mode]
+
+    def describe(self, arguments: Raw | None) -> Raw:
+        """Return what the log says of arguments; empty if nothing."""
+        if arguments is None or not len(arguments):
+            return wire.ABSENT
+        described = self._describe(arguments)
+        return Raw(described) if described else wire.ABSENT
+
+    def describe_briefly(self, arguments: Raw | None) -> Raw:
+        """Return what is said of arguments before a call is sent: in full, or their names without a digest."""
+        if arguments is None or not len(arguments) or self._mode == "off":
+            return wire.ABSENT
+        if self._mode == "full":
+            return Raw(_full(arguments))
+        names = [_shorten(mask_string(name)) for name in _members(arguments)]
+        return Raw(_encode(Names(names[:_MAX_NAMES], more=max(0, len(names) - _MAX_NAMES))))
+
+    def _names(self, arguments: Raw) -> bytes:
+        if len(arguments) <= _WHOLE:
+            try:
+                masked = mask_value(_decode(arguments))
+                names = list(masked) if isinstance(masked, dict) else []
+                return self._encode_names(names, _canonical(masked), 0)
+            except _UNREADABLE:
+                pass
+        members = _members(arguments)
+        digested = _digest_members(members) if members else bytes(memoryview(arguments)[:_DIGESTED])
+        return self._encode_names([mask_string(name) for name in members], digested, len(arguments))
+
+    def _encode_names(self, names: list[str], digested: bytes, size: int) -> bytes:
+        keyed = self._digest()
+        shown = [_shorten(name) for name in names[:_MAX_NAMES]]
+        return _encode(Names(shown, "" if keyed is None else keyed.of(digested), len(names) - len(shown), size))
+
+
+def _nothing(arguments: Raw) -> bytes:
+    return b""
+
+
+def _redacted(arguments: Raw) -> bytes:
+    if len(arguments) <= _WHOLE:
+        try:
+            return _encode(mask_value(_decode(arguments)))
+        except _UNREADABLE:
+            pass
+    return _cut(arguments, _redacted_member)
+
+
+def _full(arguments: Raw) -> bytes:
+    if len(arguments) <= _WHOLE and _is_readable(arguments):
+        return bytes(arguments)
+    return _cut(arguments, _full_member)
+
+
+def _redacted_member(name: str, value: Raw) -> object:
+    if is_secret_member(name):
+        return MASKED
+    return mask_value(_decode(value)) if _is_readable(value) else {"cut": len(value)}
+
+
+def _full_member(name: str, value: Raw) -> object:
+    return value if _is_readable(value) else {"cut": len(value)}
+
+
+def _is_readable(data: Raw) -> bool:
+    """Tell whether JSON can be read again from a line; half of a surrogate pair cannot."""
+    try:
+        _decode(data)
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _cut(arguments: Raw, show: Callable[[str, Raw], object]) -> bytes:
+    """Return arguments that are too large, or nested too deep, with the sizes of values instead of large ones."""
+    members = _members(arguments)
+    if not members:
+        return _encode({"cut": len(arguments)})
+    shown: dict[str, object] = {}
+    left = _WHOLE
+    for name, value in list(members.items())[:_MAX_NAMES]:
+        left -= min(len(value), _WHOLE_MEMBER)
+        is_shown = len(value) <= _WHOLE_MEMBER and left > 0
+        shown[_shorten(mask_string(name))] = show(name, value) if is_shown else {"cut": len(value)}
+    return _encode({**shown, "cut": len(arguments)})
+
+
+def _digest_members(members: Mapping[str, Raw]) -> bytes:
+    """Return what is digested of arguments that are too large: for each name, its value's size and first bytes."""
+    digest = hashlib.sha256()
+    left = _DIGESTED
+    for name in sorted(members):
+        value = b'"***"' if is_secret_member(name) else memoryview(members[name])
+        head = value[:left]
+        left -= len(head)
+        digest.update(f"{name}\0{len(value)}\0".encode(errors="replace"))
+        digest.update(head)
+    return digest.digest()
+
+
+def _members(arguments: Raw) -> Mapping[str, Raw]:
+    try:
+        return wire.members(arguments)
+    except wire.Malformed:
+        return {}
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"

@@ -1,0 +1,112 @@
+"""The chain of audit lines: each line ends with its own hash, and says before it the hash of the line before.
+
+`hash` is the SHA-256 of the line's bytes without it: of `{…,"prev":"<64 hex>"}`. A line is ASCII without control
+characters, so that nothing in it can end it or reach a terminal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+from msgspec import Struct, structs
+
+from dynamic_mcp.features.audit.line import AuditLine
+
+# What the first line of all says of the line before it.
+ZERO = "0" * 64
+
+_MEMBER = b',"hash":"'
+_LENGTH = len(_MEMBER) + 64 + len(b'"}')
+_PRINTABLE = bytes(range(0x20, 0x7F))
+_UNSAFE = re.compile(r"[^\x20-\x7e]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HASH = re.compile(rb"[0-9a-f]{64}")
+_encode = msgspec.json.Encoder().encode
+
+
+class Damaged(ValueError):
+    """What should be a line of the log is none, or was changed."""
+
+
+class Link(Struct, frozen=True, gc=False):
+    """What the line after needs to know of a line: its number and its hash."""
+
+    n: int
+    hash: str
+    prev: str = ""
+
+
+_decode_link = msgspec.json.Decoder(Link).decode
+_decode_line = msgspec.json.Decoder(AuditLine).decode
+
+
+def encode(value: Struct) -> bytes:
+    """Return the JSON of a line, or of what is written as one: ASCII, without control characters."""
+    try:
+        data = _encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can name and UTF-8 cannot write
+        data = _encode(_without_surrogates(value))
+    if not data.translate(None, _PRINTABLE):  # the fastest way to find any other byte
+        return data
+    return _UNSAFE.sub(_escape, data.decode(errors="replace")).encode("ascii")
+
+
+def finish(data: bytes) -> tuple[bytes, str]:
+    """Add the hash to a line that `encode` has made; returns it with its newline, and the hash."""
+    digest = hashlib.sha256(data).hexdigest()
+    return b"".join((data[:-1], _MEMBER, digest.encode(), b'"}\n')), digest
+
+
+def check(data: bytes) -> str:
+    """Return the hash of a line, which may end with its newline. Raises Damaged if it is another."""
+    data = data.removesuffix(b"\n")
+    start = len(data) - _LENGTH
+    told = data[start + len(_MEMBER) : -2]
+    if start < 1 or not data.startswith(_MEMBER, start) or not data.endswith(b'"}') or not _HASH.fullmatch(told):
+        raise Damaged("has no hash at its end")
+    if hashlib.sha256(data[:start] + b"}").hexdigest().encode() != told:
+        raise Damaged("does not have the hash that it says")
+    return told.decode()
+
+
+def read_link(data: bytes) -> Link:
+    """Return what the next line needs to know of a line. Raises Damaged."""
+    own = check(data)
+    try:
+        link = _decode_link(data)
+    except msgspec.MsgspecError as exc:
+        raise Damaged(f"is no line of the log: {exc}") from None
+    if link.hash != own:
+        raise Damaged("says two hashes")
+    return link
+
+
+def read_line(data: bytes) -> AuditLine:
+    """Return a line as it is written, whether its hash is right or not. Raises Damaged if it is no line at all."""
+    try:
+        return _decode_line(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise Damaged(f"is no line of the log: {exc}") from None
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:  # only between the tokens of opaque JSON: within texts it is escaped already
+        return " "
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def _without_surrogates(value: Struct) -> Struct:
+    changed = {name: _replace(text) for name, text in structs.asdict(value).items() if isinstance(text, str | tuple)}
+    return structs.replace(value, **changed)
+
+
+def _replace(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    return tuple(_SURROGATE.sub("\ufffd", each) for each in value)

@@ -1,0 +1,223 @@
+"""`dynamic-mcp audit`: what has happened, and whether the record of it is whole."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, with_config_argument
+from dynamic_mcp.cli.suggestions import complete_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.shell_completion import CompletionItem
+
+    from dynamic_mcp.cli.invocation import Invocation
+    from dynamic_mcp.features.audit.commands.options import LineOptions
+    from dynamic_mcp.features.audit.query import Subject
+
+_SHOW = "show"
+_FORMATS = ("csv", "ocsf", "cloudevents", "jsonl")
+
+_config_argument = click.argument("config", required=False, type=click.Path())
+_dir_option = click.option(
+    "--dir",
+    "directory",
+    metavar="DIR",
+    type=click.Path(),
+    help="The directory of the log, for example of a copy. Default: that of the config, else of the user.",
+)
+
+
+class _AuditGroup(click.Group):
+    """Shows lines unless the first word is another command; a config is the only other word."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `show` if there is no command."""
+        if args[:1] != [] and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            for word in args[1:]:
+                if word in self.commands and not Path(word).exists() and not ctx.resilient_parsing:
+                    raise click.UsageError(f"the command comes first: `dynamic-mcp audit {word} [OPTIONS] …`")
+            args = [_SHOW, *args]
+        elif not args and not ctx.resilient_parsing:
+            args = [_SHOW]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the options of `show` too."""
+        show = self.commands[_SHOW]
+        own = super().shell_complete(ctx, incomplete)
+        with click.Context(show, ctx, _SHOW, resilient_parsing=True) as shown:
+            return [*own, *(each for each in show.shell_complete(shown, incomplete) if each.value != "--help")]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of `show`, then the commands."""
+        self.commands[_SHOW].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def _line_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that say which lines are wanted, which the command gets as LineOptions."""
+
+    @click.option("--since", metavar="TIME", help="Only from this time on: `1h`, `2d`, `2026-11-23`, or with a time.")
+    @click.option("--until", metavar="TIME", help="Only before this time; a date is included.")
+    @click.option("--who", metavar="GLOB", default="", help="Only of these subjects; the local user is `user`.")
+    @click.option("--client", metavar="GLOB", default="", help="Only of these client programs.")
+    @click.option("--group", metavar="GLOB", default="", shell_complete=complete_group, help="Only of these groups.")
+    @click.option("--tool", metavar="GLOB", default="", help="Only of these tools, prompts or resource URIs.")
+    @click.option("--event", metavar="GLOB", default="", help="Only these events: `call`, `read`, `auth.*`, …")
+    @click.option("--decision", type=click.Choice(["allow", "ask", "deny"]), help="Only so decided.")
+    @click.option("--errors", is_flag=True, help="Only what failed, was denied or cancelled, or ended unknown.")
+    @click.option("--slow", metavar="TIME", help="Only what took at least this long, e.g. `1s`.")
+    @functools.wraps(function)
+    def command(
+        this: Invocation,
+        /,
+        *,
+        since: str | None,
+        until: str | None,
+        who: str,
+        client: str,
+        group: str,
+        tool: str,
+        event: str,
+        decision: str | None,
+        errors: bool,
+        slow: str | None,
+        count: str = "all",
+        config: str | None = None,
+        **others: object,
+    ) -> int:
+        from dynamic_mcp.features.audit.commands.options import LineOptions
+
+        options = LineOptions(
+            since=since,
+            until=until,
+            who=who,
+            client=client,
+            group=group,
+            tool=tool,
+            event=event,
+            decision=decision or "",
+            errors=errors,
+            slow=slow,
+            count=count,
+        )
+        return function(with_config_argument(this, config), options, **others)
+
+    return command
+
+
+@click.group(
+    cls=_AuditGroup,
+    short_help="Show what was called by whom, and verify it.",
+    subcommand_metavar="[CONFIG] | COMMAND …",
+)
+def command() -> None:
+    """Show the audit log: who called what, what was decided, and what came of it; the newest at the bottom.
+
+    Shows the log of CONFIG, only with its lines, or of the config that serving would find, else of the user. Globs
+    know `*` and `?`. When piped, each line is JSON, as it was recorded.
+    """
+
+
+@command.command(_SHOW, hidden=True)
+@_config_argument
+@click.option("-n", "count", metavar="COUNT", default="100", help="How many of the last lines, or all. Default: 100.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Keep showing new lines until Ctrl-C.")
+@_dir_option
+@common_options
+@_line_options
+def show(this: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
+    """Show lines of the audit log."""
+    from dynamic_mcp.features.audit.commands.view import show_lines
+
+    return show_lines(this, options, directory=directory, follows=follows)
+
+
+@command.command("stats")
+@_config_argument
+@click.option(
+    "--by", type=click.Choice(["person", "group", "tool"]), default="tool", help="What to count by. Default: tool."
+)
+@_dir_option
+@common_options
+@_line_options
+def stats(this: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
+    """Show how much was called, how often it failed or was denied, how long it took, and how large the results were.
+
+    Tokens are estimated as bytes / 4.
+    """
+    from dynamic_mcp.features.audit.commands.stats import show_call_stats
+
+    return show_call_stats(this, options, directory=directory, by=by)
+
+
+@command.command("export")
+@_config_argument
+@click.option("--format", "form", type=click.Choice(_FORMATS), required=True, help="The form of the lines.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Where to. Default: stdout.")
+@click.option("-f", "--force", "must_replace", is_flag=True, help="Replace the file if it exists.")
+@click.option("-n", "count", metavar="COUNT", default="all", help="How many of the last lines. Default: all.")
+@_dir_option
+@common_options
+@_line_options
+def export(
+    this: Invocation,
+    options: LineOptions,
+    *,
+    directory: str | None,
+    form: str,
+    output: str | None,
+    must_replace: bool,
+) -> int:
+    """Write lines for another program: as CSV, OCSF (API Activity), CloudEvents, or as they are."""
+    from dynamic_mcp.features.audit.commands.exporting import export_lines
+
+    return export_lines(this, options, directory=directory, form=form, output=output, must_replace=must_replace)
+
+
+@command.command("verify")
+@_config_argument
+@click.option("--since", metavar="TIME", help="Only the days (UTC) since this time.")
+@click.option("--key", "keys", metavar="FILE", multiple=True, type=click.Path(), help="A PEM file with a public key.")
+@click.option("--seals", "seals_file", metavar="FILE", type=click.Path(), help="Seals that were kept elsewhere.")
+@_dir_option
+@common_options
+def verify(
+    this: Invocation,
+    config: str | None,
+    *,
+    since: str | None,
+    keys: tuple[str, ...],
+    seals_file: str | None,
+    directory: str | None,
+) -> int:
+    """Find out whether the log is as it was written. Exits with 1 if something was changed or is missing.
+
+    With --key, every seal must be signed with one of the keys. Lines that were cut off at the end show only with
+    --seals.
+    """
+    from dynamic_mcp.features.audit.commands.verifying import verify_log
+
+    this = with_config_argument(this, config)
+    return verify_log(this, directory=directory, since=since, keys=keys, seals_file=seals_file)
+
+
+@command.command("seal")
+@_config_argument
+@click.option("--now", "is_now", is_flag=True, help="Print a seal of the log as it is now too, to keep elsewhere.")
+@_dir_option
+@common_options
+def seal(this: Invocation, config: str | None, *, is_now: bool, directory: str | None) -> int:
+    """Seal the days that have ended and have no seal yet, and print their seals.
+
+    A serving proxy does so by itself. Seals are signed with `settings.audit.seal.key`.
+    """
+    from dynamic_mcp.features.audit.commands.verifying import seal_log
+
+    return seal_log(with_config_argument(this, config), directory=directory, is_now=is_now)

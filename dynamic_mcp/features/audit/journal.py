@@ -1,0 +1,167 @@
+"""The calls that are open: each is written here before it is sent, so that it is known even if the process is killed.
+
+Each process has one file, which it keeps locked. The file of a process that has ended can be locked by another one,
+which then closes its calls in the log: nobody knows their outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw, structs
+
+from dynamic_mcp.features.audit import chain, day_file, days
+from dynamic_mcp.features.audit.chain import Damaged
+from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.system import paths
+
+# There, a file that is open can be neither renamed nor removed.
+_IS_WINDOWS = os.name == "nt"
+INTERRUPTED = "interrupted"
+
+# What the file may grow to: while no call is open, and while there always is one.
+_EMPTIED_BEYOND = 64 * 1024
+_RENEWED_BEYOND = 1024 * 1024
+_ID = re.compile(rb'\{"v":\d+,"n":\d+,"at":"[^"]*","id":"([^"\\]*)"')
+
+
+class Journal:
+    """The open calls of this process, by the ids of their lines. What it raises of the file system is an OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / days.OPEN
+        self._lines: dict[str, bytes] = {}
+        self._file: tuple[Path, int] | None = None
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._lines
+
+    def add(self, line: AuditLine, data: bytes | None = None) -> None:
+        """Write a call that begins, or nothing; `data` is its JSON, if it is known. Raises OSError."""
+        data = (chain.encode(line) if data is None else data) + b"\n"
+        _, descriptor = self._file or self._create()
+        day_file.write_whole(descriptor, data, self._size)
+        self._size += len(data)
+        self._lines[line.id] = data
+
+    def remove(self, id: str) -> None:
+        """Forget a call, whose line is in the log now."""
+        if self._lines.pop(id, None) is None or self._file is None or self._size < _EMPTIED_BEYOND:
+            return
+        with contextlib.suppress(OSError):  # it may as well grow: what is closed is found in the log
+            if not self._lines:
+                os.ftruncate(self._file[1], 0)
+                self._size = 0
+            elif self._size > _RENEWED_BEYOND + 2 * sum(map(len, self._lines.values())):
+                self._renew()
+
+    def close(self) -> None:
+        """Remove the file, unless calls are open: their outcome is unknown, and another process will say so."""
+        if self._file is not None:
+            path, descriptor = self._file
+            self._file, self._size = None, 0
+            if not self._lines and not _IS_WINDOWS:
+                path.unlink(missing_ok=True)
+            os.close(descriptor)
+            if not self._lines:
+                path.unlink(missing_ok=True)
+
+    def _create(self) -> tuple[Path, int]:
+        """Create the file; it has its name once it is locked, so that nobody takes it for one of a dead process."""
+        for directory in (self._directory.parent, self._directory):
+            paths.claim_private_dir(directory)
+        path = self._directory / f"{os.getpid()}-{os.urandom(6).hex()}.jsonl"
+        new = path if _IS_WINDOWS else path.with_suffix(".new")
+        descriptor = day_file.open_private(new)
+        try:
+            paths.try_lock(descriptor)
+            if new != path:
+                new.rename(path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._file, self._size = (path, descriptor), 0
+        return self._file
+
+    def _renew(self) -> None:
+        """Go on with a new file that has the open calls only; there are always both or one of them."""
+        assert self._file is not None
+        former, lines = self._file, b"".join(self._lines.values())
+        _, descriptor = self._create()
+        try:
+            day_file.write_whole(descriptor, lines, 0)
+        except OSError:
+            os.close(descriptor)
+            self._file, self._size = former, os.fstat(former[1]).st_size
+            raise
+        self._size = len(lines)
+        os.close(former[1])
+        former[0].unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def abandoned(directory: Path) -> Iterator[list[AuditLine]]:
+    """Return the calls that ended processes have left open, as lines that say so, for the log to take.
+
+    Their files are removed at the end of the context, unless something is raised in it. Raises OSError.
+    """
+    with contextlib.ExitStack() as held:
+        files = [file for file in _files(directory / days.OPEN) if _lock(file, held)]
+        lines = {line.id: line for file in files for line in _read(file)}
+        if lines:
+            for id in find_ids(directory, lines, since=min(line.at for line in lines.values())[:10]):
+                del lines[id]
+        yield [_interrupted(line) for line in lines.values()]
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def find_ids(directory: Path, ids: Iterable[str], *, since: str) -> set[str]:
+    """Return which of these ids have a line in the log since a day, also where somebody has renamed a file there."""
+    wanted, found = {id.encode() for id in ids}, set[str]()
+    for file in sorted(directory.iterdir()):
+        if file.name[:10] >= since and days.SUFFIX in file.name and file.is_file() and file.name != days.SEALS:
+            with file.open("rb") as lines:
+                matches = (_ID.match(line) for line in lines)
+                found |= {match[1].decode() for match in matches if match and match[1] in wanted}
+    return found
+
+
+def _interrupted(line: AuditLine) -> AuditLine:
+    detail = Raw(msgspec.json.encode({"began": line.at}))
+    return structs.replace(line, outcome="unknown", error=INTERRUPTED, detail=detail)
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(file for file in directory.iterdir() if file.suffix == days.SUFFIX)
+    except FileNotFoundError:
+        return []
+
+
+def _lock(file: Path, held: contextlib.ExitStack) -> bool:
+    """Lock a file until the end of a context, if its process has ended and nobody else has taken it up."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    held.callback(os.close, descriptor)
+    # the other that has taken it up may have removed it meanwhile
+    return paths.try_lock(descriptor) and file.exists()
+
+
+def _read(file: Path) -> Iterator[AuditLine]:
+    for data in file.read_bytes().split(b"\n"):
+        with contextlib.suppress(Damaged):  # a call whose line was not written whole was not sent
+            line = chain.read_line(data)
+            if line.id:
+                yield line

@@ -1,0 +1,154 @@
+"""Records calls: open before they are sent, closed with their line. Decides what happens while that fails.
+
+Reads go on, and so do writes unless the config stops them. Lines that cannot be written are kept, up to a bound, and
+written later; if that is not enough, a gap line says how many are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from dynamic_mcp.errors import NotRecorded
+from dynamic_mcp.features.audit.journal import Journal
+from dynamic_mcp.features.audit.keeper import Keeper
+from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.log import AuditLog, gap_line
+from dynamic_mcp.system.text import os_reason, pluralize
+
+log = logging.getLogger(__name__)
+
+_MAX_LATE = 1000
+# Lines of calls are written together, this long after the first of them, and so many at once that nobody has to wait
+# for long.
+_CLOSE_AFTER_S = 0.01
+_AT_ONCE = 32
+
+
+class Recorder:
+    """Writes lines to the log for one thread.
+
+    `stops_writes` refuses what may change something while that fails.
+
+    `failures` is how often something could not be written.
+    """
+
+    def __init__(self, audit_log: AuditLog, keeper: Keeper, *, stops_writes: bool, max_late: int = _MAX_LATE) -> None:
+        self._log = audit_log
+        self._keeper = keeper
+        self._journal = Journal(audit_log.directory)
+        self._stops_writes = stops_writes
+        self._max_late = max_late
+        self._closed: list[Callable[[], AuditLine]] = []
+        self._writing: asyncio.Handle | None = None
+        self._late: deque[AuditLine] = deque()
+        self.failures = 0
+        self._lost = 0
+        self._is_failing = False
+
+    def __repr__(self) -> str:
+        return f"<Recorder {len(self._journal)} open, {len(self._late)} late, {self._lost} lost>"
+
+    def open(self, line: AuditLine, what: str, *, is_write: bool, data: bytes | None = None) -> None:
+        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded, where it must not be.
+
+        `data` is the line's JSON, if it is known.
+        """
+        try:
+            if self._late:
+                self._write_late()
+            self._journal.add(line, data)
+        except OSError as exc:
+            self._complain(exc)
+            if self._stops_writes and is_write:
+                raise NotRecorded(what, os_reason(exc)) from None
+        else:
+            if self._is_failing:
+                self._note_success()
+
+    def close_call(self, make_line: Callable[[], AuditLine]) -> None:
+        """Make and append the line of an open call soon, in the event loop: its answer need not wait for that.
+
+        If the process is killed meanwhile, the call is known to have been sent, and its outcome is unknown.
+        """
+        self._closed.append(make_line)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().call_later(_CLOSE_AFTER_S, self._write_some)
+
+    def record(self, line: AuditLine) -> None:
+        """Append a line now, after those of the calls before; if it cannot be written, that is done later."""
+        self._closed.append(lambda: line)
+        self._write_closed(len(self._closed))
+
+    def close(self) -> None:
+        """Write what is left, if that can be done. Calls that are still open get their line from another process."""
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+        self._write_closed(len(self._closed))
+        try:
+            self._write_late()
+        except OSError as exc:
+            lost = pluralize(self._lost + len(self._late), "line")
+            log.warning("the audit log in %s lacks %s: %s", self._log.directory, lost, exc)
+        self._journal.close()
+
+    def _write_some(self) -> None:
+        """Write some of the lines that are to be written, and the rest in the next turns of the event loop."""
+        self._write_closed(_AT_ONCE)
+        loop = asyncio.get_running_loop()
+        self._writing = loop.call_soon(self._write_some) if self._closed else None
+
+    def _write_closed(self, most: int) -> None:
+        closed, self._closed = self._closed[:most], self._closed[most:]
+        if not closed:
+            return
+        lines = [make_line() for make_line in closed]
+        try:
+            if self._late:
+                self._write_late()
+            self._append(lines)
+        except OSError as exc:
+            self._complain(exc)
+            self._keep(lines)
+        else:
+            if self._is_failing:
+                self._note_success()
+        self._keeper.sync_soon()
+
+    def _append(self, lines: Sequence[AuditLine]) -> None:
+        self._log.append_all(lines)
+        for line in lines:
+            self._journal.remove(line.id)
+
+    def _keep(self, lines: Sequence[AuditLine]) -> None:
+        self._late.extend(lines)
+        while len(self._late) > self._max_late:
+            self._journal.remove(self._late.popleft().id)
+            self._lost += 1
+
+    def _write_late(self) -> None:
+        """Write the lines that could not be written, and how many are lost. Raises OSError."""
+        while self._late:
+            lines = list(islice(self._late, _AT_ONCE))
+            self._append(lines)
+            for _ in lines:
+                self._late.popleft()
+        if self._lost:
+            self._log.append(gap_line("lost", {"lines": self._lost}))
+            log.warning("%s of the audit log are lost", pluralize(self._lost, "line"))
+            self._lost = 0
+
+    def _note_success(self) -> None:
+        self._is_failing = False
+        log.warning("the audit log in %s is written again", self._log.directory)
+
+    def _complain(self, exc: OSError) -> None:
+        self.failures += 1
+        if not self._is_failing:
+            self._is_failing = True
+            then = "calls that may change something are refused" if self._stops_writes else "calls go on unrecorded"
+            log.error("the audit log in %s cannot be written: %s; %s", self._log.directory, os_reason(exc), then)

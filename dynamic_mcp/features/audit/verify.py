@@ -1,0 +1,172 @@
+"""Finds out whether the audit log is as it was written: every line, the order of lines and days, and the seals.
+
+Lines that were cut off at the very end leave a log that is whole, so they show only with a seal that was kept
+elsewhere. So does a log that somebody has written anew as a whole, unless its seals are signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.day_check import MOST_FINDINGS, ChainCheck, Finding, Kind
+from dynamic_mcp.features.audit.seal_check import FoundSeal, PublicKey, check_own, parse_seals
+from dynamic_mcp.features.audit.seals import Seal
+
+# Told how many bytes were read, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+class Verification(Struct, frozen=True):
+    """What was found: in how many days and lines, under how many seals, and with which line the log ends.
+
+    `is_anchored` says whether a seal that was kept elsewhere is of the day that the log ends with.
+    """
+
+    days: int
+    lines: int
+    seals: int
+    end_day: str
+    end_line: int
+    end_hash: str
+    is_anchored: bool
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_intact(self) -> bool:
+        """Tell whether nothing was changed, and nothing is missing."""
+        return all(each.kind in ("gap", "removed", "note") for each in self.findings)
+
+
+class Verifier:
+    """Verifies the log in a directory. Seals must be signed with one of the `keys`, if there are any.
+
+    `elsewhere` are lines with seals that were kept elsewhere. `keep_s` is how long days are kept; None is unknown.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        today: str,
+        keys: Sequence[PublicKey] = (),
+        elsewhere: Sequence[bytes] = (),
+        keep_s: float | None = None,
+    ) -> None:
+        self._directory = directory
+        self._today = today
+        self._keys = keys
+        self._keep_s = keep_s
+        self._findings: list[Finding] = []
+        self._seals = self._read_seals(self._read_own_seals(), days.SEALS)
+        self._elsewhere = self._read_seals(elsewhere, "")
+
+    def verify(self, since: str = "", progress: Progress | None = None) -> Verification:
+        """Verify the days since one of them. Raises OSError."""
+        known = days.list_days(self._directory)
+        checked = [day for day in known if day >= since]
+        check = ChainCheck(self._findings, self._begin(known, checked))
+        sizes = {day: days.file_of(self._directory, day).stat().st_size for day in checked}
+        sealed = self._sealed_lines(since)
+        read = 0
+        for day in checked:
+            check.check_day(days.file_of(self._directory, day), sealed.get(day, ()))
+            read += sizes[day]
+            if progress is not None:
+                progress(read, sum(sizes.values()))
+        self._check_seals(check, known, since)
+        end = checked[-1] if check.lines else ""
+        return Verification(
+            days=len(checked),
+            lines=check.lines,
+            seals=len(self._seals),
+            end_day=end,
+            end_line=check.n,
+            end_hash=check.last if check.lines else "",
+            is_anchored=any(each.seal.day == end for each in self._elsewhere),
+            findings=tuple(self._findings[:MOST_FINDINGS]),
+        )
+
+    # --- seals -------------------------------------------------------------------------------------------------
+
+    def _read_own_seals(self) -> list[bytes]:
+        try:
+            data = (self._directory / days.SEALS).read_bytes()
+        except FileNotFoundError:
+            return []
+        return data.splitlines(keepends=True)
+
+    def _read_seals(self, lines: Sequence[bytes], file: str) -> list[FoundSeal]:
+        found = parse_seals(lines, file, self._keys, self._findings)
+        if file:
+            check_own(found, self._findings)
+        return found
+
+    def _sealed_lines(self, since: str) -> dict[str, set[int]]:
+        """Return the numbers of lines whose hashes seals say, by their days."""
+        found: dict[str, set[int]] = {}
+        for each in (*self._seals, *self._elsewhere):
+            if each.seal.day >= since:
+                found.setdefault(each.seal.day, set()).update((1, each.seal.lines))
+        return found
+
+    def _begin(self, known: Sequence[str], checked: Sequence[str]) -> frozenset[str]:
+        """Return the hashes that the first line may go on from."""
+        if not checked:
+            return frozenset()
+        before = [day for day in known if day < checked[0]]
+        if before:
+            check = ChainCheck([], frozenset())
+            check.check_day(days.file_of(self._directory, before[-1]), ())
+            return frozenset({check.last})
+        gone = [each.seal for each in (*self._seals, *self._elsewhere) if each.seal.day < checked[0]]
+        latest = max((seal.day for seal in gone), default="")
+        return frozenset(seal.last for seal in gone if seal.day == latest) or frozenset({chain.ZERO})
+
+    def _check_seals(self, check: ChainCheck, known: Sequence[str], since: str) -> None:
+        for each in (*self._seals, *self._elsewhere):
+            if each.seal.day >= since:
+                self._check_seal(each, check, known)
+        mine = {each.seal.day: each.what for each in self._seals}
+        for each in self._elsewhere:
+            if not each.is_early and each.seal.day >= since and mine.get(each.seal.day) != each.what:
+                what = "is not the one that was kept elsewhere" if each.seal.day in mine else "is missing"
+                self._note("missing", days.SEALS, 0, f"the seal of {each.seal.day} {what}")
+        for day in known:
+            if since <= day < self._today and day not in mine:
+                self._note(
+                    "note", days.file_of(self._directory, day).name, 0, "the day has ended, and has no seal yet"
+                )
+
+    def _check_seal(self, found: FoundSeal, check: ChainCheck, known: Sequence[str]) -> None:
+        seal, name = found.seal, days.file_of(self._directory, found.seal.day).name
+        if seal.day not in known:
+            self._check_gone(seal, known)
+            return
+        day = check.days[seal.day]
+        says = f"the seal{'' if found.file else ' that was kept elsewhere'}"
+        if day.last_line < seal.lines:
+            missing = f"{says} says {seal.lines} lines, and the file ends with line {day.last_line}"
+            self._note("missing", name, day.count, missing)
+        elif day.last_line > seal.lines and not found.is_early:
+            self._note("changed", name, day.count, f"{says} says {seal.lines} lines, and there are more")
+        elif seal.lines and day.hashes.get(seal.lines) != seal.last:
+            self._note("changed", name, seal.lines, f"{says} says another hash of this line")
+        if seal.first and day.hashes.get(1, seal.first) != seal.first:
+            self._note("changed", name, 1, f"{says} says another hash of this line")
+
+    def _check_gone(self, seal: Seal, known: Sequence[str]) -> None:
+        name = days.file_of(self._directory, seal.day).name
+        is_oldest = not any(day < seal.day for day in known)
+        is_due = self._keep_s is None or bool(days.expired([seal.day], self._today, self._keep_s))
+        if is_oldest and is_due and seal.day < self._today:
+            if not any(each.kind == "removed" and each.file == name for each in self._findings):
+                self._note("removed", name, 0, "the day was removed; its seal was kept")
+        else:
+            self._note("missing", name, 0, "the file is missing, and there is a seal of it")
+
+    def _note(self, kind: Kind, file: str, line: int, what: str) -> None:
+        self._findings.append(Finding(kind, file, line, what))

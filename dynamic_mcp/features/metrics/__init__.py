@@ -1,0 +1,1 @@
+"""Metrics of a proxy, to be read by Prometheus."""

@@ -1,0 +1,104 @@
+"""The text in which metrics are read: Prometheus text format 0.0.4, or OpenMetrics 1.0 for readers that prefer it.
+
+https://prometheus.io/docs/instrumenting/exposition_formats, https://prometheus.io/docs/specs/om/open_metrics_spec
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from itertools import accumulate
+
+from dynamic_mcp.features.metrics.families import Definition, Family, Histogram, Kind, Labels, Values
+
+_TOTAL = "_total"
+
+
+class Form(Enum):
+    """A format, by its content type."""
+
+    PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+    OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def negotiate(accept: str) -> Form:
+    """Return the format for what a reader accepts: OpenMetrics only if it prefers that to the text of Prometheus."""
+    weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for each in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in each.split(";"))
+        given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parameters)}
+        if kind in weights and given.get("version", "1.0.0") in ("1.0.0", "0.0.4"):
+            weights[kind] = max(weights[kind], _weight(given.get("q", "1")))
+    open_metrics, prometheus = weights.values()
+    return Form.OPEN_METRICS if open_metrics > prometheus else Form.PROMETHEUS
+
+
+def render(families: Iterable[Family], form: Form = Form.PROMETHEUS) -> bytes:
+    """Return the text of these metrics; those without any value are left out."""
+    parts = [part for family in families if family.series for part in _parts(family, form)]
+    if form is Form.OPEN_METRICS:
+        parts.append("# EOF\n")
+    return "".join(parts).encode()
+
+
+def escape(value: str) -> str:
+    r"""Return a label's value as it stands between quotes: with `\\`, `\"` and `\n`."""
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
+
+
+def _parts(family: Family, form: Form) -> Iterator[str]:
+    definition = family.definition
+    name, said = definition.name, definition.description
+    if form is Form.OPEN_METRICS and definition.kind is Kind.COUNTER:
+        name = name.removesuffix(_TOTAL)
+    said = escape(said) if form is Form.OPEN_METRICS else said.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {name} {said}\n# TYPE {name} {definition.kind.value}\n"
+    match family:
+        case Values():
+            for labels, value in family.series.items():
+                yield f"{definition.name}{_braced(_pairs(definition, labels))} {_number(value)}\n"
+        case Histogram():
+            yield from _distributions(family)
+
+
+def _distributions(family: Histogram) -> Iterator[str]:
+    """Yield the lines of each distribution at once; there may be thousands of them."""
+    definition = family.definition
+    name, bounds = definition.name, (*map(float, definition.buckets), math.inf)
+    buckets = "".join(f'{name}_bucket{{%sle="{_number(bound)}"}} %d\n' for bound in bounds)
+    for labels, distribution in family.series.items():
+        pairs = _pairs(definition, labels)
+        before = f"{pairs}," if pairs else ""
+        counts = [*accumulate(distribution.counts)]
+        yield buckets % tuple([part for count in counts for part in (before, count)])
+        inner = _braced(pairs)
+        yield f"{name}_sum{inner} {_number(distribution.total)}\n{name}_count{inner} {counts[-1]}\n"
+
+
+def _pairs(definition: Definition, labels: Labels) -> str:
+    """Return the labels as they stand between braces; one that is empty is none."""
+    pairs = zip(definition.labels, labels, strict=True)
+    return ",".join([f'{name}="{escape(value)}"' for name, value in pairs if value])
+
+
+def _braced(pairs: str) -> str:
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _number(value: float) -> str:
+    """Return a number as Go reads it."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)
+
+
+def _weight(text: str) -> float:
+    try:
+        return min(1.0, float(text))
+    except ValueError:
+        return 0.0

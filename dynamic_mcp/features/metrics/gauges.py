@@ -1,0 +1,109 @@
+"""What a proxy is doing at the moment, read from it whenever somebody reads its metrics."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+from dynamic_mcp import __version__
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import Definition, Family, Values
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.lifecycle import DOWN, State
+from dynamic_mcp.proxy.proxy import Proxy
+
+_STATES = tuple(state for state in State if state is not State.CLOSED)
+
+
+def read_gauges(proxy: Proxy) -> Iterator[Family]:
+    """Yield the metrics that are not counted as requests come and go.
+
+    Several groups may have one name, for clients that would start a server otherwise: they are added up.
+    """
+    groups = [*proxy.groups]
+    yield _sessions(proxy)
+    yield _upstream_up(groups)
+    yield _instances(groups)
+    yield from _links(proxy)
+    yield from _loads(groups)
+    yield _tools(groups)
+    yield from _stored_results(proxy)
+    yield from _approvals(proxy)
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield _single(definitions.BUILD, 1, (__version__, python))
+
+
+def _sessions(proxy: Proxy) -> Values:
+    clients = Counter(
+        (each.transport, "modern" if each.hello.revision.is_stateless else "legacy") for each in proxy.clients
+    )
+    family = Values(definitions.SESSIONS)
+    for labels, count in clients.items():
+        family.set(count, labels)
+    return family
+
+
+def _upstream_up(groups: list[Group]) -> Values:
+    usable = {group.name for group in groups if group.state not in DOWN}
+    family = Values(definitions.UPSTREAM_UP)
+    for group in groups:
+        family.set(int(group.name in usable), (group.name,))
+    return family
+
+
+def _instances(groups: list[Group]) -> Values:
+    family = Values(definitions.INSTANCES)
+    for group in groups:
+        states = Counter(each.state for each in group.instances.values())
+        for state in _STATES:
+            family.add((group.name, state.name.lower()), states[state])
+    return family
+
+
+def _links(proxy: Proxy) -> Iterator[Values]:
+    opened, failed = Values(definitions.CONNECTS), Values(definitions.CONNECT_FAILURES)
+    lost, restarts = Values(definitions.LOSSES), Values(definitions.RESTARTS)
+    for name, counts in proxy.groups.link_counts.items():
+        opened.add((name,), counts.opened)
+        failed.add((name,), counts.failed)
+        lost.add((name,), counts.lost)
+        restarts.add((name,), counts.restarts)
+    yield from (opened, failed, lost, restarts)
+
+
+def _loads(groups: list[Group]) -> Iterator[Values]:
+    in_flight, queued = Values(definitions.IN_FLIGHT), Values(definitions.QUEUED)
+    for group in groups:
+        in_flight.add((group.name,), group.in_flight)
+        queued.add((group.name,), sum(each.activity.queued for each in group.instances.values()))
+    yield from (in_flight, queued)
+
+
+def _tools(groups: list[Group]) -> Values:
+    family = Values(definitions.TOOLS)
+    for group in groups:
+        if group.known is not None:
+            family.set(len(group.known.tools), (group.name,))
+    return family
+
+
+def _stored_results(proxy: Proxy) -> Iterator[Values]:
+    size = proxy.result_store.measure()
+    yield _single(definitions.STORED_RESULTS, size.results)
+    yield _single(definitions.STORED_CHARACTERS, size.characters)
+
+
+def _approvals(proxy: Proxy) -> Iterator[Values]:
+    if proxy.approval is not None:
+        yield _single(definitions.APPROVALS_PENDING, proxy.approval.pending)
+        outcomes = Values(definitions.APPROVALS)
+        for outcome, count in proxy.approval.outcomes.items():
+            outcomes.set(count, (outcome,))
+        yield outcomes
+
+
+def _single(definition: Definition, value: float, labels: tuple[str, ...] = ()) -> Values:
+    family = Values(definition)
+    family.set(value, labels)
+    return family

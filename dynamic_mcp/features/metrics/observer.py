@@ -1,0 +1,162 @@
+"""Counts requests and how long they take, for `/metrics`. Labels have names from catalogs and the config only.
+
+Never a subject, a session, a URI or an argument: `_other` stands for every name that no catalog has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextvars import ContextVar
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.errors import LoginNeeded, UpstreamError
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.families import OTHER, Family, Histogram, Values
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe import conventions
+from dynamic_mcp.proxy import operations
+from dynamic_mcp.proxy.chain import UpstreamRequest
+from dynamic_mcp.proxy.observation import Event, Observation, Observer
+from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
+from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.tools.meta_tools import CALLS, GET
+
+_OWN_TOOLS = frozenset((GET, *CALLS))
+
+
+class _Sent(Struct, gc=False):
+    """A request that an upstream gets: for which request of a client, and since when.
+
+    `labels` are all but the last one of an operation.
+    """
+
+    seen: Observation
+    group: GroupView
+    labels: tuple[str, str, str, str]
+    at: float
+
+
+# The request that this task sends; a client's request may be sent to several groups at once, by a task each.
+_sent: ContextVar[_Sent | None] = ContextVar("_sent", default=None)
+
+
+class MetricsObserver(Observer):
+    """Counts requests, from the start of the process or from when metrics were switched on."""
+
+    def __init__(self) -> None:
+        self._server = Histogram(definitions.SERVER_OPERATIONS)
+        self._client = Histogram(definitions.CLIENT_OPERATIONS)
+        self._server_sessions = Histogram(definitions.SERVER_SESSIONS)
+        self._client_sessions = Histogram(definitions.CLIENT_SESSIONS)
+        self._links: OpenLinks[tuple[str]] = OpenLinks()
+        self._searches = Histogram(definitions.SEARCHES)
+        self._request_bytes = Values(definitions.REQUEST_BYTES)
+        self._result_bytes = Values(definitions.RESULT_BYTES)
+        self._decisions = Values(definitions.DECISIONS)
+        self._cache_hits = Values(definitions.CACHE_HITS)
+
+    @property
+    def families(self) -> Iterator[Family]:
+        """All that is counted here."""
+        yield self._server
+        yield self._client
+        yield self._server_sessions
+        yield self._client_sessions
+        yield self._searches
+        yield self._request_bytes
+        yield self._result_bytes
+        yield self._cache_hits
+        yield self._decisions
+
+    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+        """Note what is sent, and when."""
+        labels = _labels(message.group, message.method, message.params)
+        _sent.set(_Sent(seen, message.group, labels, time.perf_counter()))
+        return message
+
+    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        """Count a request to an upstream."""
+        sent = _sent.get()
+        assert sent is not None
+        self._client.observe(time.perf_counter() - sent.at, (*sent.labels, seen.sent_outcome.label))
+
+    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        """Count a client's request."""
+        took_s = time.perf_counter() - seen.started
+        if seen.approval is not None:
+            took_s -= seen.approval.waited_s  # a person's time says nothing of a tool
+        request, group, sent = seen.request, seen.group, _sent.get()
+        if sent is not None and (sent.seen is not seen or sent.group is not group):
+            sent = None
+        kind = seen.outcome.label
+        if group is None:
+            labels = (_known_method(request.method), _own_tool(seen), "", _group_of(error))
+            if labels[1] == GET:
+                self._searches.observe(took_s, (kind,))
+        else:
+            labels = _labels(group, request.method, seen.params) if sent is None else sent.labels
+        self._server.observe(took_s, (*labels, kind))
+        self._request_bytes.add((labels[3],), len(request.params))
+        if answer is not None:
+            self._result_bytes.add((labels[3],), len(answer.result) or len(answer.error))
+        if seen.is_cached:
+            self._cache_hits.add((labels[3],))
+        if seen.decision:
+            self._decisions.add((seen.decision,))
+
+    def note(self, event: Event) -> None:
+        """Count a session that has ended."""
+        seconds = session_seconds(event)
+        if seconds is not None and event.client is not None:
+            transport = str(operations.of_client(event.client)[conventions.TRANSPORT])
+            self._server_sessions.observe(seconds, (transport,))
+
+    def link_opened(self, group: Group, instance: Instance) -> None:
+        """Note since when a server is connected."""
+        self._links.add(instance, (group.name,))
+
+    def group_changed(self, group: Group) -> None:
+        """Count the connections to servers that have ended."""
+        for seconds, labels in self._links.pop_ended():
+            self._client_sessions.observe(seconds, labels)
+
+
+def _group_of(error: BaseException | None) -> str:
+    """Return the group that a request failed for before it was sent; empty if that is not known."""
+    return error.group if isinstance(error, UpstreamError | LoginNeeded) else ""
+
+
+def _known_method(method: str) -> str:
+    return method if method in operations.METHODS else OTHER
+
+
+def _own_tool(seen: Observation) -> str:
+    """Return which of our own tools was called, where no server was."""
+    request = seen.request
+    if request.method != "tools/call":
+        return ""
+    name = wire.text(wire.member(request.params, "name"))
+    return name if name in _OWN_TOOLS and request.client.only is None else OTHER
+
+
+def _labels(group: GroupView, method: str, params: Mapping[str, Raw] | None) -> tuple[str, str, str, str]:
+    """Return the method, tool, prompt and group of a request, by names that the server's catalog has."""
+    known = group.group.known
+    match method:
+        case "tools/call":
+            return method, _known_name(known.tools if known else (), params), "", group.name
+        case "prompts/get":
+            prompts = known.entries(ListKind.PROMPTS) if known else ()
+            return method, "", _known_name(prompts, params), group.name
+        case _:
+            return _known_method(method), "", "", group.name
+
+
+def _known_name(names: Collection[str], params: Mapping[str, Raw] | None) -> str:
+    return operations.known_name(wire.text((params or {}).get("name")) or "", names) or OTHER

@@ -1,0 +1,155 @@
+"""`add NAME` for a server of a registry: finds it, asks what it needs, shows what would be written, and writes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dynamic_mcp.cli.agreement import agree
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
+from dynamic_mcp.features.registry.build import Draft, build, command_line
+from dynamic_mcp.features.registry.commands.answers import (
+    Person,
+    complete,
+    find_person,
+    format_question,
+    parse_answers,
+    store_secrets,
+)
+from dynamic_mcp.features.registry.commands.inquiry import Inquiry
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
+from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.options import Kind, Option, best, matching, questions_about, usable_options
+from dynamic_mcp.features.registry.origin import KEY, origin_of
+from dynamic_mcp.features.registry.questions import Answers
+from dynamic_mcp.features.registry.runtimes import Refused
+from dynamic_mcp.system.shell import format_command, quote
+from dynamic_mcp.system.text import one_line, replace_unprintable
+
+
+@dataclass(frozen=True)
+class AddOptions:
+    """The options of the command line."""
+
+    reference: str
+    server: str | None = None
+    registry: str | None = None
+    kind: Kind | None = None
+    pick: str | None = None
+    values: tuple[str, ...] = ()
+    description: str | None = None
+    yes: bool = False
+    is_print: bool = False
+    may_replace: bool = False
+
+
+def add_from_registry(this: Invocation, options: AddOptions) -> int:
+    """Add a server of a registry to the config; return the exit code."""
+    plan = start_plan(this.config_path(may_be_new=True))
+    person = find_person(this, may_ask=not options.yes)
+    hit = Inquiry(this, plan.file).find(options.reference, options.registry)
+    server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
+    if server in plan.servers and not options.may_replace and not options.is_print:
+        hint = "--replace overwrites it, --as NAME gives this one another name"
+        raise InvalidArguments(f"`{plan.file}` already has a server `{server}`", hint=hint)
+    refuse_deleted(hit.document)
+    option = _choose(this, hit.document, options, person)
+    given = parse_answers(options.values, option)
+    taken = complete(given, option, person, kept_variables(plan))
+    answers = store_secrets(given, option, server, plan.vault)
+    draft = build_or_refuse(hit.document, option, answers)
+    shown = {"description": options.description} if options.description else {}
+    plan.entries[server] = {
+        **draft.entry,
+        **shown,
+        KEY: origin_of(hit.registry, hit.document, option, answers).to_json(),
+    }
+    this.out.say(f"{hit.document.name} {one_line(hit.document.version)} of registry `{hit.registry}`")
+    show_warnings(this, hit.document, (*taken, *draft.warnings))
+    if options.is_print:
+        this.out.print_json({"mcpServers": dict(plan.entries)})
+        return 0
+    _show(this, plan, option, answers, draft.entry)
+    if not agree(this, f"Add it to {plan.file}?", done="written", yes=options.yes):
+        return 1
+    write_plan(this, plan, f"add {server}")
+    _report(this, plan, server)
+    return 0
+
+
+def build_or_refuse(document: Document, option: Option, answers: Answers) -> Draft:
+    """Build an entry. Raises DynamicMcpError if these answers make none."""
+    try:
+        return build(document, option, answers)
+    except Refused as exc:
+        raise DynamicMcpError(f"`{document.name}` cannot be used like this: {exc}") from exc
+
+
+def refuse_deleted(document: Document) -> None:
+    """Refuse a server that its registry has withdrawn. Raises DynamicMcpError."""
+    if document.status == "deleted":
+        why = f": {document.message}" if document.message else ", as is done with what is harmful"
+        raise DynamicMcpError(f"`{document.name}` {document.version} was deleted from the registry{why}")
+
+
+def kept_variables(plan: ConfigPlan) -> Mapping[str, str]:
+    """Return the variables that have a value already."""
+    return {name: value for name, value in {**os.environ, **plan.vault.values}.items() if value}
+
+
+def show_warnings(this: Invocation, document: Document, warnings: Iterable[str]) -> None:
+    """Say what a person should know before a server is used."""
+    if document.status == "deprecated":
+        why = f": {document.message}" if document.message else ""
+        this.out.say(f"warning: `{document.name}` is deprecated{why}")
+    for warning in dict.fromkeys(warnings):
+        this.out.say(f"warning: {warning}")
+
+
+def format_words(words: Sequence[str]) -> str:
+    """Return a command line on one line, whatever is in it."""
+    return quote(*(replace_unprintable(word) for word in words))
+
+
+def _choose(this: Invocation, document: Document, options: AddOptions, person: Person | None) -> Option:
+    usable, refusals = usable_options(document)
+    found = matching(usable, options.kind, options.pick)
+    if not found:
+        reasons = "".join(f"\n  {one_line(each.label, 100)}: {each.reason}" for each in refusals)
+        shown = ", ".join(f"`{one_line(each.label, 100)}`" for each in usable)
+        hint = f"these can be used: {shown}" if shown else f"`{format_command('registry', 'show', document.name)}`"
+        what = "nothing that was asked for" if usable else "nothing that can be used here"
+        raise DynamicMcpError(f"`{document.name}` {document.version} has {what}{reasons}", hint=hint)
+    if len(found) > 1 and person is not None:
+        return person.choose(found)
+    chosen = best(found, lambda program: shutil.which(program) is not None)
+    if len(found) > 1:
+        this.out.say(f"takes {one_line(chosen.label, 100)}; --pick takes another of its {len(found)} ways to run")
+    return chosen
+
+
+def _show(this: Invocation, plan: ConfigPlan, option: Option, answers: Answers, entry: Mapping[str, object]) -> None:
+    words = command_line(entry)
+    this.out.say(f"  runs: {format_words(words)}" if words else f"  reaches: {entry['url']}")
+    for kind, verb in (("env", "with"), ("headers", "sends")):
+        values = entry.get(kind)
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            this.out.say(f"  {verb}: {name}={value}")
+    if variables := plan.variables():
+        names = ", ".join(f"`{name}`" for name in variables)
+        this.out.say(f"  secrets: {names} in {plan.vault.file}, which only you can read")
+    for question in questions_about(option):
+        if not question.is_required and question.key not in answers:
+            this.out.say(f"  optional: {one_line(format_question(question), 200)}")
+
+
+def _report(this: Invocation, plan: ConfigPlan, server: str) -> None:
+    this.out.say(f"added `{server}` to `{plan.file}`")
+    if this.out.is_json_requested:
+        this.out.print_json({"file": str(plan.file), "server": server, "entry": plan.entries[server]})
+    else:
+        this.out.say(f"next: `{format_command('doctor', server)}` checks that it works")

@@ -1,0 +1,68 @@
+"""The registries of a config, asked by a command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.config.registries import read_registries
+from dynamic_mcp.errors import ConfigError, NotFound
+from dynamic_mcp.features.registry.cache import AnswerCache
+from dynamic_mcp.features.registry.client import LATEST, MAX_BYTES
+from dynamic_mcp.features.registry.lookup import Hit, Lookup
+from dynamic_mcp.features.registry.origin import Origin
+from dynamic_mcp.system import paths
+
+T = TypeVar("T")
+
+
+class Inquiry:
+    """Asks the registries of a config for a command. What a person should know about the answers is said once."""
+
+    def __init__(self, this: Invocation, file: Path) -> None:
+        self._this = this
+        self._file = file
+        self._said: set[str] = set()
+
+    def lookup(self, only: str | None = None) -> Lookup:
+        """Return what asks the registries, or one of them. Raises ConfigError and NotFound."""
+        registries = read_registries(self._file, os.environ)
+        if not registries:
+            raise ConfigError(str(self._file), "settings.registries", "is empty, so there is no registry to ask")
+        if only is not None:
+            names = [each.name for each in registries]
+            if only not in names:
+                raise NotFound("registry", only, names, hint=f"there are {', '.join(f'`{name}`' for name in names)}")
+            registries = tuple(each for each in registries if each.name == only)
+        return Lookup(registries, AnswerCache(paths.cache_dir() / "registry", most_bytes=MAX_BYTES))
+
+    def ask(self, lookup: Lookup, work: Coroutine[object, object, T]) -> T:
+        """Wait for an answer. Raises what `work` raises."""
+        try:
+            with self._this.out.progress("asking the registry"):
+                return run(work)
+        finally:
+            for note in dict.fromkeys(lookup.notes):
+                if note not in self._said:
+                    self._this.out.say(f"warning: {note}")
+            self._said.update(lookup.notes)
+            lookup.notes.clear()
+
+    def find(self, reference: str, only: str | None = None) -> Hit:
+        """Return the server of `NAME` or `NAME@VERSION`. Raises NotFound, ConfigError and RegistryError."""
+        lookup = self.lookup(only)
+        return self.ask(lookup, lookup.find(*split_version(reference)))
+
+    def find_newest(self, origin: Origin) -> Hit:
+        """Return the newest version of a server that comes from a registry. Raises as `find` does."""
+        return self.find(origin.name, origin.registry)
+
+
+def split_version(reference: str) -> tuple[str, str]:
+    """Return the name and the version of `NAME` or `NAME@VERSION`."""
+    name, _, version = reference.partition("@")
+    return name, version or LATEST

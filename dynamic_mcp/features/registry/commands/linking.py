@@ -1,0 +1,121 @@
+"""`registry link`: finds out which servers of the config are in a registry, and notes that in their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dynamic_mcp.cli.agreement import agree
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.errors import InvalidArguments, NotFound
+from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
+from dynamic_mcp.features.registry.identity import Target, find_image, find_option, has_version
+from dynamic_mcp.features.registry.lookup import Hit, Lookup
+from dynamic_mcp.features.registry.options import Option
+from dynamic_mcp.features.registry.origin import KEY, Origin, origin_of, read_origin
+from dynamic_mcp.importer.convert.identity import identify, pinned_version
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import one_line, pluralize
+
+
+@dataclass(frozen=True)
+class Match:
+    """A server of a registry that a server of the config is."""
+
+    hit: Hit
+    option: Option
+    target: Target
+
+
+def link(this: Invocation, server: str | None, reference: str | None, *, yes: bool) -> int:
+    """Link one server, or all that are not linked yet; return the exit code. Raises NotFound and RegistryError."""
+    plan = start_plan(this.config_path())
+    if server is not None and server not in plan.servers:
+        raise NotFound("server", server, plan.servers)
+    inquiry = Inquiry(this, plan.file)
+    lookup = inquiry.lookup()
+    found: dict[str, Origin] = {}
+    for name, entry in _unlinked(plan, server):
+        matches = inquiry.ask(lookup, _find_matches(lookup, name, entry, reference))
+        if len(matches) == 1:
+            (match,) = matches
+            found[name] = inquiry.ask(lookup, _origin_of(lookup, match))
+            plan.entries[name] = {**entry, KEY: found[name].to_json()}
+        _say_match(this, name, matches, found.get(name), is_named=server is not None)
+    if this.out.is_json_requested:
+        this.out.print_json({name: origin.to_json() for name, origin in found.items()})
+    if not found:
+        return 0
+    if not agree(this, f"Note that in {plan.file}?", done="written", yes=yes):
+        return 1
+    write_plan(this, plan, f"link {' '.join(found)}")
+    this.out.say(f"linked {pluralize(len(found), 'server')} in `{plan.file}`")
+    return 0
+
+
+def _unlinked(plan: ConfigPlan, server: str | None) -> Iterator[tuple[str, Entry]]:
+    for name, entry in plan.servers.items():
+        if isinstance(entry, Mapping) and server in (None, name) and (server or read_origin(entry) is None):
+            yield name, entry
+
+
+def _targets_of(entry: Entry) -> list[Target]:
+    """Return what an entry may stand for; usually one thing."""
+    kind, name, *_ = (*identify(entry, str(Path.home())).key, "")
+    if kind == "url":
+        return [Target("url", name)]
+    if kind in ("npm", "pypi"):
+        return [Target(kind, name, pinned_version(entry, name))]
+    return list(find_image(entry))
+
+
+async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: str | None) -> list[Match]:
+    """Return the servers of the registries that an entry is. Raises NotFound, InvalidArguments and RegistryError."""
+    targets = _targets_of(entry)
+    if reference is not None:
+        hit = await lookup.find(*split_version(reference))
+        matches = list(_matches(targets, [hit]))
+        if not matches:
+            raise InvalidArguments(f"`{reference}` has neither the package nor the URL of this server")
+        return matches[:1]
+    for target in targets:
+        hits = await lookup.search(target.words(server), most_pages=1)
+        if matches := list(_matches([target], hits.found)):
+            return matches
+    return []
+
+
+def _matches(targets: list[Target], hits: tuple[Hit, ...] | list[Hit]) -> Iterator[Match]:
+    for hit in hits:
+        for target in targets:
+            option = find_option(target, hit.document)
+            if option is not None:
+                yield Match(hit, option, target)
+                break
+
+
+async def _origin_of(lookup: Lookup, match: Match) -> Origin:
+    """Return where a server comes from: the version that it has pinned, else the newest."""
+    chosen, option = match.hit.document, match.option
+    if match.target.version and not has_version(match.target, option):
+        for document in await lookup.versions(chosen.name):
+            other = find_option(match.target, document)
+            if other is not None and has_version(match.target, other):
+                chosen, option = document, other
+                break
+    return replace(origin_of(match.hit.registry, chosen, option, {}), digest="")
+
+
+def _say_match(this: Invocation, name: str, matches: list[Match], origin: Origin | None, *, is_named: bool) -> None:
+    if origin is not None:
+        label = one_line(origin.option, 100)
+        this.out.say(f"{name}: {origin.name} {one_line(origin.version)} of `{origin.registry}` ({label})")
+    elif matches:
+        names = ", ".join(f"`{each.hit.document.name}`" for each in matches[:5])
+        this.out.say(f"{name}: may be {names}; `{format_command('registry', 'link', name, 'NAME')}` takes one")
+    elif is_named:
+        this.out.say(f"{name}: no registry has it")

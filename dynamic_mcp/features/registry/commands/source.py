@@ -1,0 +1,77 @@
+"""What `add` does with a name alone: the server of that name in a registry, with the options that this takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPTIONS = {
+    "server": "--as",
+    "registry": "--registry",
+    "is_package": "--package",
+    "is_remote": "--remote",
+    "pick": "--pick",
+    "values": "--set",
+    "yes": "--yes",
+    "is_print": "--print",
+}
+METAVAR = "NAME[@VERSION]"
+HELP = """\
+Without, NAME is a server of a registry, such as
+`io.github.user/weather`: its version is pinned, what it needs is asked for, and all is shown first."""
+EXAMPLE = "dynamic-mcp add io.github.user/weather"
+_BY_HAND = {"headers": "--header", "kind": "--type", "variables": "--env", "cwd": "--cwd"}
+_CLICK_OPTIONS = (
+    click.option("--as", "server", metavar="NAME", help="From a registry: its name in the config. Default: its own."),
+    click.option("--registry", metavar="NAME", help="From a registry: only this one of `settings.registries`."),
+    click.option(
+        "--package", "is_package", is_flag=True, help="From a registry: take a package, to be started here."
+    ),
+    click.option("--remote", "is_remote", is_flag=True, help="From a registry: take a remote server."),
+    click.option(
+        "--pick", metavar="WORD", help="From a registry: the package or remote, by type, identifier or URL."
+    ),
+    click.option(
+        "--set", "values", multiple=True, metavar="KEY=VALUE", help="From a registry: a value that it needs."
+    ),
+    click.option("-y", "--yes", is_flag=True, help="From a registry: ask no questions, and write what is shown."),
+    click.option("--print", "is_print", is_flag=True, help="From a registry: print the entry, and write nothing."),
+)
+
+
+def add_options(command: F) -> F:
+    """Add the options to the command."""
+    for option in reversed(_CLICK_OPTIONS):
+        command = option(command)
+    return command
+
+
+def add(this: Invocation, name: str, given: Mapping[str, Any]) -> int:
+    """Add a server of a registry to the config; return the exit code."""
+    from dynamic_mcp.features.registry.commands.adding import AddOptions, add_from_registry
+
+    for member, option in _BY_HAND.items():
+        if given[member]:
+            raise click.UsageError(f"{option} goes with a command after `--`, or with --url")
+    if given["is_package"] and given["is_remote"]:
+        raise click.UsageError("give either --package or --remote")
+    options = AddOptions(
+        reference=name,
+        server=given["server"],
+        registry=given["registry"],
+        kind="package" if given["is_package"] else "remote" if given["is_remote"] else None,
+        pick=given["pick"],
+        values=given["values"],
+        description=given["description"],
+        yes=given["yes"],
+        is_print=given["is_print"],
+        may_replace=given["replace"],
+    )
+    return add_from_registry(this, options)

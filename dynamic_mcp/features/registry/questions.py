@@ -1,0 +1,153 @@
+"""What a package or a remote has to be told: its parts, the questions about them, and which answers are right.
+
+A question's key is what `--set KEY=VALUE` names: the name of a variable or a header, a flag without its dashes, or
+the hint of a positional argument. Where two would be the same, the later one names its place too (`mount.path`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+from dynamic_mcp.features.registry.document import Package, RemoteServer
+from dynamic_mcp.features.registry.inputs import Argument, Input, is_reference
+
+# What was answered, by the key of the question; several values are for what may be repeated.
+Answers = Mapping[str, tuple[str, ...]]
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\{([^{}]+)\}")
+
+
+class Place(Enum):
+    """Where a value goes."""
+
+    RUNTIME = "runtime argument"
+    ARGUMENT = "argument"
+    VARIABLE = "environment variable"
+    HEADER = "header"
+    URL = "URL"
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One value of a server: where it goes, and the keys of the questions about it.
+
+    `keys` has the key for each variable of a fixed value, or for `""`, the value itself. `name` is that of the
+    variable, the header or the flag; a positional argument has none.
+    """
+
+    place: Place
+    name: str
+    input: Input
+    keys: Mapping[str, str]
+    is_repeated: bool = False
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """One value that a person gives. `variable` is the environment variable that it is the whole value of."""
+
+    key: str
+    input: Input
+    place: Place
+    is_required: bool
+    is_secret: bool
+    is_repeated: bool
+    is_bare: bool
+    variable: str = ""
+
+    def flaw_of(self, text: str) -> str:
+        """Return why a text is no answer, or an empty text. `${NAME}` is one to any question."""
+        if is_reference(text):
+            return ""
+        if self.is_bare and text.startswith("-") and self.input.format != "number":
+            return "must not begin with `-`, since the program would take it for a flag"
+        if self.is_required and not text:
+            return "must not be empty"
+        return self.input.flaw_of(text)
+
+
+def parts_of(option: Package | RemoteServer) -> tuple[Part, ...]:
+    """Return the parts of a package or a remote, in the order of its command line."""
+    taken: set[str] = set()
+    return tuple(
+        Part(
+            place=place,
+            name=name,
+            input=given,
+            keys=_keys_of(given, label, taken),
+            is_repeated=is_repeated,
+        )
+        for place, name, label, given, is_repeated in _places(option)
+    )
+
+
+def questions_of(parts: Iterable[Part]) -> Iterator[Question]:
+    """Yield the questions about these parts."""
+    for part in parts:
+        for name, key in part.keys.items():
+            given = part.input.variables[name] if name else part.input
+            yield Question(
+                key=key,
+                input=given,
+                place=part.place,
+                is_required=given.is_required or part.input.is_required,
+                is_secret=given.is_secret or part.input.is_secret,
+                is_repeated=part.is_repeated,
+                is_bare=_is_bare(part, name),
+                variable=_variable_of(part, name),
+            )
+
+
+def is_unanswered(question: Question, answers: Answers) -> bool:
+    """Tell whether a server cannot be used without an answer to this question."""
+    return question.is_required and not answers.get(question.key) and not question.input.valid_default
+
+
+def _places(option: Package | RemoteServer) -> Iterator[tuple[Place, str, str, Input, bool]]:
+    if isinstance(option, RemoteServer):
+        # a URL with a hole in it is none
+        yield Place.URL, "", "url", Input(value=option.url, variables=option.variables, is_required=True), False
+        for header in option.headers:
+            yield Place.HEADER, header.name, header.name, header.input, False
+        return
+    for place, arguments in ((Place.RUNTIME, option.runtime_arguments), (Place.ARGUMENT, option.arguments)):
+        for number, each in enumerate(arguments, 1):
+            yield place, each.name, _label(each, number), each.input, each.is_repeated
+    for variable in option.variables:
+        yield Place.VARIABLE, variable.name, variable.name, variable.input, False
+
+
+def _label(argument: Argument, number: int) -> str:
+    return argument.name.lstrip("-") or argument.name or argument.hint or f"arg{number}"
+
+
+def _keys_of(given: Input, label: str, taken: set[str]) -> dict[str, str]:
+    if given.value is None:
+        return {"": _claim([label], taken)}
+    return {name: _claim([name, f"{label}.{name}"], taken) for name in given.names}
+
+
+def _claim(candidates: list[str], taken: set[str]) -> str:
+    last = candidates[-1]
+    numbered = (f"{last}#{number}" for number in range(2, len(taken) + 3))
+    key = next(each for each in (*candidates, *numbered) if each not in taken)
+    taken.add(key)
+    return key
+
+
+def _variable_of(part: Part, name: str) -> str:
+    if part.place is Place.VARIABLE and not name:
+        return part.name
+    # as images get their variables: `-e NAME={value}`
+    assignment = _ASSIGNMENT.fullmatch(part.input.value or "") if part.place is Place.RUNTIME else None
+    return assignment[1] if assignment is not None and assignment[2] == name else ""
+
+
+def _is_bare(part: Part, name: str) -> bool:
+    """Tell whether an answer begins a word of the command line."""
+    if part.place not in (Place.RUNTIME, Place.ARGUMENT) or part.name.startswith("--"):
+        return False
+    begins = not name or (part.input.value or "").startswith(f"{{{name}}}")
+    return begins and (not part.name or part.name.startswith("-"))

@@ -1,0 +1,1 @@
+"""What `cli` does: scanning a program, with the agreement of a person."""

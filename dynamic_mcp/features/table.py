@@ -1,0 +1,76 @@
+"""The one list of features: all that features and the rest of the program know of each other.
+
+A row names modules, and loads none. A feature is removed with its folder and its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+
+
+class Command(Struct, frozen=True):
+    """A command: the module of its name in `commands` of its room, in a section of `--help` after another command."""
+
+    name: str
+    section: str
+    after: str
+
+
+class Feature(Struct, frozen=True):
+    """One feature: the modules that it names are in its room; an empty name is something that it does not have."""
+
+    name: str
+    keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
+    extra: str = ""  # the optional dependencies without which its modules cannot be imported
+    is_large: bool = False  # for a process without HTTP to load it before a config wants it
+    observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
+    observes_commands: bool = False  # those of a command that asks servers itself, too
+    check: str = ""  # what `check` says of it: its `check` takes the config, and connects to nothing
+    probe: str = ""  # what `doctor` says besides: its `probe` takes the config
+    change_listener: str = ""  # hears what commands have changed: its `record`
+    server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
+    commands: tuple[Command, ...] = ()
+
+    def is_wanted(self, config: Config) -> bool:
+        """Return whether a config has one of its keys, each of which is a member of `Config`."""
+        return any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
+
+    def load(self, module: str) -> ModuleType:
+        """Import a module of the room."""
+        return import_module(f"dynamic_mcp.features.{self.name}.{module}")
+
+
+# Requests are observed in this order, and the first to begin is the last to end.
+FEATURES = (
+    Feature("telemetry", keys=("settings.telemetry",), extra="otel", observer="service", probe="probe"),
+    Feature("metrics", keys=("settings.metrics",), observer="service", check="check"),
+    Feature(
+        "audit",
+        keys=("settings.audit",),
+        is_large=True,
+        observer="auditing",
+        observes_commands=True,
+        check="check",
+        change_listener="commands.recording",
+        commands=(Command("audit", "Check and repair", after="logs"),),
+    ),
+    Feature(
+        "registry",
+        server_source="commands.source",
+        commands=(Command("registry", "Set up", after="disable"),),
+    ),
+    Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
+)
+
+
+def commands() -> Iterator[tuple[Feature, Command]]:
+    """Return the commands of all features, each with its feature."""
+    return ((feature, command) for feature in FEATURES for command in feature.commands)

@@ -1,0 +1,76 @@
+"""What is measured, as the event loop hands it over: plain values, which threads make spans and metrics of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from dynamic_mcp.observe.conventions import Attributes
+from dynamic_mcp.observe.trace_context import SAMPLED, TraceContext
+
+
+class Trace(Struct):
+    """The part of a trace that one request of a client begins here, with the `parent` that it has elsewhere.
+
+    `is_sampled` None is for the sampler to say, once it is there; until then everybody is told that it is recorded.
+    """
+
+    id: str
+    parent: TraceContext | None
+    is_sampled: bool | None
+
+    def context(self, span_id: str) -> TraceContext:
+        """Return the context of a span in it, as it is handed on."""
+        parent = self.parent
+        flags = 0 if parent is None else parent.flags & ~SAMPLED
+        if self.is_sampled is not False:
+            flags |= SAMPLED
+        return TraceContext(self.id, span_id, flags, "" if parent is None else parent.state)
+
+
+class SpanEvent(Struct, frozen=True):
+    """Something that has happened in the middle of a span; `at` is in nanoseconds since 1970."""
+
+    name: str
+    at: int
+    attributes: Attributes
+
+
+class Span(Struct):
+    """A span that has ended. Times are in nanoseconds since 1970.
+
+    `error` is the description of a failure, which may be empty; None is no failure. `payloads` return attributes
+    that take a while to make.
+    """
+
+    trace: Trace
+    id: str
+    kind: Literal["server", "client"]
+    name: str
+    started: int
+    ended: int
+    attributes: Attributes
+    parent_id: str = ""
+    events: tuple[SpanEvent, ...] = ()
+    link: TraceContext | None = None
+    error: str | None = None
+    payloads: Callable[[], Mapping[str, str]] | None = None
+
+
+class Measurement(Struct, frozen=True):
+    """A duration for one of the metrics."""
+
+    metric: str
+    seconds: float
+    attributes: Attributes
+
+
+class TelemetrySettings(Struct, frozen=True):
+    """What is sent, and where; `endpoint` None is that of the variables of OpenTelemetry."""
+
+    endpoint: str | None
+    traces: bool
+    metrics: bool
+    version: str

@@ -1,0 +1,145 @@
+"""The SDK of OpenTelemetry: makes spans and metrics of what was measured, and sends them over OTLP/HTTP.
+
+Importing this takes half a second. Endpoints, headers, batches, samplers, limits and resources are those of the
+variables `OTEL_…`, as the SDK reads them.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from opentelemetry import trace as api
+from opentelemetry.context import Context
+from opentelemetry.metrics import Histogram
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+)
+
+from dynamic_mcp.features.telemetry.delivery import Delivery, MetricExporter, SpanExporter
+from dynamic_mcp.features.telemetry.records import Measurement, Span, TelemetrySettings, Trace
+from dynamic_mcp.observe.conventions import BUCKETS, METRICS
+from dynamic_mcp.observe.trace_context import TraceContext
+
+_SCOPE = "dynamic-mcp"
+_KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+
+
+class SdkExporter:
+    """Sends spans and durations; used by one thread."""
+
+    def __init__(self, settings: TelemetrySettings) -> None:
+        resource, delivery = _resource(settings.version), Delivery()
+        delivery.mute_this_thread()
+        self._ids = _Ids()
+        self._sampler = TracerProvider(shutdown_on_exit=False).sampler  # that of the environment
+        self._traces = self._metrics = None
+        if settings.traces:
+            self._traces = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids)
+            spans = SpanExporter(delivery, _url(settings.endpoint, "traces"))
+            self._traces.add_span_processor(BatchSpanProcessor(spans))
+            self._tracer = self._traces.get_tracer(_SCOPE, settings.version)
+        self._histograms: dict[str, Histogram] = {}
+        if settings.metrics:
+            reader = PeriodicExportingMetricReader(MetricExporter(delivery, _url(settings.endpoint, "metrics")))
+            self._metrics = MeterProvider([reader], resource, shutdown_on_exit=False)
+            meter = self._metrics.get_meter(_SCOPE, settings.version)
+            for name, description in METRICS.items():
+                self._histograms[name] = meter.create_histogram(
+                    name, "s", description, explicit_bucket_boundaries_advisory=BUCKETS
+                )
+
+    def take(self, item: Span | Measurement) -> None:
+        """Take what was measured, without waiting."""
+        if isinstance(item, Span):
+            self._take_span(item)
+        elif (histogram := self._histograms.get(item.metric)) is not None:
+            histogram.record(item.seconds, item.attributes)
+
+    def decides(self, trace: Trace, name: str) -> bool:
+        """Tell whether a trace is recorded, as the sampler says."""
+        parent = Context() if trace.parent is None else _as_current(trace.parent)
+        result = self._sampler.should_sample(parent, int(trace.id, 16), name, SpanKind.SERVER)
+        return result.decision is Decision.RECORD_AND_SAMPLE
+
+    def flush(self) -> None:
+        """Send all that there is, and end, within the bounds of the SDK; who waits for it has one of its own."""
+        if self._traces is not None:
+            self._traces.shutdown()
+        if self._metrics is not None:
+            self._metrics.shutdown()
+
+    def _take_span(self, span: Span) -> None:
+        trace = span.trace
+        if trace.is_sampled is None:  # it began before there was a sampler
+            trace.is_sampled = self.decides(trace, span.name)
+        if not trace.is_sampled or self._traces is None:
+            return
+        self._ids.trace_id, self._ids.span_id = int(trace.id, 16), int(span.id, 16)
+        context = trace.context(span.parent_id) if span.parent_id else trace.parent
+        made = self._tracer.start_span(
+            span.name,
+            Context() if context is None else _as_current(context, is_remote=not span.parent_id),
+            _KINDS[span.kind],
+            span.attributes,
+            () if span.link is None else (Link(_span_context(span.link)),),
+            span.started,
+        )
+        if span.payloads is not None:
+            made.set_attributes(span.payloads())
+        for event in span.events:
+            made.add_event(event.name, event.attributes, event.at)
+        if span.error is not None:
+            made.set_status(Status(StatusCode.ERROR, span.error or None))
+        made.end(span.ended)
+
+
+class _Ids(IdGenerator):
+    """Gives a span the ids that it was handed on with."""
+
+    trace_id = span_id = 0
+
+    def generate_trace_id(self) -> int:
+        """Return the id of the trace."""
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        """Return the id of the span."""
+        return self.span_id
+
+
+def _as_current(context: TraceContext, *, is_remote: bool = True) -> Context:
+    return api.set_span_in_context(NonRecordingSpan(_span_context(context, is_remote=is_remote)), Context())
+
+
+def _span_context(context: TraceContext, *, is_remote: bool = True) -> SpanContext:
+    return SpanContext(
+        int(context.trace_id, 16),
+        int(context.span_id, 16),
+        is_remote,
+        TraceFlags(context.flags),
+        TraceState.from_header([context.state] if context.state else []),
+    )
+
+
+def _resource(version: str) -> Resource:
+    """Return what sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
+    ours = {"service.name": "dynamic-mcp", "service.version": version, "service.instance.id": str(uuid.uuid4())}
+    return Resource.create({**ours, **OTELResourceDetector().detect().attributes})
+
+
+def _url(endpoint: str | None, signal: str) -> str | None:
+    return None if endpoint is None else f"{endpoint.rstrip('/')}/v1/{signal}"

@@ -1,1 +1,0 @@
-"""The audit log: a chain of JSON lines, one file for each day, that shows every change."""

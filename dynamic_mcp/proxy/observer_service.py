@@ -1,0 +1,43 @@
+"""What a feature gives a proxy to observe its requests, over all versions of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.proxy.observation import Observer
+    from dynamic_mcp.proxy.proxy import Proxy
+    from dynamic_mcp.proxy.reload_counts import ReloadCounts
+
+
+class ObserverContext(Struct, frozen=True):
+    """What a service may observe besides requests. `count_failures` counts what services could not record."""
+
+    proxy: Proxy
+    reloads: ReloadCounts
+    count_failures: Callable[[], int]
+
+
+class ObserverService:
+    """Is made by `make_service` of a module when a config first wants it, and lives as long as the proxy."""
+
+    @property
+    def url(self) -> str:
+        """Where it shows what it has observed; empty if it shows nothing."""
+        return ""
+
+    @property
+    def failures(self) -> int:
+        """How often it could not record something."""
+        return 0
+
+    def apply(self, config: Config) -> Observer | None:
+        """Observe as this config says from now on; return the observer of requests, None if the config wants none."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Write and send what is left, within a bound."""

@@ -1,0 +1,102 @@
+"""A proxy whose clients are recorded, and the lines that it has written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dynamic_mcp.config.access import Access
+from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.arguments import Mode
+from dynamic_mcp.features.audit.keeper import Keeping
+from dynamic_mcp.features.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.identity import LOCAL_USER, Authentication
+from dynamic_mcp.proxy.observation import Observers
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, tool
+
+Json = Any  # whatever JSON a test writes down
+
+USES = ("call", "read", "prompt", "list")
+KEEPING = Keeping(180 * 86_400.0)
+ANSWERS: dict[str, Json] = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        "serverInfo": {"name": "fake server", "version": "1.2.3"},
+    },
+    "tools/list": {"tools": [tool("get_thing"), tool("delete_thing"), tool("silent"), tool("broken")]},
+    "tools/call": {"content": [{"type": "text", "text": "done"}]},
+    "prompts/list": {"prompts": [{"name": "review"}]},
+    "prompts/get": {"messages": []},
+    "resources/list": {"resources": [{"uri": "file:///a", "name": "a"}]},
+    "resources/templates/list": {"resourceTemplates": []},
+    "resources/read": {"contents": []},
+}
+
+
+@dataclass
+class Audited:
+    """The proxy, its upstream, and its log."""
+
+    proxy: Proxy
+    upstream: FakeUpstream
+    trail: Trail
+
+    async def join(self, authentication: Authentication = LOCAL_USER, *, only: str | None = None) -> Client:
+        """Return a client that has said hello."""
+        client = Client(self.proxy, authentication=authentication, only=only)
+        info = {"name": "tester", "version": "2.0"}
+        await client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+        client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return client
+
+    def lines(self) -> list[dict[str, Json]]:
+        """Return the lines of all uses of servers, once they are written."""
+        self.trail.close()
+        return uses_in(self.trail.directory)
+
+
+def read_lines(directory: Path) -> list[dict[str, Json]]:
+    """Return the lines of a log, whose chain is whole."""
+    found: list[dict[str, Json]] = []
+    prev = chain.ZERO
+    for file in days.list_files(directory):
+        for data in file.read_bytes().splitlines():
+            link = chain.read_link(data)
+            assert link.prev == prev
+            prev = link.hash
+            found.append(json.loads(data))
+    return found
+
+
+def uses_in(directory: Path) -> list[dict[str, Json]]:
+    """Return the lines of a log that are about the use of a server, and no other events."""
+    return [line for line in read_lines(directory) if line["event"] in USES]
+
+
+@contextlib.asynccontextmanager
+async def audited(
+    directory: Path,
+    *,
+    arguments: Mode = "keys",
+    stops_writes: bool = False,
+    access: Access | None = None,
+    **changes: Json,
+) -> AsyncIterator[Audited]:
+    """Run a proxy in front of a fake upstream `up`, with a log in this directory."""
+    upstream = FakeUpstream(ANSWERS)
+    proxy = Proxy(config_of(group_config("up", **changes), access=access), opener=Opener(up=[upstream]))
+    trail = Trail(directory, KEEPING, stops_writes=stops_writes)
+    observer = AuditObserver(trail, arguments=arguments, config="/c.jsonc", roles_of=proxy.roles_of)
+    proxy.observers = Observers([observer])
+    try:
+        yield Audited(proxy, upstream, trail)
+    finally:
+        trail.close()
+        await proxy.close()

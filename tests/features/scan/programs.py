@@ -1,0 +1,71 @@
+"""Programs to scan: scripts that note how they were run, and print help."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from dynamic_mcp.features.scan.runner import Limits, Runner
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target
+
+_SCRIPT = """\
+#!{python}
+import json, os, sys
+with open({notes!r}, "a") as notes:
+    started = {{
+        "argv": sys.argv[1:],
+        "env": dict(os.environ),
+        "files": os.listdir("."),
+        "stdin": sys.stdin.read(),
+        "is_leader": os.getpgrp() == os.getpid(),
+        "is_terminal": any(os.isatty(number) for number in range(3)),
+    }}
+    notes.write(json.dumps(started) + "\\n")
+texts = {texts!r}
+words = " ".join(sys.argv[1:])
+if words not in texts:
+    sys.exit("unknown: " + words)
+print(texts[words])
+# {comment}
+"""
+
+
+class FakeProgram:
+    """A program that prints a text for each of the words it knows."""
+
+    def __init__(self, folder: Path, texts: dict[str, str], *, comment: str = "", name: str = "brew") -> None:
+        self.file = folder / name
+        self._notes = folder / "notes"
+        script = _SCRIPT.format(python=sys.executable, notes=str(self._notes), texts=texts, comment=comment)
+        self.file.write_text(script)
+        self.file.chmod(0o755)
+
+    @property
+    def starts(self) -> list[dict[str, object]]:
+        """How it was started, each time."""
+        lines = self._notes.read_text().splitlines() if self._notes.exists() else []
+        return [json.loads(line) for line in lines]
+
+    @property
+    def words(self) -> list[object]:
+        """The words that it was started with."""
+        return [start["argv"] for start in self.starts]
+
+
+async def scan(
+    file: Path,
+    folder: Path,
+    *,
+    environment: dict[str, str] | None = None,
+    limits: Limits | None = None,
+    sources: tuple[str, ...] = SOURCES,
+    globs: tuple[str, ...] = ("*",),
+    depth: int = 3,
+) -> Scan:
+    """Scan a program in an empty directory."""
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    runner = Runner(work, environment or {"PATH": "/usr/bin:/bin"}, limits=limits or Limits(run_s=20))
+    target = Target(file=file, name=file.name, depth=depth, globs=globs, sources=sources)
+    return await Scanner(target, runner).scan()

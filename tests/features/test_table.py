@@ -1,0 +1,124 @@
+"""The table of features: each row has its room, and the program does without any of them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dynamic_mcp
+from dynamic_mcp.features.table import FEATURES, Feature
+from tests.program import odd
+
+PACKAGE = Path(str(dynamic_mcp.__file__)).parent
+BOUND_S = 60
+each_feature = pytest.mark.parametrize("feature", FEATURES, ids=[each.name for each in FEATURES])
+# In one process: the help of all commands, a look at a config, and serving it.
+CORE = """
+import sys
+from dynamic_mcp.cli.main import run
+assert run(["--help"]) == 0
+assert run(["check", "--json", "-c", sys.argv[1]]) == 0
+assert run([sys.argv[1]]) == 0
+"""
+IMPORTS = """
+import pkgutil, dynamic_mcp
+from importlib import import_module
+for module in pkgutil.walk_packages(dynamic_mcp.__path__, "dynamic_mcp."):
+    if not module.name.endswith("__main__"):
+        import_module(module.name)
+"""
+
+
+def test_each_row_has_a_room_and_each_room_has_a_row() -> None:
+    rooms = {folder.name for folder in (PACKAGE / "features").iterdir() if (folder / "__init__.py").exists()}
+    assert sorted(rooms) == sorted(each.name for each in FEATURES)
+
+
+@each_feature
+def test_nothing_outside_of_a_room_names_its_modules(feature: Feature) -> None:
+    room, table = PACKAGE / "features" / feature.name, PACKAGE / "features" / "table.py"
+    name = re.compile(rf"features[./]{feature.name}\b")
+    files = (file for file in PACKAGE.rglob("*.py") if file != table and not file.is_relative_to(room))
+    assert not [str(file) for file in files if name.search(file.read_text(encoding="utf-8"))]
+
+
+@each_feature
+def test_a_feature_is_removed_by_deleting_its_room_and_its_row(feature: Feature, tmp_path: Path) -> None:
+    copy_without(feature.name, tmp_path / "dynamic_mcp")
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
+    arguments = {"group": "good", "name": "echo", "arguments": {"text": "hello"}}
+    frames = [
+        {"method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
+        {"method": "tools/call", "params": {"name": "call_dynamic_tool", "arguments": arguments}},
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": id, **frame}) for id, frame in enumerate(frames)]
+    printed = run(tmp_path, CORE, str(config), stdin="\n".join([*lines, ""])).splitlines()
+    words = {line.split()[0] for line in printed if line.startswith("  ") and line.strip()}
+    assert "serve" in words
+    assert not words & {command.name for command in feature.commands}
+    answers = [json.loads(line) for line in printed if line.startswith('{"jsonrpc"')]
+    (called,) = (each["result"] for each in answers if each.get("id") == len(frames) - 1)
+    assert "hello" in called["content"][0]["text"]
+    assert not called.get("isError")
+
+
+@pytest.mark.full
+@each_feature
+def test_without_it_every_other_module_can_still_be_imported(feature: Feature, tmp_path: Path) -> None:
+    copy_without(feature.name, tmp_path / "dynamic_mcp")
+    run(tmp_path, IMPORTS)
+
+
+def run(folder: Path, code: str, *args: str, stdin: str = "") -> str:
+    """Run a program with the package in a folder, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args],
+        input=stdin,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def copy_without(feature: str, copy: Path) -> None:
+    """Make a package of links to everything but a feature, and to a table without its row."""
+    (copy / "features").mkdir(parents=True)
+    for source, target in ((PACKAGE, copy), (PACKAGE / "features", copy / "features")):
+        for entry in source.iterdir():
+            if entry.name not in (feature, "features", "table.py", "__pycache__"):
+                (target / entry.name).symlink_to(entry)
+    table = (PACKAGE / "features" / "table.py").read_text(encoding="utf-8")
+    (copy / "features" / "table.py").write_text(without_row(table, feature), encoding="utf-8")
+
+
+def without_row(table: str, feature: str) -> str:
+    """Return the text of the table without the row of a feature."""
+    lines = table.splitlines(keepends=True)
+    rows = [node for node in ast.walk(ast.parse(table)) if isinstance(node, ast.Call) and is_row(node, feature)]
+    (row,) = rows
+    assert row.end_lineno is not None
+    del lines[row.lineno - 1 : row.end_lineno]
+    return "".join(lines)
+
+
+def is_row(node: ast.Call, feature: str) -> bool:
+    name = node.args[0] if node.args else None
+    return (
+        isinstance(node.func, ast.Name)
+        and node.func.id == "Feature"
+        and isinstance(name, ast.Constant)
+        and name.value == feature
+    )
