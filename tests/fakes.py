@@ -264,12 +264,12 @@ async def until_read(reader: int, writer: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def client_of(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[Client]:
+async def client_of(opener: Opener, *configs: PresentedGroup, bound_s: float = BOUND_S) -> AsyncIterator[Client]:
     """Run a proxy in front of these groups, else of one for each name in the opener's plan, for one client."""
     groups = configs or tuple(group_config(name) for name in opener.plan)
     proxy = Proxy(config_of(*groups), opener=opener)
     try:
-        yield Client(proxy)
+        yield Client(proxy, bound_s=bound_s)
     finally:
         await proxy.close()
 

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.observation import Event, Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Event, Observation, Observer, Observers
 
 
 class Seen(Struct):

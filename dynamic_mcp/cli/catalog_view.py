@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import for_each_group, open_client
+from dynamic_mcp.cli.client import for_each_group
+from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.runner import run

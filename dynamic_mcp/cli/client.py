@@ -1,14 +1,9 @@
-"""How commands ask servers: through the daemon of the config where it runs, or else through a proxy of their own.
-
-Either way a command is a client like every other one, and its requests go through a proxy.
-"""
+"""A command as a client of a proxy."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Raw
@@ -24,7 +19,6 @@ from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.proxy.client_group import ClientGroup
 
 if TYPE_CHECKING:
-    from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config
 
 T = TypeVar("T")
@@ -55,28 +49,6 @@ def introduce(command: str, inbox: Inbox) -> dict[str, object]:
     """Return the params of `initialize`: the words of a command are its name, so that the audit log has them."""
     info = {"name": command, "title": "dynamic-mcp on the command line", "version": __version__}
     return {"protocolVersion": NEWEST.name, "capabilities": inbox.capabilities, "clientInfo": info}
-
-
-@contextlib.asynccontextmanager
-async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[Client]:
-    """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given.
-
-    A command that `may_ask` shows forms, if there is a person at the terminal.
-    """
-    may_ask = may_ask and this.out.may_ask
-    daemon = None
-    if not (this.is_alone or sys.platform == "win32"):
-        from dynamic_mcp.cli import daemon_client
-
-        daemon = await daemon_client.find_daemon(this, config, may_ask=may_ask)
-    if daemon is not None:
-        async with contextlib.aclosing(daemon):
-            yield daemon
-        return
-    from dynamic_mcp.cli.own_client import open_own_client
-
-    async with open_own_client(this, config, may_ask=may_ask) as client:
-        yield client
 
 
 async def for_each_group(client: Client, progress: Progress, do: Callable[[ClientGroup], Awaitable[T]]) -> list[T]:

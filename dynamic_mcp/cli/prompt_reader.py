@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from msgspec import Raw
 
 from dynamic_mcp.cli import content_view, file_values
-from dynamic_mcp.cli.client import Client, open_client, with_timeout
+from dynamic_mcp.cli.client import Client, with_timeout
+from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config

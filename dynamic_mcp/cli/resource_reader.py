@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dynamic_mcp.cli import content_view
-from dynamic_mcp.cli.client import open_client, with_timeout
+from dynamic_mcp.cli.client import with_timeout
+from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config

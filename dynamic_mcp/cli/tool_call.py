@@ -10,7 +10,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.cli import content_view, strict_json
-from dynamic_mcp.cli.client import Client, open_client, with_timeout
+from dynamic_mcp.cli.client import Client, with_timeout
+from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments

@@ -15,13 +15,13 @@ from typing import Protocol
 from dynamic_mcp.cli import first_setup, import_view
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.command_group import invoke
 from dynamic_mcp.cli.first_setup import Setup, ToolSettings
 from dynamic_mcp.cli.invocation import Invocation, start_invocation
 from dynamic_mcp.cli.machine import local_machine
-from dynamic_mcp.cli.main import run
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.server_check import CheckResult, check_servers
-from dynamic_mcp.errors import ConfigError, InvalidArguments
+from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 
 
 class Answers(Protocol):
@@ -190,7 +190,7 @@ def _report(out: Output, setup: Setup, id: str) -> None:
 def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:
     """Ask for servers one by one, as there are none to import."""
     while may_ask and _confirm("Add a server by hand?", default=not file.exists()):
-        _add(file)
+        _add(this, file)
     if not file.exists():
         this.out.say("There is no config yet. `dynamic-mcp add` creates one; `dynamic-mcp init` starts again.")
         return 0
@@ -204,7 +204,7 @@ def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | 
     return 0
 
 
-def _add(file: Path) -> None:
+def _add(this: Invocation, file: Path) -> None:
     import questionary
 
     name = questionary.text("Name:", validate=lambda text: bool(text.strip())).unsafe_ask().strip()
@@ -212,7 +212,12 @@ def _add(file: Path) -> None:
     start = questionary.text(question, validate=_validate_command).unsafe_ask().strip()
     description = questionary.text("What it is good for, in one line (optional):").unsafe_ask().strip()
     source = ["--url", start] if "://" in start else ["--", *shlex.split(start)]
-    run(["add", name, "--config", str(file), *(["--description", description] if description else []), *source])
+    try:
+        invoke(
+            ["add", name, "--config", str(file), *(["--description", description] if description else []), *source]
+        )
+    except DynamicMcpError as exc:
+        this.out.say(f"error: {exc}", "red")
 
 
 def _validate_command(text: str) -> bool | str:

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Raw
 
@@ -21,7 +21,6 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
-from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.groups.sharing import Sharing
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
@@ -33,6 +32,36 @@ log = logging.getLogger(__name__)
 
 # A group with several instances is as well as the best of them.
 _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.NEEDS_LOGIN, State.FAILED)
+
+
+class Observer(Protocol):
+    """Whoever shows the groups to clients."""
+
+    def shows(self, group: Group, client: Client) -> bool:
+        """Tell whether a client sees a group; for those that it does not see, nothing is started."""
+
+    def group_changed(self, group: Group) -> None:
+        """Learn that a group's state or catalog is another one now."""
+
+    def link_opened(self, group: Group, instance: Instance) -> None:
+        """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
+
+    def client_moved(self, group: Group, client: Client, before: Instance) -> None:
+        """Learn that another instance of a group serves a client from now on."""
+
+    def client_dismissed(self, group: Group, client: Client, before: Instance) -> None:
+        """Learn that another group serves a client from now on, and other clients still use this one."""
+
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+
+    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
+        """Return a request of the upstream as its client is asked it."""
+
+    def receive_notification(
+        self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
+    ) -> None:
+        """Take a notification of an upstream, and those who are to hear of it."""
 
 
 class Group:

@@ -18,9 +18,8 @@ from dynamic_mcp.config.resolved import CommandLine, Config, GroupConfig, Presen
 from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find_match
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.group import Group, Observer
 from dynamic_mcp.groups.link_counts import LinkCounts
-from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of

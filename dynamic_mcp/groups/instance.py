@@ -10,22 +10,22 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol, cast
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Client, ClientHello, User
+from dynamic_mcp.client import Caller, Client, ClientHello, User
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DefinitionHeld, DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.activity import Activity
-from dynamic_mcp.groups.catalog import Catalog, ListKind, ListRules
+from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
+from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.groups.lifecycle import Lifecycle, State
 from dynamic_mcp.groups.link_counts import LinkCounts
-from dynamic_mcp.groups.link_events import LinkEvents
 from dynamic_mcp.groups.live_catalog import LiveCatalog
-from dynamic_mcp.groups.owner import Owner
 from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.groups.users import Users
 from dynamic_mcp.mcp.wire import Frame
@@ -43,6 +43,52 @@ PING_S = 5.0
 FIND_WITHIN_S = 10.0
 # An idle link whose server waits for a person is looked at again after this.
 _LOOK_AGAIN_S = 1.0
+
+
+class Owner(Protocol):
+    """The group that an instance belongs to."""
+
+    @property
+    def admission(self) -> Admission:
+        """What requests of clients have to pass before they are sent."""
+
+    def successor_for(self, client: Client) -> Owner | None:
+        """Return the group that serves a client instead, after the config has changed."""
+
+    def instance_changed(self, instance: Instance) -> None:
+        """Learn that an instance's state or the catalog has changed."""
+
+    def link_opened(self, instance: Instance) -> None:
+        """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
+
+    async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
+        """Learn what the upstream offers over an instance's new link, on which it was told this `hello`."""
+
+    def learn_asking(self, asked: Client | None) -> None:
+        """Learn that the upstream has `asked` a client, so that an instance must be one client's only."""
+
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+
+    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
+        """Return a request of the upstream as its client is asked it."""
+
+    def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
+        """Take a notification of the upstream, and those who are to hear of it."""
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Raw] | None,
+        *,
+        timeout_s: float,
+        caller: User,
+        label: str = "",
+    ) -> Frame:
+        """Send a request over the instance of the caller's client."""
+
+    async def learn_catalog(self, client: Client, kinds: Iterable[ListKind]) -> Catalog:
+        """Return what the group offers, once these lists are known."""
 
 
 class Instance:
@@ -448,3 +494,43 @@ class Instance:
         self._attempt_over.set()
         self._attempt_over = asyncio.Event()
         self._reader.settle()
+
+
+class LinkEvents:
+    """Listens to the links of an instance. `wake` has its supervisor look at what there is to do."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        owner: Owner,
+        *,
+        mark_stale: Callable[[Iterable[ListKind]], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._instance = instance
+        self._owner = owner
+        self._mark_stale = mark_stale
+        self._wake = wake
+
+    def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
+        """Return a request of the upstream as its client is asked it."""
+        return self._owner.prepare_question(self._instance, frame, cast(User, caller))
+
+    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
+        """Return who answers a request of the upstream; nobody where it could be meant for several clients."""
+        user = self._owner.choose_user(self._instance, frame, self._instance.users.choose(callers))
+        self._owner.learn_asking(None if user is None else user.client)
+        self._wake()  # there may be something to store
+        return user
+
+    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+        """Take a notification that names no call."""
+        if frame.method in CHANGED_BY:
+            self._mark_stale(CHANGED_BY[frame.method])
+        else:
+            recipients = () if callers is None else self._instance.users.recipients(callers)
+            self._owner.receive_notification(self._instance, frame, recipients)
+
+    def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:
+        """Learn that a link is over."""
+        self._instance.link_lost(link, error)

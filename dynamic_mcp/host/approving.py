@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded with the first rule that asks
     from dynamic_mcp.host.approval_notices import ApprovalNotices

@@ -8,7 +8,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.config.changes import find_changes
 from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 
 def event_of_start(configs: ConfigSet) -> Event:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from dynamic_mcp.config.addresses import Address
 from dynamic_mcp.config.resolved import Config, Http, Tls
 from dynamic_mcp.errors import ListenError
-from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Event
 
 log = logging.getLogger("dynamic_mcp")
 

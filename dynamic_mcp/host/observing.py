@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.table import FEATURES
-from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.reload_counts import ReloadCounts
+from dynamic_mcp.proxy.request import Observers
 
 
 class Observing:

@@ -16,6 +16,8 @@ from dynamic_mcp.mcp.wire import Frame
 PREFIX = "dynamic-mcp/"
 # Of a result: what a person has said of the call, or that nobody has yet.
 APPROVAL = f"{PREFIX}approval"
+# Of a request that is no use case of ours: the group that it is for. Of a question: the group that asks.
+GROUP = f"{PREFIX}group"
 # What the names of servers get before theirs.
 RENAMED = "upstream."
 # Protocol objects are not nested deeper; the data of tools may be.

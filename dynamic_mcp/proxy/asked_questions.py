@@ -15,9 +15,9 @@ from msgspec import Raw, structs
 from dynamic_mcp.client import Client
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.elicitation import required_elicitations
+from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.elicitations import required_elicitations
-from dynamic_mcp.proxy.router import GROUP
 
 ELICIT = "elicitation/create"
 # What a person sees, and decides on.

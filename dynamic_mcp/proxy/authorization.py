@@ -23,8 +23,8 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.proxy.call_form import HARMLESS, check_form
-from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.chain import Services, Step
+from dynamic_mcp.proxy.request import Next, Request, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
 

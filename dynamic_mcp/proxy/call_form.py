@@ -10,7 +10,8 @@ from msgspec import Raw, structs
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.globs import fold
-from dynamic_mcp.proxy.chain import Next, Step, UpstreamRequest
+from dynamic_mcp.proxy.chain import Step
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
 
 # Parameters that say what a request is about.
 _TEXTS = frozenset(("name", "uri", "taskId", "type"))

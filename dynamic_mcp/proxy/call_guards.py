@@ -10,7 +10,8 @@ from msgspec import structs
 
 from dynamic_mcp.errors import RefusedByGuard
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
+from dynamic_mcp.proxy.chain import Services, Step
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.limits import Buckets, Limits, Room
-from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
+from dynamic_mcp.proxy.chain import Services, Step
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.clock import LoopClock
 from dynamic_mcp.system.text import pluralize
 

@@ -24,7 +24,7 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import Event, Next, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
@@ -32,40 +32,12 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.proxy.approval.approval import Approval
-    from dynamic_mcp.proxy.observation import Event, Observers
     from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 # Tools of a group whose chains are remembered; a client may name any.
 _MAX_TOOLS = 1000
 _LONGEST_NAME = 200
-
-
-class UpstreamRequest(Struct, frozen=True, gc=False):
-    """A request on its way to a group's upstream; `label` names it in messages.
-
-    `notes` say what was done to the arguments so that they fit. `tool` is the server's name of the tool that is
-    called, where the group has steps; None for any other request. `decision` is that of the access rules and guards
-    so far, and `redacted` the params that are redacted already.
-    """
-
-    request: Request
-    group: GroupView
-    method: str
-    params: Mapping[str, Raw] | None
-    timeout_s: float
-    label: str = ""
-    instance: Instance | None = None
-    notes: tuple[str, ...] = ()
-    tool: str | None = None
-    decision: Decision | None = None
-    redacted: Mapping[str, Raw] | None = None
-
-
-Next = Callable[[UpstreamRequest], Awaitable[Frame]]
-# Runs the steps before a step that decide about arguments again, and then what it is given.
-Restart = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 
 
 class Services:
@@ -178,7 +150,7 @@ ORDER = (
     Row(
         "overrides",
         "Shown names become the server's own; defaults and fixed arguments are put in.",
-        "dynamic_mcp.proxy.overridden_tools:RestoreCalls",
+        "dynamic_mcp.proxy.call_overrides:RestoreCalls",
         _has_rule("overrides"),
     ),
     Row(

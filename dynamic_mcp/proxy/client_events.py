@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 SESSION_CLOSED = "session.closed"
 

@@ -29,8 +29,8 @@ from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.policy.pins.judgement import Fingerprints, PinJudgement, Reason, is_large, judge
 from dynamic_mcp.policy.pins.lock_file import PinnedServer, path_for
 from dynamic_mcp.proxy.definition_news import News
-from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.pin_book import Acceptance, PinBook
+from dynamic_mcp.proxy.request import Event
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.system.workers import Workers

@@ -12,7 +12,7 @@ from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import names, uri_template, wire
-from dynamic_mcp.proxy.observation import Observation
+from dynamic_mcp.proxy.request import Denial, Observation
 from dynamic_mcp.proxy.targets import find_target
 from dynamic_mcp.proxy.view import GroupView
 
@@ -20,13 +20,6 @@ if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules
 
 _LISTS = {Kind.TOOL: ListKind.TOOLS, Kind.PROMPT: ListKind.PROMPTS, Kind.RESOURCE: ListKind.RESOURCES}
-
-
-class Denial(Struct, frozen=True):
-    """What is hidden: the group that it is of, and the rule behind that."""
-
-    group: str
-    rule: str
 
 
 def find_denial(

@@ -8,6 +8,7 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.errors import URL_ELICITATION_REQUIRED
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.elicitation import required_elicitations
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -15,16 +16,6 @@ COMPLETE = "notifications/elicitation/complete"
 # Elicitations that are remembered; the oldest is forgotten first.
 _MAX_REMEMBERED = 1000
 _CODE = b"%d" % URL_ELICITATION_REQUIRED
-
-
-def required_elicitations(error: Raw) -> list[Raw]:
-    """Return the elicitations that an error asks for (-32042); none if it is another error, or empty."""
-    if not len(error) or wire.value(wire.member(error, "code")) != URL_ELICITATION_REQUIRED:
-        return []
-    try:
-        return wire.elements(wire.member(error, "data", "elicitations"))
-    except wire.Malformed:
-        return []
 
 
 def name_asker(group: str, client: Client, answer: Frame) -> Frame:

@@ -10,8 +10,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.observation import Event
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import Event, Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.bounded import BoundedDict

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import Next, Step, UpstreamRequest
+from dynamic_mcp.proxy.chain import Step
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
 
 
 class ObserveTarget(Step):

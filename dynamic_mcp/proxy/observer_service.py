@@ -9,9 +9,9 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
-    from dynamic_mcp.proxy.observation import Observer
     from dynamic_mcp.proxy.proxy import Proxy
     from dynamic_mcp.proxy.reload_counts import ReloadCounts
+    from dynamic_mcp.proxy.request import Observer
 
 
 class ObserverContext(Struct, frozen=True):

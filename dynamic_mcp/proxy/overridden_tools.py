@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from msgspec import Raw, structs
-
-from dynamic_mcp.errors import NotFound
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
-from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.policy.overrides import Overrides
 from dynamic_mcp.policy.shown_tool import ShownTool
-from dynamic_mcp.proxy.chain import Next, Step, UpstreamRequest
 
 log = logging.getLogger(__name__)
 
@@ -64,29 +58,3 @@ class OverriddenTools:
         if shown.entries is listing.entries and not shown.complaints:
             return listing
         return replace(listing, entries=shown.entries, complaints=(*listing.complaints, *shown.complaints))
-
-
-class RestoreCalls(Step):
-    """Makes calls of shown tools calls of the server's own."""
-
-    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Pass on a call as the server gets it. Raises InvalidArguments and NotFound."""
-        return next(_restore(call) if call.method == "tools/call" else call)
-
-
-def _restore(call: UpstreamRequest) -> UpstreamRequest:
-    params = call.params or {}
-    shown = call.tool or ""
-    tool = call.group.find_shown(shown)
-    if tool is None:
-        raise NotFound(f"tool of group `{call.group.name}`", shown)
-    given = params.get("arguments")
-    restored = tool.restore(given)
-    changed: dict[str, Raw] = {}
-    if tool.own_name != shown:
-        changed["name"] = Raw(wire.encode(tool.own_name))
-    if restored is not None and restored is not given:
-        changed["arguments"] = restored
-    if not changed:
-        return call
-    return structs.replace(call, params={**params, **changed}, tool=tool.own_name)

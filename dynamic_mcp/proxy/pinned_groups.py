@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.groups.group import Group
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded with the first group whose definitions are not trusted
     from dynamic_mcp.proxy.definitions import Definitions

@@ -34,11 +34,10 @@ from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events
 from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
-from dynamic_mcp.proxy.observation import Event, Observers, group_changed, link_opened
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pinned_groups import PinnedGroups
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore

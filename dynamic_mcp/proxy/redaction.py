@@ -13,8 +13,8 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.chain import Services, Step
+from dynamic_mcp.proxy.request import Next, Request, UpstreamRequest
 from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:

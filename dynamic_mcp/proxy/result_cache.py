@@ -21,8 +21,9 @@ from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.cache_clearing import ClearingMarks
 from dynamic_mcp.policy.caching import KeepRule, compile_rules
-from dynamic_mcp.proxy.chain import Next, Services, Step, UpstreamRequest
+from dynamic_mcp.proxy.chain import Services, Step
 from dynamic_mcp.proxy.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import LoopClock
 

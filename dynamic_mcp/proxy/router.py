@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from dynamic_mcp.errors import METHOD_NOT_FOUND, LoginNeeded
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.capabilities import EXTENDING
 from dynamic_mcp.proxy.chain import Chains
@@ -13,9 +14,6 @@ from dynamic_mcp.proxy.elicitations import Elicitations, check_asked
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
-
-# In `_meta` of a request that is no other use case: the group that it is for.
-GROUP = "dynamic-mcp/group"
 
 # For one request: a server may want a login, and then one with more scope, or at another authorization server.
 MAX_LOGINS = 2

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.proxy.client_events import SESSION_CLOSED
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 Labels = TypeVar("Labels")
 

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.masking import mask_string
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.observation import Observation
+from dynamic_mcp.proxy.request import Observation
 from dynamic_mcp.tools.meta_tools import CALLS, GET
 
 EventName = Literal["call", "read", "prompt", "list"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.allowed_lists import INCOMPLETE, AllowedLists
 from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 from dynamic_mcp.system.text import one_line
@@ -25,7 +26,6 @@ if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
     from dynamic_mcp.policy.call_rules import CallRules
     from dynamic_mcp.policy.shown_tool import ShownTool
-    from dynamic_mcp.proxy.chain import Next
     from dynamic_mcp.proxy.overridden_tools import OverriddenTools
 
 Pin = Callable[[Group, Pinning], None]
@@ -64,7 +64,7 @@ class GroupView:
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
-        self.chain: Next | None = None  # compiled with the first request
+        self.chain: Callable[..., Awaitable[Frame]] | None = None  # compiled by `Chains` with the first request
         self._lists = AllowedLists(presentation, rules)
 
     def __repr__(self) -> str:

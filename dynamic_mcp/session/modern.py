@@ -34,8 +34,7 @@ from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import to_answer
 from dynamic_mcp.session.listening import Listening
 from dynamic_mcp.session.modern_answers import refuse_state, to_modern
-from dynamic_mcp.session.modern_call import ModernCall, binding_of
-from dynamic_mcp.session.modern_client import ModernClient, ModernClients, Origin
+from dynamic_mcp.session.modern_client import ModernCall, ModernClient, ModernClients, Origin, binding_of
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.url_elicitations import answer_with_elicitations

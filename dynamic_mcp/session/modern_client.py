@@ -1,34 +1,46 @@
-"""A client of the modern revisions: nothing connects its requests but what each of them says of its sender.
+"""A client of the modern revisions and its calls: nothing connects them but what each of them says of its sender.
 
 Requests of one principal that name the same client and capabilities belong to one client here, so that legacy
-servers, which know only sessions, have one to serve. It ends when nobody has used it for a while.
+servers, which know only sessions, have one to serve. It ends when nobody has used it for a while. What an upstream
+asks in the middle of a call is answered `input_required`: then the call waits, parked, until its client comes back
+with the answers over another channel.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import logging
 import math
 import secrets
-from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from hashlib import sha256
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
 from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.errors import METHOD_NOT_FOUND
+from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import Channel, ParkedCalls
+from dynamic_mcp.proxy.subscriptions import LEVELS
+from dynamic_mcp.session.answers import gone
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.upstream.handshake import complete_info
 
-if TYPE_CHECKING:
-    from dynamic_mcp.session.modern_call import ModernCall
+log = logging.getLogger(__name__)
+
+# Questions that come within this time of the first go to the client together.
+_GATHER_S = 0.02
+# What no modern client knows, although a request may cause it.
+_RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
 
 
 class Origin(Struct, frozen=True):
@@ -195,3 +207,272 @@ class ModernClients:
         self._shares.remove(client)
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
         client.close()
+
+
+class _Question:
+    """What an upstream wants to know of the client."""
+
+    __slots__ = ("frame", "future", "is_sent")
+
+    def __init__(self, frame: Frame, future: asyncio.Future[Frame]) -> None:
+        self.frame = frame
+        self.future = future
+        self.is_sent = False
+
+
+class ModernCall:
+    """One request and its retries. `start` it with what answers it; `cancel` it while it has a channel."""
+
+    def __init__(
+        self, client: ModernClient, frame: Frame, channel: Channel, parked: ParkedCalls, *, log_level: str = ""
+    ) -> None:
+        self.client = client
+        self.method = frame.method
+        self.log_level = log_level
+        self._params = frame.params
+        self._channel: Channel | None = channel
+        self._parked = parked
+        self._task: asyncio.Task[Frame]
+        self._questions: dict[str, _Question] = {}
+        self._undeclared: dict[str, object] = {}
+        self._asked = 0
+        self._number: int | None = None
+        self._round = 0
+        self._gathering: asyncio.TimerHandle | None = None
+        self._outcome: Frame | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def __repr__(self) -> str:
+        return f"<ModernCall {self.method}, {len(self._questions)} questions, round {self._round}>"
+
+    @property
+    def principal(self) -> Principal:
+        """Who has made the call."""
+        return self.client.principal
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the call waits for its client to come back."""
+        return self._channel is None
+
+    @property
+    def address(self) -> str:
+        """The address that the request or its last retry came from; that of its client while it is parked."""
+        return self.client.address if self._channel is None else self._channel.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from; 0 while it is parked."""
+        return 0 if self._channel is None else self._channel.port
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The headers that the request or its last retry came with; none where it came over lines."""
+        return getattr(self._channel, "headers", {})
+
+    @property
+    def recipient(self) -> ModernCall:
+        """The call alone: its client may have others, which know nothing of each other."""
+        return self
+
+    def start(self, work: Awaitable[Frame]) -> None:
+        """Begin; `work` returns the answer as its client gets it, and raises nothing."""
+        self.client.calls += 1
+        self.client.calls_in_flight.add(self)
+        self._task = asyncio.ensure_future(work)
+        self._task.add_done_callback(self._finish)
+
+    def cancel(self, reason: str) -> None:
+        """End the call, because its client no longer waits for the answer; a parked one goes on."""
+        if self._channel is not None:
+            self.abandon(reason)
+
+    def abandon(self, reason: str) -> None:
+        """End the call without an answer, and tell the upstream."""
+        self._channel = None
+        self._close()
+        self._task.cancel(reason)
+
+    def fail(self, answer: Frame) -> None:
+        """End the call with this answer, if somebody waits for one."""
+        channel = self._channel
+        self.abandon("the server is about to end")
+        if channel is not None:
+            channel.answer(answer)
+
+    async def wait(self, within_s: float) -> None:
+        """Wait until the call has an answer, for this long at most."""
+        await asyncio.wait([self._task], timeout=within_s)
+
+    # --- Caller ----------------------------------------------------------------------------------------
+
+    def notify(self, frame: Frame) -> None:
+        """Send what the request causes, while somebody waits for its answer."""
+        if self._channel is None or frame.method in _RETIRED:
+            return
+        if frame.method != "notifications/message" or self._wants(frame):
+            self._channel.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Ask the client, and return what it answers when it comes back."""
+        refusal = self._refusal(frame)
+        if refusal is not None:
+            return refusal
+        await self._parked.prepare()
+        self._asked += 1
+        key = f"{frame.method.partition('/')[0]}-{self._asked}"
+        question = self._questions[key] = _Question(frame, self._loop.create_future())
+        self._gather_soon(_GATHER_S)
+        try:
+            return await question.future
+        finally:
+            self._questions.pop(key, None)
+
+    def _wants(self, frame: Frame) -> bool:
+        level = wire.text(wire.member(frame.params, "level"))
+        return bool(self.log_level) and (level not in LEVELS or LEVELS.index(level) >= LEVELS.index(self.log_level))
+
+    def _refusal(self, frame: Frame) -> Frame | None:
+        if self.client.is_closed or self._task.done():
+            return gone()
+        if self.method not in envelope.MAY_ASK:
+            why = f"a client of this revision cannot be asked anything while `{self.method}` is answered"
+            return wire.error_frame(METHOD_NOT_FOUND, why)
+        need = envelope.ASKED_WITH.get(frame.method)
+        if need is None or not len(wire.member(self.client.hello.capabilities, need)):
+            if need is not None:
+                self._undeclared[need] = {}
+            return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
+        return None
+
+    # --- rounds ----------------------------------------------------------------------------------------
+
+    def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
+        """Go on with what the client says; what it does not know, or says nothing of, is asked again."""
+        self._channel = channel
+        for key, response in responses.items():
+            question = self._questions.get(key)
+            if question is not None and question.is_sent and not question.future.done() and _is_object(response):
+                question.future.set_result(wire.result_frame(bytes(response)))
+        if self._outcome is not None:
+            self._answer(self._outcome)
+        elif self._open_questions():
+            self._gather_soon(0.0)
+
+    def expire(self) -> None:
+        """End the call, because its client has not come back."""
+        log.debug("a parked call of `%s` was cancelled: its client has not come back", self.client.hello.name)
+        self.abandon("the client did not come back with its answers")
+
+    def binding(self, params: Raw) -> bytes:
+        """Return what a state of this call is bound to, if these are its params."""
+        return binding_of(self.client, self.method, params)
+
+    def _open_questions(self) -> dict[str, _Question]:
+        return {key: each for key, each in self._questions.items() if not each.future.done()}
+
+    def _gather_soon(self, delay_s: float) -> None:
+        if self._gathering is None and self._channel is not None:
+            self._gathering = self._loop.call_later(delay_s, self._send_questions)
+
+    def _send_questions(self) -> None:
+        """Answer with all open questions, and wait for the client to come back."""
+        self._gathering = None
+        questions = self._open_questions()
+        if self._channel is None or not questions:
+            return
+        if not self._parked.has_room(self.principal):
+            why = "too many calls wait for answers of their clients already"
+            for each in questions.values():
+                each.future.set_result(wire.error_frame(INTERNAL_ERROR, why))
+            return
+        self._round += 1
+        self._number, state = self._parked.park(
+            self, self.binding(self._params), number=self._number, round_number=self._round
+        )
+        for each in questions.values():
+            each.is_sent = True
+        requests = {key: _to_input_request(each.frame) for key, each in questions.items()}
+        result = {"resultType": envelope.INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
+        channel, self._channel = self._channel, None
+        channel.answer(wire.result_frame(result))
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def _finish(self, task: asyncio.Task[Frame]) -> None:
+        if task.cancelled():
+            # a cancelled task keeps its error, and with it all that its frames refer to, until somebody takes it
+            with contextlib.suppress(asyncio.CancelledError):
+                task.result()
+            self._close()
+            return
+        answer = task.result()
+        if self._undeclared and _has_failed(answer):
+            answer = _name_undeclared(answer, self._undeclared)
+        if self._channel is None:
+            self._outcome = answer  # for the client, when it comes back
+        else:
+            self._answer(answer)
+
+    def _answer(self, frame: Frame) -> None:
+        channel, self._channel = self._channel, None
+        self._close()
+        if channel is not None:
+            channel.answer(frame)
+
+    def _close(self) -> None:
+        self.client.calls_in_flight.discard(self)
+        for each in self._open_questions().values():
+            each.future.set_result(gone())
+        if self._number is not None:
+            self._parked.remove(self._number)
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+
+
+def binding_of(client: ModernClient, method: str, params: Raw) -> bytes:
+    """Return a digest of who makes a request, and of all that makes it this request: retries have the same."""
+    members = {
+        name: value for name, value in _members(params).items() if name not in {*envelope.RETRY_MEMBERS, "_meta"}
+    }
+    content = {name: wire.value(value) or bytes(value).decode() for name, value in members.items()}
+    whole = [client.principal.issuer, client.principal.subject, client.only, method, content]
+    return sha256(json.dumps(whole, sort_keys=True).encode()).digest()
+
+
+def _members(params: Raw) -> dict[str, Raw]:
+    return wire.members(params) if len(params) else {}
+
+
+def _to_input_request(frame: Frame) -> dict[str, Raw | str]:
+    """Return a question as an entry of `inputRequests`; what matters on one hop only stays behind."""
+    request: dict[str, Raw | str] = {"method": frame.method}
+    if len(frame.params):
+        params = wire.members(frame.params)
+        meta = envelope.meta_of(params)
+        if "progressToken" in meta:
+            del meta["progressToken"]
+            params = {**params, "_meta": Raw(wire.encode(meta))} if meta else _without(params, "_meta")
+        request["params"] = Raw(wire.encode(params))
+    return request
+
+
+def _without(members: Mapping[str, Raw], name: str) -> dict[str, Raw]:
+    return {each: value for each, value in members.items() if each != name}
+
+
+def _has_failed(answer: Frame) -> bool:
+    return len(answer.error) > 0 or bytes(wire.member(answer.result, "isError")) == b"true"
+
+
+def _name_undeclared(answer: Frame, undeclared: Mapping[str, object]) -> Frame:
+    """Return the answer to a call that failed after it had asked for what its client does not declare."""
+    names = " and ".join(f"`{name}`" for name in undeclared)
+    why = f"the server needs a client with the capability {names}"
+    original = {"error": answer.error} if len(answer.error) else {"result": answer.result}
+    return wire.error_frame(MISSING_CAPABILITY, why, {"requiredCapabilities": undeclared, **original})
+
+
+def _is_object(data: Raw) -> bool:
+    return bytes(data)[:1] == b"{"

@@ -12,8 +12,7 @@ from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.session.answers import error_line
 from dynamic_mcp.session.legacy import MAY_BE_MISSED
 from dynamic_mcp.session.modern import ModernDispatcher
-from dynamic_mcp.session.modern_call import ModernCall
-from dynamic_mcp.session.modern_client import Origin
+from dynamic_mcp.session.modern_client import ModernCall, Origin
 from dynamic_mcp.session.server import ModernServer
 
 Reply = Callable[[bytes], None]

@@ -14,8 +14,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.listening import LISTS, RESOURCES
-from dynamic_mcp.session.modern_call import ModernCall
-from dynamic_mcp.session.modern_client import ModernClient
+from dynamic_mcp.session.modern_client import ModernCall, ModernClient
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.system.task_set import TaskSet
 

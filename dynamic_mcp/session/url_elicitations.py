@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Raw
 
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.elicitation import required_elicitations
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.elicitations import required_elicitations
 from dynamic_mcp.proxy.request import Request
 
 # How often a call is made again.

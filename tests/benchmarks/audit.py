@@ -18,7 +18,7 @@ from dynamic_mcp.features.audit.arguments import Mode
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.trail import Trail
-from dynamic_mcp.proxy.observation import Observer, Observers
+from dynamic_mcp.proxy.request import Observer, Observers
 from tests.benchmarks.access_rules import Peer
 
 MODES: tuple[Mode, ...] = ("off", "keys", "redacted", "full")

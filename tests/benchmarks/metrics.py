@@ -17,8 +17,8 @@ from dynamic_mcp.features.metrics.exposition import Form, render
 from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.features.metrics.process import process_families
-from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observer, Observers
 from tests.benchmarks.access_rules import ANSWER, Peer
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
 

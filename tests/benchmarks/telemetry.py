@@ -24,7 +24,7 @@ from pathlib import Path
 from dynamic_mcp.features.telemetry.recorder import Recorder
 from dynamic_mcp.features.telemetry.records import TelemetrySettings
 from dynamic_mcp.features.telemetry.tracing import Tracing
-from dynamic_mcp.proxy.observation import Observers
+from dynamic_mcp.proxy.request import Observers
 from tests.benchmarks.access_rules import Peer
 from tests.benchmarks.core import SERVER, through_group
 from tests.benchmarks.driver import Peer as ProgramPeer

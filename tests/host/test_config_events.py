@@ -15,8 +15,8 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.host.http_control import HttpControl
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
-from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Event
 from tests.fakes import BOUND_S
 from tests.recorder import Recorder, observe
 

@@ -14,8 +14,8 @@ from msgspec import Raw
 from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.observe.current_request import current_request, mark_outgoing, mark_request, outgoing_headers
 from dynamic_mcp.observe.log_output import STDERR, ServerLog, group_logger
-from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observers
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
 from tests.features.telemetry.parties import FakeExporter, record_to, recorded
 from tests.modern_client import ModernClient

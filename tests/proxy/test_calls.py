@@ -300,7 +300,7 @@ async def test_the_loop_goes_on_while_a_large_result_is_selected_from() -> None:
     rows = b",".join(b'{"a":{"b":%d}}' % n for n in range(50_000))
     large = b'{"content":[],"structuredContent":{"rows":[' + rows + b"]}}"
     upstream = _upstream(call=large)
-    async with client_of(Opener(up=[upstream])) as client:
+    async with client_of(Opener(up=[upstream]), bound_s=60) as client:  # the selection is real work
         await client.initialize()
         arguments = {"group": "up", "name": "create", "args": {"title": "x"}, "select": "$..zz"}
 

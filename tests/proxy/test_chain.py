@@ -14,9 +14,8 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.proxy.approval.approval import Approval
 from dynamic_mcp.proxy.approval.subject import Right
-from dynamic_mcp.proxy.chain import Next, UpstreamRequest
-from dynamic_mcp.proxy.observation import Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, UpstreamRequest
 from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config
 from tests.policy.rules import access_of, person
 

@@ -11,7 +11,7 @@ import pytest
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.policy.pins.definition import PinKind, fingerprint
 from dynamic_mcp.policy.pins.lock_file import Lock, Pin, update_lock
-from dynamic_mcp.proxy.observation import Event, Observer, Observers
+from dynamic_mcp.proxy.request import Event, Observer, Observers
 from tests.fakes import Client, Json, settled, text_of
 from tests.policy.pins.schemas import raw
 from tests.proxy.many_clients import OTHER

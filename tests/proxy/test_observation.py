@@ -14,9 +14,8 @@ from dynamic_mcp.config.access import LOCAL_NAME, Access, Condition, Effect, Rul
 from dynamic_mcp.errors import AccessDenied, InvalidArguments, NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import UpstreamRequest
-from dynamic_mcp.proxy.observation import Event, Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Event, Observation, Observer, Observers, UpstreamRequest
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled, text_of
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}

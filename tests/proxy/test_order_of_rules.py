@@ -26,11 +26,10 @@ from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.policy.shown_tool import ShownTool
 from dynamic_mcp.proxy.approval.approval import Approval
 from dynamic_mcp.proxy.approval.subject import Right
-from dynamic_mcp.proxy.chain import ORDER, Chains, Next, Restart, Services, UpstreamRequest
-from dynamic_mcp.proxy.observation import Observation, Observer, Observers
+from dynamic_mcp.proxy.chain import ORDER, Chains, Services
 from dynamic_mcp.proxy.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
 from tests.policy.overridden import rules_of

@@ -13,7 +13,7 @@ import pytest
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Condition, Effect, Rule
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.features.telemetry.tracing import Tracing
-from dynamic_mcp.proxy.observation import Observers
+from dynamic_mcp.proxy.request import Observers
 from tests.fakes import Client, Json
 from tests.features.audit.audited import Audited, audited
 from tests.features.metrics.readers import samples_of

@@ -17,8 +17,8 @@ from dynamic_mcp.config.rules import Cache, Redact, Rules
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
-from dynamic_mcp.proxy.observation import Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observation, Observer, Observers
 from tests.fakes import (
     BOUND_S,
     Client,

@@ -131,7 +131,10 @@ async def fetch_keys(issuer: str, jwks_url: str | None) -> tuple[PublicKey, ...]
             document = await server.fetch(url)
     except documents.DocumentError as exc:
         raise KeySetError(str(exc)) from exc
-    keys: tuple[PublicKey, ...] = await asyncio.to_thread(signatures.import_keys, document)
+    try:
+        keys: tuple[PublicKey, ...] = await asyncio.to_thread(signatures.import_keys, document)
+    except ValueError as exc:
+        raise KeySetError(str(exc)) from exc
     return keys
 
 

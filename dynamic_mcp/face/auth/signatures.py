@@ -13,8 +13,6 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from dynamic_mcp.face.auth.jwks import KeySetError
-
 _MAX_KEYS = 100
 _RSA_BYTES = range(2048 // 8, 8192 // 8 + 1)
 _MAX_EXPONENT_BYTES = 4
@@ -48,13 +46,13 @@ class PublicKey:
 
 
 def import_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
-    """Return the keys of a key set that check signatures; others are left out. Raises KeySetError if none is left."""
+    """Return the keys of a key set that check signatures; others are left out. Raises ValueError if none is left."""
     entries = document.get("keys")
     if not isinstance(entries, list):
-        raise KeySetError("is not a key set")
+        raise ValueError("is not a key set")  # noqa: TRY004 - of a document of others
     keys = tuple(key for entry in entries[:_MAX_KEYS] if isinstance(entry, dict) for key in _import_key(entry))
     if not keys:
-        raise KeySetError("has no key that could be used")
+        raise ValueError("has no key that could be used")
     return keys
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dynamic_mcp.face.http.authenticator import Refused
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding, site_of
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 EACH_MINUTE = 10
 WINDOW_S = 60.0

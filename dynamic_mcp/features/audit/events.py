@@ -13,7 +13,7 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.config.masking import mask_value
 from dynamic_mcp.features.audit.line import AuditLine, Outcome
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 # Members that are on the line itself, by the names that they have there.
 _PLACES = {

@@ -33,9 +33,8 @@ from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import UpstreamRequest
-from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer
 from dynamic_mcp.proxy.outcomes import Outcome
+from dynamic_mcp.proxy.request import ApprovalNote, Event, Observation, Observer, UpstreamRequest
 from dynamic_mcp.proxy.targets import EVENTS, Target, find_target, find_trace
 
 _REFUSALS = (AccessDenied, RefusedByGuard, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)

@@ -21,8 +21,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe import conventions
 from dynamic_mcp.proxy import operations
-from dynamic_mcp.proxy.chain import UpstreamRequest
-from dynamic_mcp.proxy.observation import Event, Observation, Observer
+from dynamic_mcp.proxy.request import Event, Observation, Observer, UpstreamRequest
 from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import CALLS, GET

@@ -24,11 +24,9 @@ from dynamic_mcp.observe.conventions import Attributes
 from dynamic_mcp.observe.current_request import OutgoingMark, current_request, mark_outgoing
 from dynamic_mcp.observe.trace_context import TraceContext, begin_span, begin_trace, parse_context
 from dynamic_mcp.proxy import operations
-from dynamic_mcp.proxy.chain import UpstreamRequest
-from dynamic_mcp.proxy.observation import Event, Observation, Observer
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.payloads import masked_payload
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import Event, Observation, Observer, Request, UpstreamRequest
 from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 
 _PARENT, _STATE = "traceparent", "tracestate"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded with the first rule that asks
     from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.proxy.approval.subject import Right
-    from dynamic_mcp.proxy.chain import Next, UpstreamRequest
+    from dynamic_mcp.proxy.request import Next, UpstreamRequest
 
 
 class Approval(Protocol):

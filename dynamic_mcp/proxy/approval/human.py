@@ -31,9 +31,7 @@ from dynamic_mcp.proxy.approval.form import build_form
 from dynamic_mcp.proxy.approval.queue import OpenBox, Queue
 from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.proxy.approval.wait import Forms, Wait
-from dynamic_mcp.proxy.chain import Next, UpstreamRequest
-from dynamic_mcp.proxy.observation import ApprovalNote, Event
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import ApprovalNote, Event, Next, Request, UpstreamRequest
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
 

@@ -10,7 +10,8 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.proxy.approval.subject import Right
-from dynamic_mcp.proxy.chain import ChangingStep, Next, Restart, UpstreamRequest
+from dynamic_mcp.proxy.chain import ChangingStep
+from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 
 
 class AskForApproval(ChangingStep):

@@ -19,8 +19,8 @@ from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.policy.approval import ApprovalKey
 from dynamic_mcp.policy.classify import access_of
-from dynamic_mcp.proxy.chain import UpstreamRequest
 from dynamic_mcp.proxy.misfits import must_fit
+from dynamic_mcp.proxy.request import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import arguments

@@ -17,7 +17,7 @@ from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.policy.approval import Question, Verdict
 from dynamic_mcp.proxy.approval.form import Decline, NoAnswer, can_show, read_answer
 from dynamic_mcp.proxy.approval.subject import Subject
-from dynamic_mcp.proxy.chain import UpstreamRequest
+from dynamic_mcp.proxy.request import UpstreamRequest
 from dynamic_mcp.system.clock import Clock
 
 PROGRESS_EVERY_S = 5.0

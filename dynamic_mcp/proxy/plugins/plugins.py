@@ -18,10 +18,10 @@ from dynamic_mcp.errors import ConfigError, PluginError
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Middleware, Services
-from dynamic_mcp.proxy.chain import Next, Restart, UpstreamRequest
 from dynamic_mcp.proxy.plugins.call import PluginCall
 from dynamic_mcp.proxy.plugins.loading import load
 from dynamic_mcp.proxy.plugins.opened import ActivePlugin, OpenPlugin, describe
+from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:

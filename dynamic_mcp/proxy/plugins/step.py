@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import ChangingStep, Next, Restart, UpstreamRequest
+from dynamic_mcp.proxy.chain import ChangingStep
 from dynamic_mcp.proxy.plugins.call import KINDS
+from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 
 
 class AskPlugins(ChangingStep):

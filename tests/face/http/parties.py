@@ -14,8 +14,8 @@ from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.event_stream import EventStream
-from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observer, Observers
 from tests.fakes import BOUND_S, Json, Opener, config_of, group_config
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

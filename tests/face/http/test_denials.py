@@ -13,7 +13,7 @@ from dynamic_mcp.face.http.authenticator import Refused
 from dynamic_mcp.face.http.denials import EACH_MINUTE, MAX_SITES, WINDOW_S, Denials
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 from tests.face.auth.parties import FORWARDED, TOKEN, client_of, guarded_face
 from tests.face.http.modern_parties import ModernHttpClient, modern
 from tests.recorder import Recorder

@@ -16,8 +16,8 @@ from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.identity import LOCAL_USER, Authentication
-from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observers
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, tool
 
 Json = Any  # whatever JSON a test writes down

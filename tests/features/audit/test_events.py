@@ -14,7 +14,7 @@ from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.trail import Trail
-from dynamic_mcp.proxy.observation import Event, Observers
+from dynamic_mcp.proxy.request import Event, Observers
 from tests.fakes import BOUND_S
 from tests.proxy.approval.scene import approving
 

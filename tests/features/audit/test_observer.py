@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.proxy.observation import Event
+from dynamic_mcp.proxy.request import Event
 from tests.fakes import settled
 from tests.features.audit.audited import Json, audited, read_lines
 from tests.policy.rules import access_of, person

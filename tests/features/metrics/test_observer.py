@@ -16,9 +16,9 @@ from dynamic_mcp.features.metrics.families import MAX_DISTRIBUTIONS, Family
 from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observers
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.features.metrics.readers import Samples, sample, samples_of
 from tests.modern_client import ModernClient

@@ -16,10 +16,8 @@ from dynamic_mcp.features.telemetry.recorder import Recorder
 from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.trace_context import parse_context
-from dynamic_mcp.proxy.chain import UpstreamRequest
-from dynamic_mcp.proxy.observation import ApprovalNote, Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import ApprovalNote, Observation, Observer, Observers, Request, UpstreamRequest
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.features.telemetry.parties import FakeExporter, Recorded, record_to, recorded

@@ -20,8 +20,8 @@ from dynamic_mcp.identity import LOCAL_USER
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.approval import OpenApproval
 from dynamic_mcp.proxy.approval.human import HumanApproval
-from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import ApprovalNote, Event, Observation, Observer, Observers
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.upstream.open import OpenLink
 from tests.fakes import (

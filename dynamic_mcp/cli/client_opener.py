@@ -1,0 +1,39 @@
+"""How commands ask servers: through the daemon of the config where it runs, or else through a proxy of their own.
+
+Either way a command is a client like every other one, and its requests go through a proxy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.cli.client import Client
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+    from dynamic_mcp.config.resolved import Config
+
+
+@contextlib.asynccontextmanager
+async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[Client]:
+    """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given.
+
+    A command that `may_ask` shows forms, if there is a person at the terminal.
+    """
+    may_ask = may_ask and this.out.may_ask
+    daemon = None
+    if not (this.is_alone or sys.platform == "win32"):
+        from dynamic_mcp.cli import daemon_client
+
+        daemon = await daemon_client.find_daemon(this, config, may_ask=may_ask)
+    if daemon is not None:
+        async with contextlib.aclosing(daemon):
+            yield daemon
+        return
+    from dynamic_mcp.cli.own_client import open_own_client
+
+    async with open_own_client(this, config, may_ask=may_ask) as client:
+        yield client
