@@ -1,7 +1,5 @@
 """Who may use what: `settings.access` and `profiles`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from fnmatch import fnmatchcase

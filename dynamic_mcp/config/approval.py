@@ -1,7 +1,5 @@
 """How a person is asked before a call: `settings.approval`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, field

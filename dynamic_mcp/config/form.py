@@ -3,8 +3,6 @@
 A server's field that is None is inherited from the settings. The sections of features are in modules of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,7 +50,7 @@ _Overrides = Annotated[Overrides, "How tools are shown to clients, by the server
 _OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else says so."]
 
 
-def root(tree: object) -> Root:
+def root(tree: object) -> "Root":
     """Return the config in a JSON value. Raises ValueError for one that is not right."""
     found: Root = read(Root, tree)
     return found

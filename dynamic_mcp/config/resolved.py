@@ -3,8 +3,6 @@
 A `repr` shows nothing that a variable may have filled in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -140,7 +138,7 @@ class CommandLine(Private, frozen=True):
     command: str
     pack: str
     description: str
-    commands: tuple[Command, ...]
+    commands: "tuple[Command, ...]"
     env: Mapping[str, str]
     cwd: str | None = None
     roots: tuple[str, ...] = ()
@@ -388,13 +386,13 @@ class Config(Struct, frozen=True):
     embeddings: Embeddings | None = None
     split_calls: bool = False
     daemon: Daemon | None = None
-    http: Http | None = None
+    http: "Http | None" = None
     roots: tuple[str, ...] = ()
     access: Access | None = None
     approval: Approval = Approval()
-    audit: Audit | None = None
-    telemetry: Telemetry | None = None
-    metrics: Metrics | None = None
+    audit: "Audit | None" = None
+    telemetry: "Telemetry | None" = None
+    metrics: "Metrics | None" = None
     profiles: Mapping[str, Profile] = {}
     plugins: tuple[Plugin, ...] = ()
     lock_file: Path | None = None

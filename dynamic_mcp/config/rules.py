@@ -1,7 +1,5 @@
 """The rules on the calls of a server, and the plug-ins."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar

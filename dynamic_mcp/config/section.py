@@ -50,11 +50,12 @@ class Value:
         self.expand = expand
         self.schema = schema or {}
 
-    def read(self, value: object) -> Any:
-        """Return the value that is written like this. Raises ValueError."""
-        if self.expand is not None:
-            value = self.expand(value)
-        return self.parse(value if self.written is object else reader(self.written)(value))
+    def reader(self) -> Reader:
+        """Return what makes the value of what is written. It raises ValueError."""
+        return self.parse if self.written is object else partial(self._read, reader(self.written))
+
+    def _read(self, read_written: Reader, value: object) -> Any:
+        return self.parse(read_written(value if self.expand is None else self.expand(value)))
 
 
 class Switch:
@@ -114,13 +115,12 @@ def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
     """Return the values of the fields that are given."""
     if not isinstance(written, dict):
         raise FlawError("must be an object")
-    readers, members = _readers(section), {}
+    known, members = file_fields(section), {}
     for key, value in written.items():
-        if key in readers:
-            name, read_value = readers[key]
-            found = None if value is None else read_value(value)
+        if key in known:
+            found = None if value is None else _field_reader(section, key)(value)
             if found is not None:
-                members[name] = found
+                members[known[key].name] = found
         elif not key.startswith(_OWN) and key != section.__struct_config__.tag_field:
             raise FlawError(f"has an unknown field: `{key}`")
     return members
@@ -140,8 +140,8 @@ def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
 
 
 @cache
-def _readers(section: type[Struct]) -> dict[str, tuple[str, Reader]]:
-    return {key: (each.name, reader(each.type)) for key, each in file_fields(section).items()}
+def _field_reader(section: type[Struct], key: str) -> Reader:
+    return reader(file_fields(section)[key].type)
 
 
 def reader(annotation: Any) -> Reader:  # Any: types are values here
@@ -171,7 +171,7 @@ def _is_ours(annotation: Any) -> bool:
 def _marked(mark: object, annotation: Any) -> Reader | None:
     match mark:
         case Value():
-            return mark.read
+            return mark.reader()
         case Part():
             return partial(_read_fields, mark.section)
         case Switch():
