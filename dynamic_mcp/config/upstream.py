@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import environment, form
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.grants import find_flaws
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import (
     Broken,
@@ -28,6 +27,9 @@ from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.config.types import check_url
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 from dynamic_mcp.system.text import os_reason
+
+# The grants that log in with an assertion.
+_WITH_ASSERTION = ("jwt_bearer", "cross_app")
 
 
 class Surroundings(Struct, frozen=True):
@@ -287,7 +289,7 @@ def _resolve_oauth(
         may_open_browser=settings.open_browser != "never",
         token_store=settings.token_store,
     )
-    for key, message in find_flaws(oauth):
+    for key, message in _find_flaws(oauth):
         texts.fail((*inside, key), message + (_describe_empty(own, oauth) if key == "grant" else ""))
     return oauth
 
@@ -316,3 +318,31 @@ def _resolve_identity_provider(
         texts.fill((*inside, "client_id"), own.client_id, is_required=True),
         texts.fill_optional((*inside, "client_secret"), own.client_secret),
     )
+
+
+def _find_flaws(oauth: OAuth) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a login that its grant needs and lacks, or would ignore: the field, and what is wrong."""
+    yield from _find_missing(oauth)
+    if oauth.grant not in _WITH_ASSERTION:
+        for name in ("assertion", "assertion_file"):
+            if getattr(oauth, name) is not None:
+                yield name, "is only for the grants `jwt_bearer` and `cross_app`"
+    elif oauth.assertion is not None and oauth.assertion_file is not None:
+        yield "assertion_file", "is one source too many: there is an `assertion` already"
+    if oauth.identity_provider is not None and oauth.grant != "cross_app":
+        yield "identity_provider", "is only for the grant `cross_app`"
+
+
+def _find_missing(oauth: OAuth) -> Iterator[tuple[str, str]]:
+    has_assertion = oauth.assertion is not None or oauth.assertion_file is not None
+    match oauth.grant:
+        case "client_credentials":
+            if not (oauth.client_id and (oauth.client_secret or oauth.private_key_file)):
+                yield "grant", "`client_credentials` needs `client_id`, and `client_secret` or `private_key_file`"
+        case "jwt_bearer":
+            if not (oauth.client_id and has_assertion):
+                yield "grant", "`jwt_bearer` needs `client_id`, and `assertion` or `assertion_file`"
+        case "cross_app":
+            if not (oauth.client_id and has_assertion and oauth.identity_provider):
+                needs = "`client_id`, `identity_provider`, and `assertion` or `assertion_file`"
+                yield "grant", f"`cross_app` needs {needs}"
