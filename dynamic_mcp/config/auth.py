@@ -143,9 +143,8 @@ def _check_providers(providers: Sequence[Provider]) -> tuple[Provider, ...]:
     return tuple(providers)
 
 
-Providers = Annotated[
-    tuple[Provider, ...], Value(_check_providers, written=list[Annotated[Provider, Choice(_kind_of)]])
-]
+_KINDS = Choice(_kind_of, key=KIND, message=f"must be one of {', '.join(f'`{kind}`' for kind in KINDS)}")
+Providers = Annotated[tuple[Provider, ...], Value(_check_providers, written=list[Annotated[Provider, _KINDS]])]
 
 
 def resolve_provider(own: Provider, number: int, texts: Substitution, access: Access | None) -> Provider:

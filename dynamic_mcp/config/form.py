@@ -52,8 +52,7 @@ _OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else 
 
 def root(tree: object) -> "Root":
     """Return the config in a JSON value. Raises ValueError for one that is not right."""
-    found: Root = read(Root, tree)
-    return found
+    return read(Root, tree)
 
 
 def kind(server: object) -> str | None:
@@ -269,15 +268,19 @@ class Settings(Launch, frozen=True):
 
 
 Server = Program | Remote | CommandLine
+_KINDS = Choice(
+    kind,
+    key="type",
+    message="must be `stdio`, `http` or `sse`",
+    hint="`http` is streamable HTTP, `sse` the older transport; leave it out to detect it",
+)
 
 
 class Root(Section, frozen=True, kw_only=True):
     """The config of dynamic-mcp."""
 
     schema_: Annotated[str | None, "The JSON schema of this file, for editors."] = field(default=None, name="$schema")
-    servers: Annotated[dict[GroupName, Annotated[Server, Choice(kind)]], "The servers, by name."] = field(
-        name="mcpServers"
-    )
+    servers: Annotated[dict[GroupName, Annotated[Server, _KINDS]], "The servers, by name."] = field(name="mcpServers")
     profiles: Annotated[
         Profiles, "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`."
     ] = {}

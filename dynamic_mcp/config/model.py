@@ -35,6 +35,7 @@ from dynamic_mcp.config.section import (
     Value,
     by_tag,
     file_fields,
+    is_own,
     switched,
     without_own_keys,
 )
@@ -59,7 +60,7 @@ def model(section: type[Section]) -> type[Model]:
     """Return the model of a section."""
     members: dict[str, Any] = {each.name: _member(key, each) for key, each in file_fields(section).items()}
     config = section.__struct_config__
-    if config.tag_field is not None and not config.tag_field.startswith("x-"):
+    if config.tag_field is not None and not is_own(config.tag_field):
         members[config.tag_field] = (Literal[config.tag], Field(description="What it is."))
     return create_model(section.__name__, __base__=Model, __doc__=section.__doc__, **members)
 

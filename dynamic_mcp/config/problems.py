@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.auth import KIND, KINDS
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
-from dynamic_mcp.config.section import alternatives, by_tag, file_fields
+from dynamic_mcp.config.section import alternatives, by_tag, choice_in, file_fields, is_own
 from dynamic_mcp.errors import ConfigError
 
 _KIND_HINT = (
@@ -84,12 +83,10 @@ def _to_problem(details: ErrorDetails) -> Problem:
             return _unknown_field(keys)
         case "missing":
             return Problem(where, "is missing", _KIND_HINT if keys[-1] == "command" else "")
-        case "union_tag_not_found" if "auth" in keys:
-            kinds = ", ".join(f"`{kind}`" for kind in KINDS)
-            return Problem(f"{where}.kind", f"must be one of {kinds}")
         case "union_tag_not_found":
-            hint = "`http` is streamable HTTP, `sse` the older transport; leave it out to detect it"
-            return Problem(f"{where}.type", "must be `stdio`, `http` or `sse`", hint)
+            choice = choice_in(_annotation(keys))
+            assert choice is not None
+            return Problem(f"{where}.{choice.key}", choice.message, choice.hint)
         case "literal_error":
             return Problem(where, "must be " + str(context["expected"]).replace("'", "`"))
         case "greater_than_equal":
@@ -132,12 +129,16 @@ def _unknown_field(keys: Keys) -> Problem:
 
 
 def _section(keys: Keys) -> type[Struct]:
+    (section,) = by_tag(_annotation(keys)).values()
+    return section
+
+
+def _annotation(keys: Keys) -> Any:  # Any: types are values here
     annotation: Any = form.Root
     for key in keys:
         tagged = by_tag(annotation)
         annotation = tagged[str(key)] if len(tagged) > 1 else _inside(annotation, key)
-    (section,) = by_tag(annotation).values()
-    return section
+    return annotation
 
 
 def _inside(annotation: Any, key: str | int) -> Any:  # Any: types are values here
@@ -155,4 +156,4 @@ def _inside(annotation: Any, key: str | int) -> Any:  # Any: types are values he
 
 def _field_names(section: type[Struct]) -> list[str]:
     tag = section.__struct_config__.tag_field
-    return [*([tag] if tag == KIND else []), *file_fields(section)]
+    return [*([tag] if tag is not None and not is_own(tag) else []), *file_fields(section)]

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib import import_module
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, convert
 from msgspec.structs import FieldInfo, fields
 
 from dynamic_mcp.config.flaws import FlawError
 
-_OWN = "x-"
+S = TypeVar("S", bound="Section")
 Reader = Callable[[object], Any]  # Any: each reads its own type
 
 
@@ -72,10 +72,16 @@ class Switch:
 
 
 class Choice:
-    """Marks a union of sections; `tag_of` returns the tag of the one that is written, None if it is none of them."""
+    """Marks a union of sections; `tag_of` returns the tag of the one that is written, None if it is none of them.
 
-    def __init__(self, tag_of: Callable[[object], str | None]) -> None:
+    `key` is the field that says which one it is; `message` and `hint` are the words for what it must be.
+    """
+
+    def __init__(self, tag_of: Callable[[object], str | None], *, key: str, message: str, hint: str = "") -> None:
         self.tag_of = tag_of
+        self.key = key
+        self.message = message
+        self.hint = hint
 
 
 class Part:
@@ -102,7 +108,7 @@ def deferred(target: str) -> type[Deferred]:
     return type(target.rpartition(":")[2], (Deferred,), {"target": target})
 
 
-def read(section: type[Any], written: object) -> Any:
+def read(section: type[S], written: object) -> S:
     """Return a section from JSON. Raises ValueError, of which a message says less than `find_problems`."""
     members = _read_fields(section, written)
     try:
@@ -121,7 +127,7 @@ def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
             found = None if value is None else _field_reader(section, key)(value)
             if found is not None:
                 members[known[key].name] = found
-        elif not key.startswith(_OWN) and key != section.__struct_config__.tag_field:
+        elif not is_own(key) and key != section.__struct_config__.tag_field:
             raise FlawError(f"has an unknown field: `{key}`")
     return members
 
@@ -130,13 +136,18 @@ def without_own_keys(section: object) -> object:
     """Return a section without the keys that belong to the person who wrote it."""
     if not isinstance(section, dict):
         return section
-    return {key: value for key, value in section.items() if not key.startswith(_OWN)}
+    return {key: value for key, value in section.items() if not is_own(key)}
 
 
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
     """Return the fields of a section that can stand in the file, by their names there."""
-    return {each.encode_name: each for each in fields(section) if not each.encode_name.startswith(_OWN)}
+    return {each.encode_name: each for each in fields(section) if not is_own(each.encode_name)}
+
+
+def is_own(key: str) -> bool:
+    """Return whether a key of the file belongs to the person who wrote it."""
+    return key.startswith("x-")
 
 
 @cache
@@ -186,10 +197,10 @@ def _read_switch(read_section: Reader, value: object) -> Any:
     return value if value is False else read_section(value)
 
 
-def _read_choice(choice: Choice, sections: Mapping[str, type[Struct]], value: object) -> Any:
+def _read_choice(choice: Choice, sections: Mapping[str, type[Section]], value: object) -> Any:
     tag = choice.tag_of(value)
     if tag is None:
-        raise FlawError("is of an unknown kind")
+        raise FlawError(f"`{choice.key}` {choice.message}", hint=choice.hint)
     return read(sections[tag], value)
 
 
@@ -212,9 +223,14 @@ def _read_deferred(annotation: type[Deferred], value: object) -> Any:
 # --- what an annotation allows -----------------------------------------------------------------------------
 
 
-def by_tag(annotation: Any) -> dict[str, type[Struct]]:
+def by_tag(annotation: Any) -> dict[str, type[Section]]:
     """Return the sections that an annotation allows, by what tells them apart in the file."""
     return {str(each.__struct_config__.tag): each for each in sections_in(annotation)}
+
+
+def choice_in(annotation: Any) -> Choice | None:
+    """Return the mark of a union of sections."""
+    return next((each for each in get_args(annotation) if isinstance(each, Choice)), None)
 
 
 def sections_in(annotation: Any) -> Iterator[type[Any]]:

@@ -100,7 +100,7 @@ def parse_rate(text: str) -> float:
         raise FlawError(f"is not a rate: `{printable(text)}`", hint=_RATE_HINT)
     rate = float(match[1]) / _UNITS[match[2]]
     if not 0 < rate <= _MAX_RATE:
-        raise FlawError("must be more than none, and at most 1000000 calls a second", hint=_RATE_HINT)
+        raise FlawError("must be greater than 0, and at most 1000000 calls a second", hint=_RATE_HINT)
     return rate
 
 

@@ -169,6 +169,12 @@ def test_nobody_can_name_the_kind_of_a_server_that_the_form_finds_out() -> None:
     assert server.env == {"x-kind": "mine"}
 
 
+def test_nobody_can_give_what_the_program_finds_out_about_a_section() -> None:
+    server = form.root(_server({"command": "x", "guards": [{"deny": "x", "x-id": "mine"}]})).servers["a"]
+    assert server.guards is not None
+    assert server.guards[0].id == "guards[0]"
+
+
 @pytest.mark.parametrize("depth", [100, 5000])
 @pytest.mark.parametrize("key", ["tools", "x-own", "bogus"])
 def test_a_config_that_is_nested_without_sense_has_an_end(depth: int, key: str) -> None:
