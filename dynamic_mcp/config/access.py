@@ -10,9 +10,7 @@ from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.section import Section, Value
 from dynamic_mcp.config.types import (
-    Condition as Expression,
-)
-from dynamic_mcp.config.types import (
+    Expression,
     Globs,
     Pattern,
     ProfileName,

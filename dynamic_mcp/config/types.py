@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Raw
@@ -25,7 +25,7 @@ NAME_LENGTH = 64
 SMALLEST_LIMIT = 1000
 NO_LIMIT = 1 << 62  # the value of `off` for a size
 UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
-LONGEST_CONDITION = 2000
+LONGEST_EXPRESSION = 2000
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
@@ -336,7 +336,7 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
-def _check_condition(text: str) -> str:
+def _check_expression(text: str) -> str:
     from dynamic_mcp.config.cel import check_expression  # with the first of them
 
     return check_expression(text)
@@ -347,8 +347,8 @@ JsonPath = Annotated[str, Value(check_json_path, written=str, schema={"pattern":
 # A regular expression of RE2.
 Pattern = Annotated[str, Value(check_pattern, written=str)]
 # A condition in CEL.
-Condition = Annotated[
-    str, Value(_check_condition, written=str, schema={"minLength": 1, "maxLength": LONGEST_CONDITION})
+Expression = Annotated[
+    str, Value(_check_expression, written=str, schema={"minLength": 1, "maxLength": LONGEST_EXPRESSION})
 ]
 
 
@@ -533,6 +533,6 @@ Address = Annotated[
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 # A file or directory as it is written, so relative to the config.
-File = Annotated[FilePath, Value(FilePath, written=Annotated[str, Meta(min_length=1)])]
+File = Annotated[Path, Value(Path, written=Annotated[str, Meta(min_length=1)])]
 SocketMode = Annotated[int, Value(_parse_socket_mode, written=str, schema={"pattern": _SOCKET_MODE})]
 Text = Annotated[str, Meta(min_length=1)]
