@@ -13,9 +13,9 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from dynamic_mcp.config.http_values import check_hosts, check_origins
 from dynamic_mcp.config.read import ConfigSet, find, read_all
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.types import check_hosts, check_origins
 from dynamic_mcp.face.http.asgi import AsgiApp, Receive, Scope, Send
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead
 from dynamic_mcp.host.http_control import HttpOverrides

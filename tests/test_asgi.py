@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from dynamic_mcp.asgi import app
-from dynamic_mcp.config.values import FlawError
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.errors import ConfigError
 from tests.process.http_client import HttpClient, connected, write_config
 from tests.program import BOUND_S, odd, text_of

@@ -79,9 +79,11 @@ class Question:
         """Return whose token has these claims, as the provider of its issuer reads it."""
         jwt = _find_provider(config, claims)
         if self.subject is not None:
-            claims = {**claims, jwt.subject_claim: self.subject}
-        if read_name(claims, jwt.subject_claim) is None:
-            raise InvalidArguments(f"the claims have no `{jwt.subject_claim}`", hint="say who asks by `--as SUBJECT`")
+            claims = {**claims, jwt.claims.subject: self.subject}
+        if read_name(claims, jwt.claims.subject) is None:
+            raise InvalidArguments(
+                f"the claims have no `{jwt.claims.subject}`", hint="say who asks by `--as SUBJECT`"
+            )
         found = read_authentication(jwt, claims)
         return replace(found, roles=tuple(dict.fromkeys([*self.roles, *found.roles])))
 

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.config import form, values
+from dynamic_mcp.config import form, types
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import working_directory
 from dynamic_mcp.config.read import ConfigSet, ParsedConfig
 from dynamic_mcp.config.resolved import Broken
@@ -76,10 +77,10 @@ def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet
 def _check(server: DirectServer) -> None:
     what = "the argument"
     try:
-        values.check_literal_url(server.url)
+        types.check_literal_url(server.url)
         what = "--timeout"
-        values.parse_duration(server.timeout)
-    except values.FlawError as exc:
+        types.parse_duration(server.timeout or "")
+    except FlawError as exc:
         raise InvalidArguments(f"{what} {exc}", hint=exc.hint) from exc
 
 
@@ -107,5 +108,5 @@ def _name(url: str, environment: Mapping[str, str]) -> str:
         host = unquote(urlsplit(expand(url, environment).text).hostname or "")
     except ValueError:  # what is wrong with it is said later
         host = ""
-    name = host.rstrip("/").rpartition("/")[2][: values.NAME_LENGTH]
+    name = host.rstrip("/").rpartition("/")[2][: types.NAME_LENGTH]
     return name if name.isprintable() and name.strip() else _ONLY_SERVER

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dynamic_mcp.config import values
+from dynamic_mcp.config import types
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.errors import InvalidArguments
 
 HEADER_HINT = "write `--header 'Authorization: Bearer ${TOKEN}'`, in single quotes"
@@ -19,8 +20,8 @@ def parse_headers(words: Iterable[str]) -> dict[str, str]:
     for number, word in enumerate(words, 1):
         name, *rest = (part.strip() for part in _SEPARATOR.split(word, maxsplit=1))
         try:
-            values.check_headers({name: ""})
-        except values.FlawError as exc:
+            types.check_headers({name: ""})
+        except FlawError as exc:
             raise InvalidArguments(f"--header number {number}: {exc}", hint=HEADER_HINT) from exc
         if not rest or not rest[0]:
             raise InvalidArguments(f"--header `{name}` has no value", hint=HEADER_HINT)

@@ -9,9 +9,9 @@ from typing import TypeVar
 from msgspec import Struct
 
 from dynamic_mcp.config.addresses import Address, UnixAddress, parse_address
-from dynamic_mcp.config.http_values import check_hosts, check_origins, check_root_path
-from dynamic_mcp.config.resolved import Tls
-from dynamic_mcp.config.values import FlawError
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.http import Tls
+from dynamic_mcp.config.types import check_hosts, check_origins, check_root_path
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.system.shell import format_command

@@ -20,12 +20,12 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
-from dynamic_mcp.config.access_values import check_profile_name
 from dynamic_mcp.config.clients import find_client
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 from dynamic_mcp.config.read import parse_server_names
 from dynamic_mcp.config.read import read as read_config
-from dynamic_mcp.config.values import FlawError, check_url
+from dynamic_mcp.config.types import check_profile_name, check_url
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter

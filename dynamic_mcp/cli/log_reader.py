@@ -13,7 +13,8 @@ from typing import Any
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.values import FlawError, parse_seconds
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.invocation import find_config, narrow_config, unknown_group
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import choose_profile, identify
 from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
-from dynamic_mcp.config.values import FlawError, parse_idle_time
+from dynamic_mcp.config.types import parse_idle_time
 from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError, NotFound
 from dynamic_mcp.face.lines import Streams
 from dynamic_mcp.host import stdio

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import auth
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.values import FlawError, parse_seconds
+from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments, closest
 from dynamic_mcp.face.auth.token_store import StoredToken, token_store
 from dynamic_mcp.system.text import escape

@@ -16,7 +16,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments
 from dynamic_mcp.config.resolved import CommandLine, Config
-from dynamic_mcp.config.values import NO_LIMIT
+from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError, closest
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire

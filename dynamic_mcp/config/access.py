@@ -1,15 +1,24 @@
-"""Who may use what, as the program uses it: `settings.access` and `profiles`, with every default filled in."""
-
-from __future__ import annotations
+"""Who may use what: `settings.access` and `profiles`."""
 
 from collections.abc import Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, field
+from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config import access_form
+from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.types import (
+    Expression,
+    Globs,
+    Pattern,
+    ProfileName,
+    Scalars,
+    Scope,
+    Text,
+    check_json_path,
+)
 from dynamic_mcp.identity import Principal
 
 # In `people`: whoever starts the program or a command on this machine.
@@ -34,47 +43,112 @@ class Kind(Enum):
     RESOURCE = "resource"
 
 
-class Condition(Struct, frozen=True):
-    """What the values at a JSONPath of the arguments must be; `values` None is any."""
+class Condition(Section, frozen=True):
+    """What the values of an argument must be; all that is given must hold."""
 
-    path: str
-    values: tuple[access_form.Scalar, ...] | None = None
-    pattern: str | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-
-
-class Rule(Struct, frozen=True):
-    """One rule: `id` is its name, or its place in the config. Of tools, prompts and resources, None is none."""
-
-    id: str
-    effect: Effect = Effect.ALLOW
-    servers: tuple[str, ...] = ("*",)
-    tools: tuple[str, ...] | None = ("*",)
-    prompts: tuple[str, ...] | None = ("*",)
-    resources: tuple[str, ...] | None = ("*",)
-    access: Literal["any", "read", "write"] = "any"
-    arguments: tuple[Condition, ...] = ()
-    when: str | None = None
-    scope: str | None = None
+    path: str = field(default="", name="x-path")
+    values: Annotated[Scalars | None, "One of these values."] = field(default=None, name="enum")
+    pattern: Annotated[
+        Pattern | None, "A regular expression (RE2) that the whole text matches. Default: any value."
+    ] = None
+    minimum: Annotated[float | None, "The smallest number."] = field(default=None, name="min")
+    maximum: Annotated[float | None, "The largest number."] = field(default=None, name="max")
 
 
-class Access(Struct, frozen=True):
-    """All rules, and who has which role.
+def _at_paths(conditions: Mapping[str, Condition]) -> tuple[Condition, ...]:
+    return tuple(replace(each, path=check_json_path(path)) for path, each in conditions.items())
 
-    `default` None is `deny` for clients that authenticate and `allow` for the local user. `by_group` has globs of the
-    values of the `claim`, with the roles that follow. `people` has the roles by name; `principals` tells whom a name
-    with an issuer means, and every other one is a subject. `approve` has globs of the tools of each server that a
-    person must approve, whoever calls them.
+
+_Conditions = Annotated[
+    tuple[Condition, ...],
+    Value(_at_paths, written=dict[str, Condition], schema={"propertyNames": {"pattern": "^[$]"}}),
+]
+
+
+class Rule(Section, frozen=True):
+    """One rule of a role. What it does not name, it does not restrict.
+
+    A rule that names tools, prompts or resources is about these alone; one that names none is about all three.
     """
 
-    default: Effect | None = None
-    roles: Mapping[str, tuple[Rule, ...]] = {}
-    claim: str = "groups"
-    by_group: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    people: Mapping[str, tuple[str, ...]] = {}
-    principals: Mapping[str, tuple[Principal, ...]] = {}
-    approve: Mapping[str, tuple[str, ...]] = {}
+    id: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=100)],
+        "A name for the rule, shown by `dynamic-mcp access`. Default: its place, such as `roles.dev[0]`.",
+    ] = ""
+    effect: Annotated[
+        Annotated[Effect, Value(Effect, written=Literal["allow", "ask", "deny"])],
+        "What follows if the rule matches: `deny` wins over `ask`, and `ask` over `allow`, in any order."
+        " Default: allow.",
+    ] = Effect.ALLOW
+    servers: Annotated[Globs, "The servers, by name; globs. Default: all."] = ("*",)
+    tools: Annotated[Globs | None, "The tools, by the names that the server gives them; globs."] = None
+    prompts: Annotated[Globs | None, "The prompts, by the names that the server gives them; globs."] = None
+    resources: Annotated[Globs | None, "The resources, by URI; globs, in which `*` also matches `/`."] = None
+    access: Annotated[
+        Literal["any", "read", "write"],
+        "`read` is about tools that only read, prompts and resources; `write` about tools that may change something."
+        " Default: any.",
+    ] = "any"
+    arguments: Annotated[
+        _Conditions,
+        'Conditions on the arguments of a tool or prompt, by JSONPath: `{"$.database": {"enum": ["stage"]}}`.'
+        " A rule that allows needs all matches of each path to fulfil its condition, and one at least; of the other"
+        " rules, one match is enough.",
+    ] = ()
+    when: Annotated[Expression | None, "A condition in CEL. Needs the extra `cel`."] = None
+    scope: Annotated[
+        Scope | None,
+        "An OAuth scope that the client's token must have for a rule that allows. A client without it is told to ask"
+        " for it.",
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Be about everything if it names nothing."""
+        if self.tools is None and self.prompts is None and self.resources is None:
+            for kind in ("tools", "prompts", "resources"):
+                force_setattr(self, kind, ("*",))
+
+
+def _in_roles(roles: Mapping[str, list[Rule]]) -> Mapping[str, tuple[Rule, ...]]:
+    """Return the rules of each role; one without a name is named by its place."""
+    return {
+        name: tuple(replace(rule, id=rule.id or f"roles.{name}[{number}]") for number, rule in enumerate(rules))
+        for name, rules in roles.items()
+    }
+
+
+_Roles = Annotated[Mapping[str, tuple[Rule, ...]], Value(_in_roles, written=dict[str, list[Rule]])]
+
+
+class RolesFrom(Section, frozen=True):
+    """The roles that follow from a claim of the client's token, or from its groups."""
+
+    map: Annotated[dict[str, tuple[str, ...]], "The roles for each group; the groups are globs."]
+    claim: Annotated[
+        Text,
+        "The claim with the groups; `groups` also means the groups header of a reverse proxy. Default: groups.",
+    ] = "groups"
+
+
+class Access(Section, frozen=True):
+    """Who may use what."""
+
+    default: Annotated[
+        Annotated[Effect, Value(Effect, written=Literal["allow", "deny"])] | None,
+        "What applies where no rule matches. Default: `deny` for clients that authenticate, `allow` for the local"
+        " user.",
+    ] = None
+    roles: Annotated[_Roles, "The rules of each role, by its name."] = {}
+    roles_from: Annotated[RolesFrom, "The roles that follow from groups."] = RolesFrom({})
+    people: Annotated[
+        dict[str, tuple[str, ...]],
+        "The roles of each person or program, by its subject or, as `issuer:subject`, by who names it as well, which"
+        " is needed with several providers; `local` is the local user.",
+    ] = {}
+    # Whom the names in `people` that have an issuer mean; every other one is a subject.
+    principals: Mapping[str, tuple[Principal, ...]] = field(default={}, name="x-principals")
+    # Globs of the tools of each server that a person must approve, whoever calls them.
+    approve: Mapping[str, tuple[str, ...]] = field(default={}, name="x-approve")
 
     @property
     def asks(self) -> bool:
@@ -83,38 +157,60 @@ class Access(Struct, frozen=True):
         return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
 
 
-class ToolAccess(Struct, frozen=True):
-    """What the config says about the tools of a server: globs of those that only read, and of those that may not.
+class ToolAccess(Section, frozen=True):
+    """Which tools of a server only read, and which may change something. `write` wins."""
 
-    `is_trusted` tells that the server's own annotations are believed. `hints` are those of `overrides`: names and
-    globs of tools, the first of which counts, and whether these only read.
-    """
-
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    is_trusted: bool = False
-    hints: tuple[tuple[str, bool], ...] = ()
+    read: Annotated[Globs, "Tools that only read; globs."] = ()
+    write: Annotated[Globs, "Tools that may change something; globs."] = ()
+    # Whether the server's own annotations are believed.
+    is_trusted: bool = field(default=False, name="x-trusted")
+    # Those of `overrides`: names and globs of tools, the first of which counts, and whether these only read.
+    hints: tuple[tuple[str, bool], ...] = field(default=(), name="x-hints")
 
 
-class Profile(Struct, frozen=True):
-    """A selection of servers and tools; a pattern of tools with `__` can also be of `<server>__<tool>`."""
+class ProfileTools(Section, frozen=True):
+    """Which tools a profile shows: globs of their names; one with `__` can also be of `<server>__<tool>`."""
 
-    name: str
-    servers: tuple[str, ...] = ("*",)
-    include: tuple[str, ...] = ("*",)
-    exclude: tuple[str, ...] = ()
-    is_direct: bool | None = None
-    instructions: str = ""
-    roles: tuple[str, ...] = ()
+    include: Annotated[Globs, "Only these tools; an empty list means none. Default: all."] = ("*",)
+    exclude: Annotated[Globs, "These tools never, even if `include` matches them."] = ()
+
+
+class Profile(Section, frozen=True):
+    """A selection of servers and tools. It only narrows what its clients may use."""
+
+    name: str = field(default="", name="x-name")
+    servers: Annotated[Globs, "The servers, by name; globs. Default: all."] = ("*",)
+    tools: Annotated[ProfileTools, "Which of their tools to show. Default: all."] = ProfileTools()
+    is_direct: Annotated[
+        Annotated[bool, Value(lambda word: word == "direct", written=Literal["group", "direct"])] | None,
+        "How tools are listed, for all servers of the profile. Default: as each server says.",
+    ] = field(default=None, name="expose")
+    instructions: Annotated[
+        Annotated[str, Meta(max_length=10_000)], "Text for the model, put before our own instructions."
+    ] = ""
+    roles: Annotated[
+        tuple[str, ...], "Clients with one of these roles have this profile, unless they choose another."
+    ] = ()
 
     def selects(self, server: str) -> bool:
         """Whether the profile has a server."""
         return any(fnmatchcase(server, glob) for glob in self.servers)
 
 
+Profiles = Annotated[
+    Mapping[str, Profile],
+    Value(
+        lambda profiles: {name: replace(each, name=name) for name, each in profiles.items()},
+        written=dict[ProfileName, Profile],
+    ),
+]
+
+
 def resolve_access(
-    own: access_form.Access | None,
+    own: Access | None,
+    # Globs of the tools of each server that a person must approve, whoever calls them.
     approve: Mapping[str, tuple[str, ...]],
+    # Whom the names in `people` that have an issuer mean; every other one is a subject.
     principals: Mapping[str, tuple[Principal, ...]] | None = None,
 ) -> Access | None:
     """Return the rules; None if the config has none, and so nothing is decided.
@@ -125,69 +221,4 @@ def resolve_access(
     approve = {name: globs for name, globs in approve.items() if globs}
     if own is None:
         return Access(default=Effect.ALLOW, approve=approve) if approve else None
-    origin = own.roles_from
-    return Access(
-        default=None if own.default is None else Effect(own.default),
-        roles={
-            name: tuple(_rule(rule, f"roles.{name}[{number}]") for number, rule in enumerate(rules))
-            for name, rules in (own.roles or {}).items()
-        },
-        claim=(origin.claim if origin is not None else None) or "groups",
-        by_group=tuple((glob, tuple(roles)) for glob, roles in (origin.map if origin is not None else {}).items()),
-        people={name: tuple(roles) for name, roles in (own.people or {}).items()},
-        principals=principals or {},
-        approve=approve,
-    )
-
-
-def resolve_tool_access(
-    own: access_form.ToolAccess | None, *, is_trusted: bool, hints: tuple[tuple[str, bool], ...] = ()
-) -> ToolAccess:
-    """Return what the config says about the tools of a server; `hints` are those of its overrides."""
-    given = own or access_form.ToolAccess()
-    return ToolAccess(tuple(given.read or ()), tuple(given.write or ()), is_trusted, hints)
-
-
-def resolve_profiles(own: Mapping[str, access_form.Profile] | None) -> dict[str, Profile]:
-    """Return the profiles by name, in the order of the file."""
-    return {name: _profile(name, each) for name, each in (own or {}).items()}
-
-
-def _profile(name: str, own: access_form.Profile) -> Profile:
-    tools = own.tools or access_form.ProfileTools()
-    return Profile(
-        name=name,
-        servers=("*",) if own.servers is None else tuple(own.servers),
-        include=("*",) if tools.include is None else tuple(tools.include),
-        exclude=tuple(tools.exclude or ()),
-        is_direct=None if own.expose is None else own.expose == "direct",
-        instructions=own.instructions or "",
-        roles=tuple(own.roles or ()),
-    )
-
-
-def _rule(own: access_form.Rule, place: str) -> Rule:
-    names_nothing = own.tools is None and own.prompts is None and own.resources is None
-
-    def globs(given: list[str] | None) -> tuple[str, ...] | None:
-        if given is not None:
-            return tuple(given)
-        return ("*",) if names_nothing else None
-
-    return Rule(
-        id=own.id or place,
-        effect=Effect(own.effect or "allow"),
-        servers=("*",) if own.servers is None else tuple(own.servers),
-        tools=globs(own.tools),
-        prompts=globs(own.prompts),
-        resources=globs(own.resources),
-        access=own.access or "any",
-        arguments=tuple(_condition(path, each) for path, each in (own.arguments or {}).items()),
-        when=own.when,
-        scope=own.scope,
-    )
-
-
-def _condition(path: str, own: access_form.Condition) -> Condition:
-    values = None if own.enum is None else tuple(own.enum)
-    return Condition(path, values, own.pattern, own.min, own.max)
+    return replace(own, approve=approve, principals=principals or {})

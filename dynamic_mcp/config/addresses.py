@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from dynamic_mcp.config.values import FlawError, printable
+from dynamic_mcp.config.flaws import FlawError, printable
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8808
@@ -39,10 +39,8 @@ class UnixAddress(Struct, frozen=True):
 Address = TcpAddress | UnixAddress
 
 
-def parse_address(value: object) -> Address | None:
-    """Parse an address to listen on: `PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/path`; None is left out."""
-    if value is None:
-        return None
+def parse_address(value: object) -> Address:
+    """Parse an address to listen on: `PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/path`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return TcpAddress(port=_check_port(value))
     if not isinstance(value, str):

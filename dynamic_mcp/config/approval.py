@@ -1,48 +1,47 @@
-"""How a person is asked before a call, as the program uses it: `settings.approval` with every default filled in."""
+"""How a person is asked before a call: `settings.approval`."""
 
-from __future__ import annotations
+from typing import Annotated, Literal
 
-from typing import Literal
+from msgspec import Meta, field
 
-from msgspec import Struct
-
-from dynamic_mcp.config import approval_form
-from dynamic_mcp.config.values import parse_duration
+from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.types import Command, Duration, unique
 
 Channel = Literal["client", "queue"]
 Remember = Literal["hour", "session"]
+_Channels = Annotated[tuple[Channel, ...], Value(unique, written=Annotated[list[Channel], Meta(min_length=1)])]
+_Remembered = Annotated[tuple[Remember, ...], Value(unique, written=list[Remember])]
 
 
-class Approval(Struct, frozen=True):
-    """Where to ask, in this order; how long a call and an approval wait, in seconds; and what may be remembered.
+class Notify(Section, frozen=True):
+    """How a person learns that something waits in the queue."""
 
-    `command` is started for each call that waits in the queue; none if it is empty.
-    """
-
-    channels: tuple[Channel, ...] = ("client", "queue")
-    hold_s: float = 50.0
-    hold_with_progress_s: float = 210.0
-    valid_for_s: float = 600.0
-    remember: tuple[Remember, ...] = ("hour", "session")
-    notifies_desktop: bool = True
-    command: tuple[str, ...] = ()
+    desktop: Annotated[bool, "Show a notification on the desktop, where there is one. Default: true."] = True
+    command: Annotated[
+        Command, "A program that is started for each call that waits, and reads it as JSON on stdin. Default: none."
+    ] = ()
 
 
-def resolve_approval(own: approval_form.Approval | None) -> Approval:
-    """Return how a person is asked."""
-    given, default = own or approval_form.Approval(), Approval()
-    notify = given.notify or approval_form.Notify()
-    return Approval(
-        channels=default.channels if given.channels is None else tuple(dict.fromkeys(given.channels)),
-        hold_s=_seconds(given.hold, default.hold_s),
-        hold_with_progress_s=_seconds(given.hold_with_progress, default.hold_with_progress_s),
-        valid_for_s=_seconds(given.valid_for, default.valid_for_s),
-        remember=default.remember if given.remember is None else tuple(dict.fromkeys(given.remember)),
-        notifies_desktop=default.notifies_desktop if notify.desktop is None else notify.desktop,
-        command=tuple(notify.command or ()),
+class Approval(Section, frozen=True):
+    """How a person is asked before a call whose rule says `ask`."""
+
+    channels: Annotated[
+        _Channels,
+        "Where to ask, in this order: `client` shows a form in the AI tool, `queue` waits for `dynamic-mcp approve`."
+        " Default: both.",
+    ] = ("client", "queue")
+    hold_s: Annotated[Duration, "How long a call waits for a decision. Default: 50s."] = field(
+        default=50.0, name="hold"
     )
-
-
-def _seconds(value: str | float | None, default: float) -> float:
-    found = parse_duration(value)
-    return default if found is None else found
+    hold_with_progress_s: Annotated[
+        Duration, "How long it waits if its client is told of progress meanwhile. Default: 210s."
+    ] = field(default=210.0, name="hold_with_progress")
+    valid_for_s: Annotated[
+        Duration,
+        "How long a call without a decision stays in the queue, and how long an approval waits for the repeated call."
+        " Default: 10min.",
+    ] = field(default=600.0, name="valid_for")
+    remember: Annotated[
+        _Remembered, "For how long a person may approve a tool with any arguments, besides once. Default: both."
+    ] = ("hour", "session")
+    notify: Annotated[Notify, "How a person learns that something waits in the queue."] = Notify()

@@ -1,75 +1,191 @@
-"""How HTTP clients say who they are, as the program uses it: `settings.http.auth` with its variables filled in."""
+"""How HTTP clients say who they are: `settings.http.auth`, with the variables in its secrets."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import Struct
+from msgspec import field
+from msgspec.structs import replace
 
+from dynamic_mcp.config.access import Access
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.section import Choice, Section, Value
+from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
+from dynamic_mcp.config.upstream import Substitution
+
+# What tells the providers apart.
+KIND = "kind"
+KINDS = ("bearer", "jwt", "forwarded", "login")
+_AT: Keys = ("settings", "http", "auth")
+# Who guesses may try as often as requests are answered; `openssl rand -hex 16` has 32.
+_SHORTEST_TOKEN = 24
+
+_Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
-class NamedToken(Private, frozen=True):
+class NamedToken(Section, Private, frozen=True):
     """A token of the config, and who it belongs to."""
 
     shown: ClassVar = ("subject", "roles")
-    token: str
-    subject: str
-    roles: tuple[str, ...] = ()
+    token: Annotated[Text, "The token, 24 characters at least. Write `${VARIABLE}`, not the token itself."]
+    subject: Annotated[Text, "Who has it: the name by which `settings.access.people` and logs know it."]
+    roles: Annotated[tuple[str, ...], "Roles of `settings.access`. Default: those of `people` only."] = ()
 
 
-class Bearer(Struct, frozen=True):
-    """Tokens that commands have made, and those of the config."""
+class Bearer(Section, frozen=True, tag_field=KIND, tag="bearer"):
+    """Tokens that `dynamic-mcp token create` has made, and those that stand here."""
 
-    tokens: tuple[NamedToken, ...] = ()
-
-
-class Jwt(Struct, frozen=True):
-    """Signed tokens of an authorization server. Claims are named; `scopes_claim` None is `scope` or `scp`."""
-
-    issuer: str
-    audience: tuple[str, ...] = ()
-    jwks_url: str | None = None
-    algorithms: tuple[str, ...] = ("RS256", "PS256", "ES256", "EdDSA")
-    subject_claim: str = "sub"
-    roles_claim: str | None = None
-    scopes_claim: str | None = None
-    required_scopes: tuple[str, ...] = ()
-    leeway_s: float = 60.0
+    tokens: Annotated[tuple[NamedToken, ...], "Further tokens. Default: only those that commands have made."] = ()
 
 
-class Forwarded(Struct, frozen=True):
-    """Names that a reverse proxy puts into headers. Header names are lower case; `trusted` are addresses, networks,
-    and `unix`."""
+class Claims(Section, frozen=True):
+    """Which claims of a token say what."""
 
-    trusted: tuple[str, ...]
-    user: bytes = b"x-forwarded-user"
-    groups: bytes = b"x-forwarded-groups"
+    subject: Annotated[str, "Who it is about. Default: sub."] = "sub"
+    roles: Annotated[str | None, "Roles of `settings.access`. Default: no claim."] = None
+    scopes: Annotated[str | None, "The scopes. Default: `scope`, or `scp`."] = None
 
 
-class Oidc(Private, frozen=True):
-    """An OpenID Connect provider, and our client there. `subject_claim` None is a verified email, else `sub`."""
+class Jwt(Section, frozen=True, tag_field=KIND, tag="jwt"):
+    """Signed tokens of an authorization server."""
+
+    issuer: Annotated[Url, "The issuer of the tokens, as their `iss` has it."]
+    audience: Annotated[
+        tuple[str, ...], "Who the tokens are for, one of which their `aud` names. Default: `public_url`."
+    ] = ()
+    jwks_url: Annotated[Url | None, "Where its public keys are. Default: as its metadata says."] = None
+    algorithms: Annotated[
+        tuple[_Algorithm, ...], "The algorithms that are accepted. Default: RS256, PS256, ES256, EdDSA."
+    ] = ("RS256", "PS256", "ES256", "EdDSA")
+    claims: Annotated[Claims, "Which claims say what."] = Claims()
+    required_scopes: Annotated[tuple[str, ...], "The scopes that each token must have. Default: none."] = ()
+    leeway_s: Annotated[Duration, "How far the clocks may differ. Default: 60s."] = field(default=60.0, name="leeway")
+
+
+class Forwarded(Section, frozen=True, tag_field=KIND, tag="forwarded"):
+    """Names that a reverse proxy puts into headers after it has asked who somebody is."""
+
+    trusted: Annotated[
+        Peers,
+        "The addresses or networks of the reverse proxies that are believed; `unix` means all peers on the Unix"
+        " socket. From all others, these headers are ignored.",
+    ]
+    user: Annotated[HeaderName, "The header with the user. Default: X-Forwarded-User."] = b"x-forwarded-user"
+    groups: Annotated[HeaderName, "The header with the groups, separated by commas. Default: X-Forwarded-Groups."] = (
+        b"x-forwarded-groups"
+    )
+
+
+class Oidc(Section, Private, frozen=True):
+    """An OpenID Connect provider, and the client that is registered there."""
 
     shown: ClassVar = ("issuer", "client_id", "scopes")
-    issuer: str
-    client_id: str
-    client_secret: str | None = None
-    scopes: tuple[str, ...] = ("openid", "email", "profile")
-    subject_claim: str | None = None
+    issuer: Annotated[Url, "The URL of the provider."]
+    client_id: Annotated[Text, "The client ID."]
+    client_secret: Annotated[str | None, "The client secret. Write `${VARIABLE}`, not the secret itself."] = None
+    scopes: Annotated[tuple[str, ...], "The scopes to ask for. Default: openid, email, profile."] = (
+        "openid",
+        "email",
+        "profile",
+    )
+    subject_claim: Annotated[str | None, "The claim that names the user. Default: email if verified, else sub."] = (
+        field(default=None, name="subject")
+    )
 
 
-class Login(Struct, frozen=True):
-    """Our own authorization server; `oidc` None is that `Forwarded` tells who somebody is.
+class Login(Section, frozen=True, tag_field=KIND, tag="login"):
+    """A small authorization server of our own, for clients that log in with OAuth as MCP has it."""
 
-    `scopes` are those that the access rules ask for. `has_local_documents` tells that a server on this machine
-    fetches the documents of clients from there too.
-    """
-
-    oidc: Oidc | None = None
-    scopes: tuple[str, ...] = ()
-    access_ttl_s: float = 3600.0
-    refresh_ttl_s: float = 30 * 24 * 3600.0
-    has_local_documents: bool = False
+    oidc: Annotated[
+        Oidc | None, "The provider that asks who somebody is. Default: the reverse proxy of `forwarded`."
+    ] = None
+    access_ttl_s: Annotated[Duration, "How long an access token is valid. Default: 1h."] = field(
+        default=3600.0, name="access_ttl"
+    )
+    refresh_ttl_s: Annotated[
+        Duration,
+        "How long a login lasts that nobody uses. After three times as long, everybody logs in again. Default: 30"
+        " days (720h).",
+    ] = field(default=30 * 24 * 3600.0, name="refresh_ttl")
+    has_local_documents: Annotated[
+        bool,
+        "Where `public_url` is on this machine: fetch the metadata documents of clients from this machine and private"
+        " networks too, to try a client out. Default: false.",
+    ] = field(default=False, name="local_client_documents")
+    # Those that the access rules ask for.
+    scopes: tuple[str, ...] = field(default=(), name="x-scopes")
 
 
 Provider = Bearer | Jwt | Forwarded | Login
+
+
+def _kind_of(provider: object) -> str | None:
+    """Return the kind of a provider as the file has it, whatever its type may be."""
+    if not isinstance(provider, dict):
+        return KINDS[0]  # which then says that it must be an object
+    kind = provider.get(KIND)
+    return kind if isinstance(kind, str) and kind in KINDS else None
+
+
+def _check_providers(providers: Sequence[Provider]) -> tuple[Provider, ...]:
+    """Check that a list of providers can be told apart."""
+    if not providers:
+        raise FlawError("must not be empty", hint="leave it out to let everybody in who reaches the address")
+    for kind in (Bearer, Forwarded, Login):
+        if sum(isinstance(each, kind) for each in providers) > 1:
+            raise FlawError(f"must not have `{kind.__struct_config__.tag}` more than once")
+    issuers = [each.issuer for each in providers if isinstance(each, Jwt)]
+    if len(set(issuers)) < len(issuers):
+        raise FlawError("must not have two `jwt` of one issuer")
+    return tuple(providers)
+
+
+_KINDS = Choice(_kind_of, key=KIND, message=f"must be one of {', '.join(f'`{kind}`' for kind in KINDS)}")
+Providers = Annotated[tuple[Provider, ...], Value(_check_providers, written=list[Annotated[Provider, _KINDS]])]
+
+
+def resolve_provider(own: Provider, number: int, texts: Substitution, access: Access | None) -> Provider:
+    """Return one provider with every variable."""
+    at: Keys = (*_AT, number)
+    match own:
+        case Bearer():
+            tokens = (_resolve_token(each, (*at, "tokens", i), texts) for i, each in enumerate(own.tokens))
+            return Bearer(tuple(each for each in tokens if each is not None))
+        case Jwt():
+            jwks_url = None if own.jwks_url is None else texts.fill_url((*at, "jwks_url"), own.jwks_url)
+            return replace(own, issuer=texts.fill_url((*at, "issuer"), own.issuer), jwks_url=jwks_url)
+        case Forwarded():
+            for everybody in (each for each in own.trusted if each.endswith("/0")):
+                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{everybody}` lets everybody be anybody")
+            return own
+        case Login():
+            oidc = None if own.oidc is None else _resolve_oidc(own.oidc, (*at, "oidc"), texts)
+            return replace(own, oidc=oidc, scopes=_list_scopes(access))
+
+
+def _resolve_token(own: NamedToken, at: Keys, texts: Substitution) -> NamedToken | None:
+    """Return a token; None, with a warning, for one that is never accepted, since a variable lacks or it is short."""
+    known = len(texts.failures)
+    token = texts.fill_secret((*at, "token"), own.token)
+    if len(texts.failures) == known and len(token) < _SHORTEST_TOKEN:
+        texts.fail((*at, "token"), f"has fewer than {_SHORTEST_TOKEN} characters, so it is not accepted")
+    return replace(own, token=token) if len(texts.failures) == known else None
+
+
+def _list_scopes(access: Access | None) -> tuple[str, ...]:
+    """Return the scopes that a client may be told to ask for."""
+    roles = {} if access is None else access.roles
+    return tuple(sorted({rule.scope for rules in roles.values() for rule in rules if rule.scope is not None}))
+
+
+def _resolve_oidc(own: Oidc, at: Keys, texts: Substitution) -> Oidc:
+    secret = own.client_secret
+    return replace(
+        own,
+        issuer=texts.fill_url((*at, "issuer"), own.issuer),
+        client_id=texts.fill((*at, "client_id"), own.client_id, is_required=True),
+        client_secret=None if secret is None else texts.fill_secret((*at, "client_secret"), secret),
+    )

@@ -10,12 +10,12 @@ from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.values import FlawError
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.types import LONGEST_EXPRESSION
 
 if TYPE_CHECKING:
     from cel_expr_python.cel import Env, Expression
 
-MAX_LENGTH = 2000
 _TEXTS = "list<string>"
 # What a condition can name, and its type.
 VARIABLES = {
@@ -37,8 +37,8 @@ _REPORT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+?)(?: \(in container ''\))
 
 def check_expression(text: str) -> str:
     """Check a condition in CEL."""
-    if not text.strip() or len(text) > MAX_LENGTH:
-        raise FlawError(f"must not be empty, and at most {MAX_LENGTH} characters")
+    if not text.strip() or len(text) > LONGEST_EXPRESSION:
+        raise FlawError(f"must not be empty, and at most {LONGEST_EXPRESSION} characters")
     try:
         compiled = compile_expression(text)
     except ImportError:

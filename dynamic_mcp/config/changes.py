@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from dynamic_mcp.config import access_form, form
+from dynamic_mcp.config import form
+from dynamic_mcp.config.access import Access, ToolAccess
 from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.section import file_fields
 
-# Fields of a server that are part of the access rules.
-_RULES_OF_A_SERVER = ("access", "approve")
+# Fields of a server that are part of the access rules, as a server without them has them.
+_RULES_OF_A_SERVER = {"access": ToolAccess(), "approve": None}
 # What a server is started with has changed, and not the file: variables, env files, defaults of `settings`.
 _ELSEWHERE = "values from elsewhere"
 
@@ -32,7 +34,7 @@ class ConfigChanges(Struct, frozen=True):
 def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
     """Return what changes when the second version takes the place of the first."""
     old, new = before.parsed.root, after.parsed.root
-    settings, new_settings = old.settings or form.Settings(), new.settings or form.Settings()
+    settings, new_settings = old.settings, new.settings
     return ConfigChanges(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
@@ -40,7 +42,7 @@ def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
         settings=_changed_fields(settings, new_settings),
         access=(
             *_describe_access(settings.access, new_settings.access),
-            *_describe_by_name("profile", old.profiles or {}, new.profiles or {}),
+            *_describe_by_name("profile", old.profiles, new.profiles),
             *_describe_servers(old.servers, new.servers),
         ),
     )
@@ -65,24 +67,22 @@ def _changed_fields(old: Struct, new: Struct) -> tuple[str, ...]:
     if type(old) is not type(new):
         return ("type",)
     return tuple(
-        field.encode_name
-        for field in structs.fields(type(old))
-        if getattr(old, field.name) != getattr(new, field.name)
+        key for key, field in file_fields(type(old)).items() if getattr(old, field.name) != getattr(new, field.name)
     )
 
 
 # --- access rules ----------------------------------------------------------------------------------------
 
 
-def _describe_access(old: access_form.Access | None, new: access_form.Access | None) -> Iterator[str]:
+def _describe_access(old: Access | None, new: Access | None) -> Iterator[str]:
     if (old is None) != (new is None):
         yield "access rules removed" if new is None else "access rules added"
-    old, new = old or access_form.Access(), new or access_form.Access()
+    old, new = old or Access(), new or Access()
     for field in _changed_fields(old, new):
         if field == "roles":
-            yield from _describe_by_name("role", old.roles or {}, new.roles or {})
+            yield from _describe_by_name("role", old.roles, new.roles)
         elif field == "people":
-            yield from _describe_by_name("person", old.people or {}, new.people or {})
+            yield from _describe_by_name("person", old.people, new.people)
         else:
             yield f"`{field}` changed"
 
@@ -97,8 +97,8 @@ def _describe_by_name(what: str, old: Mapping[str, object], new: Mapping[str, ob
 
 def _describe_servers(old: Mapping[str, form.Server], new: Mapping[str, form.Server]) -> Iterator[str]:
     for name in _names(old, new):
-        for field in _RULES_OF_A_SERVER:
-            if getattr(old.get(name), field, None) != getattr(new.get(name), field, None):
+        for field, default in _RULES_OF_A_SERVER.items():
+            if getattr(old.get(name), field, default) != getattr(new.get(name), field, default):
                 yield f"`{field}` of server `{name}` changed"
 
 

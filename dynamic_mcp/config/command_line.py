@@ -1,4 +1,4 @@
-"""Resolves a server that is a command line program: which commands and flags of its pack are left for calls."""
+"""A server that is a command line program: which commands and flags of its pack are left for calls."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config import environment, values
-from dynamic_mcp.config.cli_form import Cli
-from dynamic_mcp.config.cli_values import parse_output_limit
+from dynamic_mcp.config import environment
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import CommandLine
+from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.types import Duration, Effects, Flags, Globs, Names, Size, Text
 from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
 from dynamic_mcp.errors import closest
 from dynamic_mcp.packs import library
@@ -21,7 +22,60 @@ from dynamic_mcp.packs.model import Command, Flag, Pack
 
 # No pager, no colour: nobody looks at a terminal.
 _ENVIRONMENT = {"PAGER": "cat", "NO_COLOR": "1", "TERM": "dumb"}
-_DEFAULT_OUTPUT_LIMIT = 1_000_000
+
+
+class Directories(Section, frozen=True, kw_only=True):
+    """Where the program may work."""
+
+    roots: Annotated[
+        Names,
+        "Directories, relative to this file. A call may choose one in them as `cwd`, and its paths must be in them,"
+        " with all links followed. The first is the default.",
+    ]
+
+
+class Cli(Section, frozen=True, kw_only=True):
+    """A command line program whose commands are tools."""
+
+    use: Annotated[
+        Text,
+        "The pack that says what commands there are: the name of one that comes with dynamic-mcp, such as `git`, or a"
+        " file, relative to this one.",
+    ]
+    commands: Annotated[
+        Names, "The commands that are tools, by the pack's names for them; names or globs. There are no others."
+    ]
+    command: Annotated[str | None, "The program, by name or path. Default: the one that the pack names."] = None
+    deny_flags: Annotated[Flags, "Flags that no call may use: `--force`, or globs, such as `--no-*`."] = ()
+    effects: Annotated[
+        Effects,
+        "What commands do, where it is not what the pack says: `read`, `write` or `destructive`, by command; names or"
+        " globs.",
+    ] = {}
+    cwd: Annotated[
+        Directories | None, "Where the program may work. Default: in the directory of the client, wherever that is."
+    ] = None
+    env: Annotated[
+        Globs,
+        "Variables that are passed on besides the few that programs need to run and those that the pack names; names"
+        " or globs.",
+    ] = ()
+    timeout: Annotated[
+        Duration | None, "End the program after this time. Default: what `timeout.tools` says, which is 60s."
+    ] = None
+    output_limit: Annotated[
+        Size,
+        "How much of what the program writes to stdout, and to stderr, is kept: the first and the last part of it."
+        " Default: 1MB.",
+    ] = 1_000_000
+    stdin: Annotated[
+        bool,
+        "Let calls give the text for the program's stdin, where the pack knows a use for it. Default: true.",
+    ] = True
+    at_files: Annotated[
+        bool,
+        "Accept values that begin with `@`, and `-`, by which many programs read a file or stdin. Default: false.",
+    ] = False
 
 
 def resolve_command_line(
@@ -45,9 +99,9 @@ def resolve_command_line(
         fixed=tuple(pack.fixed),
         version=tuple(pack.version or ()),
         places=tuple(pack.places),
-        timeout_s=values.parse_duration(cli.timeout),
-        output_limit=parse_output_limit(cli.output_limit) or _DEFAULT_OUTPUT_LIMIT,
-        at_files=bool(cli.at_files),
+        timeout_s=cli.timeout,
+        output_limit=cli.output_limit,
+        at_files=cli.at_files,
     )
 
 
@@ -84,7 +138,7 @@ def _resolve_roots(at: Keys, cli: Cli, *, texts: Substitution, surroundings: Sur
 
 
 def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Surroundings) -> dict[str, str]:
-    names = (*pack.inherit, *(cli.env or ()))
+    names = (*pack.inherit, *cli.env)
     inherited = environment.minimal_variables(surroundings.environment, names, platform=surroundings.platform)
     own = dict(pack.environment)
     if pack.ceiling is not None and roots:
@@ -100,7 +154,7 @@ def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Sur
 def _select_commands(at: Keys, cli: Cli, pack: Pack, texts: Substitution) -> Iterator[Command]:
     """Yield the commands that the config names, without the flags that it denies."""
     names = [each.name for each in pack.commands]
-    for place, globs in (("commands", cli.commands), ("effects", cli.effects or ())):
+    for place, globs in (("commands", cli.commands), ("effects", cli.effects)):
         for glob in globs:
             if not any(_matching(names, (glob,))):
                 near = ", ".join(f"`{each}`" for each in closest(glob, names))
@@ -119,8 +173,8 @@ def _select_commands(at: Keys, cli: Cli, pack: Pack, texts: Substitution) -> Ite
             elif flag.required and flag.danger is not None:
                 why = "review it, and remove its `danger`"
                 texts.fail((*at, "use"), f"`{each.name}` cannot be used without `{flag.name}`: {why}")
-        stdin = each.stdin and cli.stdin is not False
-        effect = next((value for glob, value in (cli.effects or {}).items() if fnmatchcase(each.name, glob)), None)
+        stdin = each.stdin and cli.stdin
+        effect = next((value for glob, value in cli.effects.items() if fnmatchcase(each.name, glob)), None)
         changed = replace(each, flags=flags, stdin=stdin)
         yield changed if effect is None else _with_effect(changed, effect)
 
@@ -133,14 +187,14 @@ def _with_effect(command: Command, effect: str) -> Command:
 
 def _warn_of_unknown_flags(at: Keys, cli: Cli, commands: Iterable[Command], texts: Substitution) -> None:
     names = [name for each in commands for flag in each.flags for name in (flag.name, *flag.aliases)]
-    for glob in cli.deny_flags or ():
+    for glob in cli.deny_flags:
         if not any(_matching(names, (glob,))):
             near = ", ".join(f"`{each}`" for each in closest(glob, sorted(set(names))))
             texts.warn(at, f"none of the commands has a flag `{glob}`" + (f"; did you mean {near}?" if near else ""))
 
 
 def _is_denied(flag: Flag, cli: Cli) -> bool:
-    return any(_matching((flag.name, *flag.aliases), cli.deny_flags or ()))
+    return any(_matching((flag.name, *flag.aliases), cli.deny_flags))
 
 
 def _matching(names: Iterable[str], globs: Iterable[str]) -> list[str]:

@@ -6,14 +6,20 @@ A text that cannot be parsed is refused, never changed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.keys import format_path as shown
-from dynamic_mcp.config.source import Source
 
 _BOM = "\ufeff"
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]|[^\s\[\]{},:"]++')
+_COMMENTS = re.compile(r"[ \t]*(?:/\*(?s:.*?)\*/[ \t]*)*(?://[^\r\n]*)?")
+_BLANKS = re.compile(r"[ \t]*")
+_UNIT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+_LONGEST_LIST = 100
 
 
 class NoPlaceError(ValueError):
@@ -37,11 +43,11 @@ def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> s
         return bom + _replace(text, path, there, value)
     key, inside = path[depth], _nest(path[depth + 1 :], value)
     if isinstance(there, dict) and isinstance(key, str):
-        return bom + Source(text).insert(path[:depth], key, inside, at=_index(list(there), key, order))
+        return bom + _Source(text).insert(path[:depth], key, inside, at=_index(list(there), key, order))
     if isinstance(there, list) and key == len(there):
-        return bom + Source(text).insert(path[:depth], key, inside)
+        return bom + _Source(text).insert(path[:depth], key, inside)
     if there is None:
-        return bom + Source(text).replace(path[:depth], _nest((key,), inside))
+        return bom + _Source(text).replace(path[:depth], _nest((key,), inside))
     raise NoPlaceError(path[:depth])
 
 
@@ -54,7 +60,7 @@ def drop(text: str, path: Keys) -> str:
     depth, _ = _locate(text, path)
     if not path or depth < len(path):
         return bom + text
-    return bom + Source(text).drop(path)
+    return bom + _Source(text).drop(path)
 
 
 def _split_bom(text: str) -> tuple[str, str]:
@@ -96,15 +102,275 @@ def _nest(path: Keys, value: object) -> object:
 
 def _replace(text: str, path: Keys, old: object, new: object) -> str:
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return text if _is_same(old, new) else Source(text).replace(path, new)
+        return text if _is_same(old, new) else _Source(text).replace(path, new)
     for key in [key for key in old if key not in new]:
-        text = Source(text).drop((*path, key))
+        text = _Source(text).drop((*path, key))
     for key, value in new.items():
         here = (*path, key)
-        text = _replace(text, here, old[key], value) if key in old else Source(text).insert(path, key, value)
+        text = _replace(text, here, old[key], value) if key in old else _Source(text).insert(path, key, value)
     return text
 
 
 def _is_same(old: object, new: object) -> bool:
     # true is not 1, and 1 is not 1.0
     return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+
+
+# --- the places of values in a text ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One member of an object or list: the positions of its start, value, end and following comma."""
+
+    key: str | int
+    start: int
+    value: int
+    end: int
+    comma: int | None
+
+
+@dataclass(frozen=True)
+class _Container:
+    """An object or list: the positions of its brackets, and its members."""
+
+    open: int
+    close: int
+    members: tuple[_Member, ...]
+
+    def index(self, key: str | int) -> int:
+        return next(index for index, member in enumerate(self.members) if member.key == key)
+
+
+@dataclass(frozen=True)
+class _Replacement:
+    """A range of the text, and its replacement."""
+
+    start: int
+    end: int
+    new: str = ""
+
+
+class _Source:
+    """A text that `jsonc` can parse, whose style new values take; each method returns a changed copy."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._plain = jsonc.blank_comments(text)
+        newline = text.find("\n")
+        self._eol = "\r\n" if text[newline - 1 : newline] == "\r" else "\n"
+        unit = _UNIT.search(self._plain)
+        self._unit = unit[1] if unit else "  "
+        self._longest_list = 0 if self._has_broken_lists() else _LONGEST_LIST
+
+    def replace(self, path: Keys, value: object) -> str:
+        """Replace the value at `path`."""
+        if path:
+            container = self._container(path[:-1])
+            member = container.members[container.index(path[-1])]
+            is_inline = self._is_on_one_line(container)
+        else:
+            member, is_inline = self._root(), False
+        rendered = self._render(value, self._indent_at(member.start), is_inline=is_inline)
+        return self._apply(_Replacement(member.value, member.end, rendered))
+
+    def insert(self, path: Keys, key: str | int, value: object, *, at: int | None = None) -> str:
+        """Insert a value into the container at `path`, before the member with the index `at` or after the last one.
+
+        A list ignores `key`.
+        """
+        container = self._container(path)
+        is_inline = self._is_on_one_line(container)
+        indent = self._child_indent(container)
+        name = f"{_quote(key)}: " if isinstance(key, str) else ""
+        item = name + self._render(value, indent, is_inline=is_inline)
+        if at is not None and at < len(container.members):
+            return self._apply(self._insert_before(container, at, "" if is_inline else self._eol + indent, item))
+        if is_inline:
+            return self._apply(*_append_inline(container, item))
+        return self._apply(*self._append_line(container, indent, item))
+
+    def drop(self, path: Keys) -> str:
+        """Remove a member and one comma, and its line if nothing else is on it."""
+        container = self._container(path[:-1])
+        index = container.index(path[-1])
+        member = container.members[index]
+        if self._is_alone(container, member):
+            return self._apply(_Replacement(container.open + 1, container.close))
+        cuts: list[_Replacement] = []
+        end = member.end
+        if member.comma is None and index:
+            comma = container.members[index - 1].comma
+            assert comma is not None
+            cuts.append(_Replacement(comma, comma + 1))
+        elif member.comma is not None and not self._text[end : member.comma].strip():
+            end = member.comma + 1
+        elif member.comma is not None:
+            cuts.append(_Replacement(member.comma, member.comma + 1))
+        return self._apply(*cuts, self._widen(member.start, end, is_last=index == len(container.members) - 1))
+
+    def _apply(self, *cuts: _Replacement) -> str:
+        text = self._text
+        for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end), reverse=True):
+            text = text[: cut.start] + cut.new + text[cut.end :]
+        return text
+
+    def _root(self) -> _Member:
+        start = len(self._plain) - len(self._plain.lstrip())
+        return _Member("", start, start, len(self._plain.rstrip()), None)
+
+    def _container(self, path: Keys) -> _Container:
+        container = _scan(self._plain, self._root().start)
+        for key in path:
+            container = _scan(self._plain, container.members[container.index(key)].value)
+        return container
+
+    def _is_on_one_line(self, container: _Container) -> bool:
+        if not container.members:
+            is_all = not self._plain[: container.open].strip() and not self._plain[container.close + 1 :].strip()
+            return "\n" not in self._text and not is_all
+        return "\n" not in self._text[container.open : container.close]
+
+    def _is_alone(self, container: _Container, member: _Member) -> bool:
+        before, after = self._text[container.open + 1 : member.start], self._text[member.end : container.close]
+        return not before.strip() and after.strip() in ("", ",")
+
+    def _child_indent(self, container: _Container) -> str:
+        starts = [member.start for member in container.members if self._begins_its_line(member.start)]
+        return self._indent_at(starts[-1]) if starts else self._indent_at(container.open) + self._unit
+
+    def _append_line(self, container: _Container, indent: str, item: str) -> list[_Replacement]:
+        """Append an item on its own line, after the last member and the comment on that line."""
+        if not container.members:
+            point = self._end_of_comments(container.open + 1, container.close)
+            has_line = "\n" in self._text[point : container.close]
+            tail = "" if has_line else self._eol + self._indent_at(container.open)
+            return [_Replacement(point, point, self._eol + indent + item + tail)]
+        last = container.members[-1]
+        if last.comma is not None:
+            point = self._end_of_comments(last.comma + 1, container.close)
+            return [_Replacement(point, point, f"{self._eol}{indent}{item},")]
+        point = self._end_of_comments(last.end, container.close)
+        if point == last.end:
+            return [_Replacement(point, point, f",{self._eol}{indent}{item}")]
+        return [_Replacement(last.end, last.end, ","), _Replacement(point, point, self._eol + indent + item)]
+
+    def _insert_before(self, container: _Container, at: int, newline: str, item: str) -> _Replacement:
+        """Insert an item before a member and before the comments on the lines above that member."""
+        comma = container.members[at - 1].comma if at else container.open
+        assert comma is not None
+        if not newline:
+            return _Replacement(comma + 1, comma + 1, f" {item}," if at else f"{item}, ")
+        point = self._end_of_comments(comma + 1, container.close)
+        return _Replacement(point, point, f"{newline}{item},")
+
+    def _end_of_comments(self, start: int, close: int) -> int:
+        """Return the end of the line if only comments follow `start` on it, else `start`."""
+        match = _COMMENTS.match(self._text, start)
+        assert match is not None
+        end = match.end()
+        if self._text[end : end + 1] in ("\r", "\n"):
+            return end
+        return start + len(match[0].rstrip(" \t")) if end == close else start
+
+    def _widen(self, start: int, end: int, *, is_last: bool) -> _Replacement:
+        """Extend a removed range by the blanks that belong to it."""
+        rest = self._after_blanks(end)
+        is_line_over = self._text[rest : rest + 1] in ("\r", "\n")
+        if self._begins_its_line(start) and is_line_over:
+            return _Replacement(self._line_start(start), self._text.index("\n", rest) + 1)
+        if not is_last and not is_line_over:
+            return _Replacement(start, rest)
+        before = len(self._text[:start].rstrip())
+        # keep the line break after a `//` comment, which would otherwise swallow what follows
+        is_swallowed = not jsonc.blank_comments(self._text[:before] + "}").endswith("}")
+        return _Replacement(start if is_swallowed else before, end)
+
+    def _render(self, value: object, indent: str, *, is_inline: bool) -> str:
+        if is_inline:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return _render_lines(value, self._eol + indent, self._unit, self._longest_list)
+
+    def _has_broken_lists(self) -> bool:
+        """Tell whether all lists have one item on each line, as programs write them."""
+        lists = [match.end() for match in _TOKEN.finditer(self._plain) if match[0] == "["]
+        filled = [end for end in lists if self._plain[end:].lstrip()[:1] != "]"]
+        return bool(filled) and all(self._plain[self._after_blanks(end)] in "\r\n" for end in filled)
+
+    def _line_start(self, position: int) -> int:
+        return self._text.rfind("\n", 0, position) + 1
+
+    def _begins_its_line(self, position: int) -> bool:
+        return not self._text[self._line_start(position) : position].strip(" \t")
+
+    def _indent_at(self, position: int) -> str:
+        start = self._line_start(position)
+        return self._text[start : self._after_blanks(start)]
+
+    def _after_blanks(self, position: int) -> int:
+        match = _BLANKS.match(self._text, position)
+        assert match is not None
+        return match.end()
+
+
+def _scan(plain: str, start: int) -> _Container:
+    """Parse the container whose bracket is at `start` in a text without comments."""
+    members: list[_Member] = []
+    is_object = plain[start] == "{"
+    depth, first, value, end = 0, -1, -1, -1
+    key: str | int = 0
+    for token in _TOKEN.finditer(plain, start):
+        sign = token[0]
+        depth += (sign in "[{") - (sign in "]}")
+        if depth == 0 or (depth == 1 and sign == ","):
+            if first >= 0:
+                members.append(_Member(key, first, value, end, token.start() if sign == "," else None))
+            if depth == 0:
+                break
+            first = value = -1
+        elif token.start() > start:
+            if first < 0:
+                first = token.start()
+                key = json.loads(sign) if is_object else len(members)
+            if value < 0 and (not is_object or (first != token.start() and sign != ":")):
+                value = token.start()
+            end = token.end()
+    return _Container(start, token.start(), tuple(members))
+
+
+def _append_inline(container: _Container, item: str) -> list[_Replacement]:
+    """Append an item on the line of the other members."""
+    if not container.members:
+        return [_Replacement(container.open + 1, container.open + 1, item)]
+    last = container.members[-1]
+    if last.comma is not None:
+        return [_Replacement(last.comma + 1, last.comma + 1, f" {item},")]
+    return [_Replacement(last.end, last.end, f", {item}")]
+
+
+def _render_lines(value: object, newline: str, unit: str, longest: int) -> str:
+    """Format a value as people do: one member on each line, and short lists of plain values on one line."""
+    match value:
+        case dict() if value:
+            inner = newline + unit
+            items = [f"{_quote(key)}: {_render_lines(member, inner, unit, longest)}" for key, member in value.items()]
+            return "{" + inner + f",{inner}".join(items) + newline + "}"
+        case list() | tuple() if value and not _is_short(value, longest):
+            inner = newline + unit
+            return (
+                "["
+                + inner
+                + f",{inner}".join(_render_lines(item, inner, unit, longest) for item in value)
+                + newline
+                + "]"
+            )
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _is_short(items: list[object] | tuple[object, ...], longest: int) -> bool:
+    is_plain = not any(isinstance(item, (dict, list, tuple)) for item in items)
+    return is_plain and len(json.dumps(items, ensure_ascii=False)) <= longest
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

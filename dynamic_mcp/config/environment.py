@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.location import resolve_home
-from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.config.types import Inherit
 from dynamic_mcp.system.file_reader import read_bytes
 
 _SAFE_NAMES = """

@@ -1,65 +1,147 @@
-"""Resolves `settings.http`: fills in its defaults and the variables in its paths."""
+"""The HTTP server: `settings.http`, with the variables in its paths and secrets."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated
 
-from dynamic_mcp.config import form, http_form, values
-from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress, parse_address
-from dynamic_mcp.config.auth_resolve import resolve_provider
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from dynamic_mcp.config.access import Access
+from dynamic_mcp.config.addresses import Address as _Address
+from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
+from dynamic_mcp.config.auth import Forwarded, Jwt, Login, Providers, resolve_provider
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.resolved import Http, Tls
+from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.types import (
+    Address,
+    Duration,
+    Hosts,
+    Origins,
+    Peers,
+    PublicUrl,
+    RootPath,
+    SocketMode,
+    Text,
+    UrlPath,
+)
 from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
 
-T = TypeVar("T")
 _AT: Keys = ("settings", "http")
 
 
-def resolve_http(settings: form.Settings, surroundings: Surroundings) -> tuple[Http | None, list[str]]:
-    """Resolve the HTTP server, with warnings about it; None if there is none, as in every workspace."""
-    if not settings.http or surroundings.working_directory is not None:
-        return None, []
-    own = settings.http if isinstance(settings.http, http_form.Http) else http_form.Http()
-    texts, defaults = Substitution(surroundings.all_variables()), Http()
-    http = Http(
-        listen=_resolve_address(own, texts, surroundings),
-        socket_mode=defaults.socket_mode if own.socket_mode is None else int(own.socket_mode, 8),
-        path=_or(own.path, defaults.path),
-        root_path=_or(own.root_path, defaults.root_path),
-        allowed_hosts=tuple(own.allowed_hosts or ()),
-        allowed_origins=tuple(own.allowed_origins or ()),
-        trusted_proxies=tuple(own.trusted_proxies or ()),
-        public_url=own.public_url,
-        auth=tuple(
-            resolve_provider(each, number, texts, settings.access) for number, each in enumerate(own.auth or ())
-        ),
-        tls=_resolve_tls(own.tls, texts, surroundings),
-        max_sessions=_or(own.max_sessions, defaults.max_sessions),
-        session_timeout_s=_or(values.parse_duration(own.session_timeout), defaults.session_timeout_s),
-        max_in_flight=_or(own.max_in_flight, defaults.max_in_flight),
-        shutdown_timeout_s=_or(values.parse_duration(own.shutdown_timeout), defaults.shutdown_timeout_s),
-        insecure=_or(own.insecure, defaults.insecure),
+class Tls(Section, frozen=True):
+    """The certificate of an HTTPS server. Both files are read again when the config is reloaded."""
+
+    cert: Annotated[Text, "The path of a PEM file with the certificate and its chain, relative to this file."]
+    key: Annotated[
+        Text, "The path of the PEM file with the private key, without a passphrase, relative to this file."
+    ]
+
+
+class Http(Section, frozen=True):
+    """The HTTP server, for clients that connect by URL. `dynamic-mcp serve --http` overrides the address."""
+
+    listen: Annotated[
+        Address,
+        "The address: `8808`, `127.0.0.1:8808`, `[::1]:8808`, or `unix:/path` for a Unix socket, relative to this"
+        " file. Default: 127.0.0.1:8808.",
+    ] = TcpAddress()
+    socket_mode: Annotated[
+        SocketMode,
+        "The file mode of a Unix socket, such as `0660` for a reverse proxy of the same group. Default: 0600.",
+    ] = 0o600
+    path: Annotated[UrlPath, "The path of the MCP endpoint. Default: /mcp."] = "/mcp"
+    root_path: Annotated[
+        RootPath,
+        "The path under which a reverse proxy serves this server, if it removes it from requests. Default: none.",
+    ] = ""
+    allowed_hosts: Annotated[
+        Hosts,
+        "Further names under which clients reach this server, such as `mcp.example.com`. Default: only the address.",
+    ] = ()
+    allowed_origins: Annotated[
+        Origins,
+        "The origins of web pages that may call this server, such as `https://app.example.com`. Default: none.",
+    ] = ()
+    trusted_proxies: Annotated[
+        Peers,
+        "The addresses or networks of reverse proxies whose `X-Forwarded-Host` is believed; `unix` means all peers on"
+        " the Unix socket. Default: none.",
+    ] = ()
+    public_url: Annotated[
+        PublicUrl | None,
+        "The URL of the MCP endpoint as clients write it, such as `https://mcp.example.com/mcp`. Its host need not be"
+        " among `allowed_hosts`. Needed for `jwt` and `login`. Default: none.",
+    ] = None
+    auth: Annotated[
+        Providers,
+        "How clients say who they are; the first that recognises a credential decides. Default: everybody who reaches"
+        " the address is the local user.",
+    ] = ()
+    tls: Annotated[Tls | None, "Serve HTTPS with this certificate. Default: plain HTTP."] = None
+    max_sessions: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        "The maximum number of sessions; further clients are answered 503. Default: 1000.",
+    ] = 1000
+    session_timeout_s: Annotated[Duration, "End a session after this much time without use. Default: 1h."] = field(
+        default=3600.0, name="session_timeout"
+    )
+    max_in_flight: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)],
+        "The maximum number of concurrent requests of one session. Default: 256.",
+    ] = 256
+    shutdown_timeout_s: Annotated[
+        Duration,
+        "How long requests in flight may take to finish when the server is told to end. Default: 10s.",
+    ] = field(default=10.0, name="shutdown_timeout")
+    insecure: Annotated[
+        bool,
+        "Listen on an address that other machines can reach, though anybody there can then use the servers."
+        " Default: false.",
+    ] = False
+    # That of clients whose path names none; the command line says it.
+    profile: str | None = field(default=None, name="x-profile")
+
+    def __post_init__(self) -> None:
+        """Check what providers need of the rest of the server."""
+        for each in self.auth:
+            if isinstance(each, (Jwt, Login)) and self.public_url is None:
+                hint = 'add `"public_url": "https://mcp.example.com/mcp"`, as clients write it'
+                kind = each.__struct_config__.tag
+                raise FlawError(f"`{kind}` needs `public_url`, which its tokens are for", hint=hint)
+        has_forwarded = any(isinstance(each, Forwarded) for each in self.auth)
+        if any(isinstance(each, Login) and each.oidc is None for each in self.auth) and not has_forwarded:
+            hint = "add `oidc` to `login`, or a `forwarded` for what the reverse proxy says"
+            raise FlawError("`login` needs somebody who asks for a password: `oidc` or `forwarded`", hint=hint)
+
+    @property
+    def forwarders(self) -> tuple[str, ...]:
+        """The reverse proxies whose word counts, for one thing or another."""
+        trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
+        return (*self.trusted_proxies, *trusted)
+
+
+def resolve_http(own: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:
+    """Return the HTTP server with its variables, and warnings about it."""
+    texts = Substitution(surroundings.all_variables())
+    http = replace(
+        own,
+        listen=_resolve_address(own.listen, texts, surroundings),
+        auth=tuple(resolve_provider(each, number, texts, access) for number, each in enumerate(own.auth)),
+        tls=None if own.tls is None else _resolve_tls(own.tls, texts, surroundings),
     )
     return http, [*texts.warnings, *texts.failures]
 
 
-def _resolve_address(own: http_form.Http, texts: Substitution, surroundings: Surroundings) -> Address:
-    match parse_address(own.listen):
-        case None:
-            return TcpAddress()
-        case UnixAddress(path=path):
-            return UnixAddress(str(resolve_path(texts.fill((*_AT, "listen"), path), surroundings)))
-        case address:
-            return address
+def _resolve_address(address: _Address, texts: Substitution, surroundings: Surroundings) -> _Address:
+    if isinstance(address, UnixAddress):
+        return UnixAddress(str(resolve_path(texts.fill((*_AT, "listen"), address.path), surroundings)))
+    return address
 
 
-def _resolve_tls(own: http_form.Tls | None, texts: Substitution, surroundings: Surroundings) -> Tls | None:
+def _resolve_tls(own: Tls, texts: Substitution, surroundings: Surroundings) -> Tls:
     """Return the files of the certificate; if a variable is not set, opening the file fails with its name."""
-    if own is None:
-        return None
     cert, key = (texts.fill((*_AT, "tls", name), getattr(own, name)) for name in ("cert", "key"))
     return Tls(str(resolve_path(cert, surroundings)), str(resolve_path(key, surroundings)))
-
-
-def _or(own: T | None, default: T) -> T:
-    return default if own is None else own

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.access import LOCAL_NAME
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.identity import Principal
 

@@ -45,7 +45,7 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     now that `inherit_env` names. It excludes variables that a `variables_file` defines.
     """
     root = form.root(read_document(file))
-    settings = root.settings or form.Settings()
+    settings = root.settings
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
     servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
     own = _read_variables_files(settings, surroundings)
@@ -58,16 +58,16 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
         if name not in own
     }
     names |= {name for text in _strings(settings.variables_file) for name in references(text, environment)}
-    if settings.search is not None and settings.search.embeddings is not None:
+    if settings.search.embeddings is not None:
         names |= {name for text in _strings(settings.search.embeddings) for name in references(text, environment)}
     names |= {name for each in servers.values() for name in _names_of_command_line(each, known)}
     wants_all: dict[str, frozenset[str]] = {}
     for name, server in servers.items():
         if isinstance(server, form.Program):
             choice = settings.inherit_env if server.inherit_env is None else server.inherit_env
-            if choice == "all" or (isinstance(choice, list) and "*" in choice):
+            if choice == "all" or (isinstance(choice, tuple) and "*" in choice):
                 wants_all[name] = frozenset(each for each in choice if each.startswith("!"))
-            elif isinstance(choice, list):
+            elif isinstance(choice, tuple):
                 names |= _inherited_names(choice, server, settings, environment)
     return RequiredVariables(tuple(sorted(names)), wants_all)
 
@@ -92,7 +92,7 @@ def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) 
     """Return the variables that are passed to a command line program by name, by the config or its pack."""
     if not isinstance(server, form.CommandLine):
         return set()
-    globs = [*(server.cli.env or ()), *_names_of_pack(server.cli.use)]
+    globs = [*server.cli.env, *_names_of_pack(server.cli.use)]
     safe = inherit_variables(environment, "safe", platform=sys.platform)
     return minimal_variables(environment, globs, platform=sys.platform).keys() - safe.keys()
 
@@ -105,12 +105,12 @@ def _names_of_pack(use: str) -> list[str]:
 
 
 def _inherited_names(
-    choice: list[str], server: form.Program, settings: form.Settings, environment: Mapping[str, str]
+    choice: tuple[str, ...], server: form.Program, settings: form.Settings, environment: Mapping[str, str]
 ) -> set[str]:
     """Return the variables that are inherited by name, without those that the config sets itself."""
-    passed = inherit_variables(environment, tuple(choice), platform=sys.platform)
+    passed = inherit_variables(environment, choice, platform=sys.platform)
     safe = inherit_variables(environment, "safe", platform=sys.platform)
-    return passed.keys() - safe.keys() - (server.env or {}).keys() - (settings.env or {}).keys()
+    return passed.keys() - safe.keys() - server.env.keys() - settings.env.keys()
 
 
 def _texts(section: Struct) -> Iterator[str]:

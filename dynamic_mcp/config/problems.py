@@ -3,20 +3,20 @@
 Imported only when there is a problem. Messages repeat a value only if it cannot be a secret.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dynamic_mcp.config import auth_form, auth_values, form
+from dynamic_mcp.config import form
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
+from dynamic_mcp.config.section import alternatives, by_tag, choice_in, file_fields, is_own
 from dynamic_mcp.errors import ConfigError
 
 _KIND_HINT = (
@@ -83,12 +83,10 @@ def _to_problem(details: ErrorDetails) -> Problem:
             return _unknown_field(keys)
         case "missing":
             return Problem(where, "is missing", _KIND_HINT if keys[-1] == "command" else "")
-        case "union_tag_not_found" if "auth" in keys:
-            kinds = ", ".join(f"`{kind}`" for kind in auth_values.KINDS)
-            return Problem(f"{where}.kind", f"must be one of {kinds}")
         case "union_tag_not_found":
-            hint = "`http` is streamable HTTP, `sse` the older transport; leave it out to detect it"
-            return Problem(f"{where}.type", "must be `stdio`, `http` or `sse`", hint)
+            choice = choice_in(_annotation(keys))
+            assert choice is not None
+            return Problem(f"{where}.{choice.key}", choice.message, choice.hint)
         case "literal_error":
             return Problem(where, "must be " + str(context["expected"]).replace("'", "`"))
         case "greater_than_equal":
@@ -104,7 +102,7 @@ def _path_in_file(keys: Keys) -> Keys:
     found: list[str | int] = []
     annotation: Any = form.Root
     for key in keys:
-        tagged = _by_tag(annotation)
+        tagged = by_tag(annotation)
         if len(tagged) > 1 or key == "[key]":
             annotation = tagged.get(str(key))
             continue
@@ -131,42 +129,31 @@ def _unknown_field(keys: Keys) -> Problem:
 
 
 def _section(keys: Keys) -> type[Struct]:
+    (section,) = by_tag(_annotation(keys)).values()
+    return section
+
+
+def _annotation(keys: Keys) -> Any:  # Any: types are values here
     annotation: Any = form.Root
     for key in keys:
-        tagged = _by_tag(annotation)
+        tagged = by_tag(annotation)
         annotation = tagged[str(key)] if len(tagged) > 1 else _inside(annotation, key)
-    (section,) = _by_tag(annotation).values()
-    return section
+    return annotation
 
 
 def _inside(annotation: Any, key: str | int) -> Any:  # Any: types are values here
     """Return the annotation of what stands at a key of an object, a map or a list."""
-    for section in _by_tag(annotation).values():
-        return next((each.type for each in structs.fields(section) if each.encode_name == key), None)
-    for part in _parts(annotation):
-        if get_origin(part) in (dict, list):
-            return get_args(part)[-1]
+    for section in by_tag(annotation).values():
+        found = file_fields(section).get(str(key))
+        return None if found is None else found.type
+    for part in alternatives(annotation):
+        if get_origin(part) is dict:
+            return get_args(part)[1]
+        if get_origin(part) in (list, tuple):
+            return get_args(part)[0]
     return None
-
-
-def _by_tag(annotation: Any) -> dict[str, type[Struct]]:
-    """Return the sections that an annotation allows, by what tells them apart in the file."""
-    sections = [part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, Struct)]
-    return {str(section.__struct_config__.tag): section for section in sections}
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    """Return the types of which an annotation is a union."""
-    if get_origin(annotation) is Annotated:
-        yield from _parts(get_args(annotation)[0])
-    elif get_origin(annotation) in (Union, UnionType):
-        for part in get_args(annotation):
-            yield from _parts(part)
-    else:
-        yield annotation
 
 
 def _field_names(section: type[Struct]) -> list[str]:
     tag = section.__struct_config__.tag_field
-    own = [tag] if tag == auth_form.KIND else []
-    return [*own, *(each.encode_name for each in structs.fields(section))]
+    return [*([tag] if tag is not None and not is_own(tag) else []), *file_fields(section)]

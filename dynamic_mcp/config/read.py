@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from json import JSONDecodeError
 from pathlib import Path
 
-from msgspec import Struct, ValidationError
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, jsonc
@@ -112,7 +112,7 @@ def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     """Read and validate the config in `file`. Raises ConfigError."""
     text, distrust = _read_text(file, platform)
     root = _parse_root(_parse_document(file, text), file)
-    is_audited = root.settings is not None and bool(root.settings.audit)
+    is_audited = bool(root.settings.audit)
     return ParsedConfig(file, root, tuple(distrust), platform, _digest(text) if is_audited else "")
 
 
@@ -125,7 +125,7 @@ def _digest(text: str) -> str:
 def list_disabled(file: Path) -> list[str]:
     """Return the names of the disabled servers in `file`. Raises ConfigError."""
     root = _parse_root(_parse_document(file, _read_text(file, sys.platform)[0]), file)
-    off = root.settings is not None and root.settings.enabled is False
+    off = root.settings.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
 
@@ -142,7 +142,7 @@ def read_document(file: Path) -> object:
 def _parse_root(tree: object, file: Path) -> form.Root:
     try:
         return form.root(tree)
-    except (ValidationError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
         from dynamic_mcp.config.problems import Problem, find_problems, to_error
 
         raise to_error(file, find_problems(tree) or [Problem("", f"is not a config: {exc}")]) from exc

@@ -6,25 +6,43 @@ Serving does not need them, so they are no part of a `Config`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.environment import read_env_file
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.read import parse
+from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.types import NAME_LENGTH, Headers, Url
 from dynamic_mcp.config.upstream import Substitution, Surroundings, variables_files
 from dynamic_mcp.errors import ConfigError
 
 
-class Registry(Private, frozen=True):
-    """A registry to ask: its name, its URL without `/v0.1`, and the headers of every request."""
+class Registry(Section, Private, frozen=True):
+    """A registry of servers with the API v0.1 of the official one."""
 
     shown: ClassVar = ("name", "url")
-    name: str
-    url: str
-    headers: Mapping[str, str] = {}
+    name: Annotated[Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)], "What `--registry` calls it."]
+    url: Annotated[Url, "Its URL, without `/v0.1`."]
+    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}`, not a secret itself."] = {}
+
+
+def _check_registries(registries: Sequence[Registry]) -> tuple[Registry, ...]:
+    """Check that no two registries have one name, and that each can be shown."""
+    names = [each.name for each in registries]
+    if any(not name.isprintable() or not name.strip() for name in names):
+        raise FlawError("the name of a registry must consist of printable characters")
+    if len(set(names)) < len(names):
+        raise FlawError("two registries have the same name")
+    return tuple(registries)
+
+
+Registries = Annotated[tuple[Registry, ...], Value(_check_registries, written=list[Registry])]
 
 
 OFFICIAL = Registry("official", "https://registry.modelcontextprotocol.io")
@@ -34,7 +52,7 @@ def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registr
     """Return the registries of a config, which need not exist yet. Raises ConfigError, also for an unset variable."""
     if not file.exists():
         return (OFFICIAL,)
-    settings = parse(file).root.settings or form.Settings()
+    settings = parse(file).root.settings
     if settings.registries is None:
         return (OFFICIAL,)
     texts = Substitution({**environment, **_read_variables(file, settings, environment)})
@@ -42,9 +60,7 @@ def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registr
     for number, each in enumerate(settings.registries):
         at = ("settings", "registries", number)
         url = texts.fill_url((*at, "url"), each.url)
-        headers = {
-            name: texts.fill_secret((*at, "headers", name), text) for name, text in (each.headers or {}).items()
-        }
+        headers = {name: texts.fill_secret((*at, "headers", name), text) for name, text in each.headers.items()}
         found.append(Registry(each.name, url.rstrip("/").removesuffix("/v0.1"), headers))
     if texts.failures:
         where, _, message = texts.failures[0].partition(": ")

@@ -1,52 +1,39 @@
-"""From the form of the file to what the program uses.
+"""From the sections of the file to what the program uses.
 
-A server's own value is taken, else that of the settings, else the default; the defaults stand here alone.
+A server's own value is taken, else that of the settings, else the default.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config import form, values
-from dynamic_mcp.config.access import resolve_access, resolve_profiles, resolve_tool_access
-from dynamic_mcp.config.approval import resolve_approval
+from dynamic_mcp.config import form
+from dynamic_mcp.config.access import resolve_access
 from dynamic_mcp.config.environment import read_env_file
-from dynamic_mcp.config.http import resolve_http
-from dynamic_mcp.config.http_form import Http
-from dynamic_mcp.config.issuers import find_people, issuers_of
-from dynamic_mcp.config.observe_resolve import resolve_audit, resolve_metrics, resolve_telemetry
 from dynamic_mcp.config.resolved import (
     Answers,
     CommandLine,
     Config,
-    Daemon,
     Exposure,
     Features,
     GroupConfig,
-    Log,
     Pinning,
     Presentation,
+    Retry,
     Share,
     Timeouts,
     ToolFilter,
     Upstream,
     Validation,
 )
-from dynamic_mcp.config.rules import (
-    Policy,
-    Rules,
-    read_only_hints,
-    resolve_cache,
-    resolve_guards,
-    resolve_limits,
-    resolve_overrides,
-    resolve_plugins,
-    resolve_redact,
-)
+from dynamic_mcp.config.rules import Policy, Rules, place_rules, read_only_hints
+from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.upstream import (
     Surroundings,
@@ -59,69 +46,116 @@ from dynamic_mcp.config.upstream import (
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.text import os_reason
 
+if TYPE_CHECKING:  # with the first config that has them
+    from dynamic_mcp.config.http import Http
+    from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
+    from dynamic_mcp.identity import Principal
+
 T = TypeVar("T")
+S = TypeVar("S", bound=Section)
 # How long a command line program may take to end, and to be answered for.
 _ENDING_S = 10.0
 
 
 def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Config:
     """The config of the enabled servers; each warning once."""
-    settings = root.settings or form.Settings()
+    settings = root.settings
     files = dict.fromkeys(variables_files(settings, surroundings))
     variables, complaints = _variables(files)
     surroundings = replace(surroundings, variables=variables)
     warnings = dict.fromkeys(complaints)
+
+    def heed(resolved: tuple[T, Iterable[str]]) -> T:
+        warnings.update(dict.fromkeys(resolved[1]))
+        return resolved[0]
+
     groups: list[GroupConfig] = []
     presentations: dict[str, Presentation] = {}
     approve: dict[str, tuple[str, ...]] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
-            group, found = _group(name, server, settings, surroundings=surroundings)
-            groups.append(group)
+            groups.append(heed(_group(name, server, settings, surroundings=surroundings)))
             presentations[name] = _presentation(name, server, settings)
-            approve[name] = tuple(_first(server.approve, settings.approve, default=[]))
-            warnings.update(dict.fromkeys(found))
+            approve[name] = _first(server.approve, settings.approve, default=())
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    search, found = resolve_embeddings(settings.search, surroundings)
-    warnings.update(dict.fromkeys(found))
-    http, found = resolve_http(settings, surroundings)
-    warnings.update(dict.fromkeys(found))
-    principals, found = find_people(_people(settings), issuers_of(http), file)
-    warnings.update(dict.fromkeys(found))
-    roots, found = resolve_roots(settings.roots, surroundings)
-    warnings.update(dict.fromkeys(found))
-    audit, found = resolve_audit(settings, surroundings, authenticates=bool(http is not None and http.auth))
-    warnings.update(dict.fromkeys(found))
-    telemetry, found = resolve_telemetry(settings, file, surroundings)
-    warnings.update(dict.fromkeys(found))
-    metrics, found = resolve_metrics(settings, surroundings)
-    warnings.update(dict.fromkeys(found))
+    embeddings = heed(resolve_embeddings(settings.search, surroundings))
+    http = heed(_http(settings, surroundings))
+    principals = heed(_principals(settings, http, file))
+    roots = heed(resolve_roots(settings.roots, surroundings))
+    audit = heed(_audit(settings, surroundings, authenticates=http is not None and bool(http.auth)))
     return Config(
         file=file,
         groups=tuple(groups),
         presentations=presentations,
-        warnings=tuple(warnings),
-        max_message_bytes=_max_message_bytes(settings),
+        max_message_bytes=settings.max_message_bytes,
         env_files=tuple(files),
-        log=_log(settings),
-        embeddings=search,
-        split_calls=_first(settings.split_calls, None, default=False),
-        daemon=_daemon(settings),
+        log=settings.log,
+        embeddings=embeddings,
+        split_calls=settings.split_calls,
+        daemon=settings.daemon or None,
         http=http,
         roots=roots,
         access=resolve_access(settings.access, approve, principals),
-        approval=resolve_approval(settings.approval),
+        approval=settings.approval,
         audit=audit,
-        telemetry=telemetry,
-        metrics=metrics,
-        profiles=resolve_profiles(root.profiles),
-        plugins=resolve_plugins(settings.middleware),
+        telemetry=heed(_telemetry(settings, file, surroundings)),
+        metrics=heed(_metrics(settings, surroundings)),
+        profiles=root.profiles,
+        plugins=settings.middleware,
         lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
+        warnings=tuple(warnings),
     )
 
 
-def _people(settings: form.Settings) -> Iterable[str]:
-    return () if settings.access is None else settings.access.people or ()
+# --- what only the proxy itself has, and no workspace -------------------------------------------------------
+
+
+def _http(settings: form.Settings, surroundings: Surroundings) -> tuple[Http | None, list[str]]:
+    if not settings.http or surroundings.working_directory is not None:
+        return None, []
+    from dynamic_mcp.config.http import resolve_http
+
+    return resolve_http(settings.http, settings.access, surroundings)
+
+
+def _principals(
+    settings: form.Settings, http: Http | None, file: Path
+) -> tuple[Mapping[str, tuple[Principal, ...]], list[str]]:
+    if http is None or settings.access is None:
+        return {}, []
+    from dynamic_mcp.config.issuers import find_people, issuers_of
+
+    return find_people(settings.access.people, issuers_of(http), file)
+
+
+def _audit(
+    settings: form.Settings, surroundings: Surroundings, *, authenticates: bool
+) -> tuple[Audit | None, list[str]]:
+    if not settings.audit:
+        return None, []
+    from dynamic_mcp.config.observe import resolve_audit
+
+    return resolve_audit(settings.audit, surroundings, authenticates=authenticates)
+
+
+def _telemetry(settings: form.Settings, file: Path, surroundings: Surroundings) -> tuple[Telemetry | None, list[str]]:
+    is_wanted = settings.telemetry or any(name.startswith("OTEL_EXPORTER_") for name in surroundings.environment)
+    if settings.telemetry is False or not is_wanted or surroundings.working_directory is not None:
+        return None, []
+    from dynamic_mcp.config.observe import resolve_telemetry
+
+    return resolve_telemetry(settings.telemetry, file, surroundings)
+
+
+def _metrics(settings: form.Settings, surroundings: Surroundings) -> tuple[Metrics | None, list[str]]:
+    if not settings.metrics or surroundings.working_directory is not None:
+        return None, []
+    from dynamic_mcp.config.observe import resolve_metrics
+
+    return resolve_metrics(settings.metrics, surroundings)
+
+
+# --- servers -----------------------------------------------------------------------------------------------
 
 
 def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
@@ -142,19 +176,16 @@ def _group(
     name: str, server: form.Server, settings: form.Settings, *, surroundings: Surroundings
 ) -> tuple[GroupConfig, list[str]]:
     made = resolve_upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
-    idle_s = _first(
-        values.parse_idle_time(server.idle_timeout), values.parse_idle_time(settings.idle_timeout), default=1800.0
-    )
-    own, shared = (section.retry or form.Retry() for section in (server, settings))
-    upstream, timeouts = _bounded(made.upstream, _timeouts(server, settings))
+    idle_s = _first(server.idle_timeout, settings.idle_timeout, default=1800.0)
+    upstream, timeouts = _bounded(made.upstream, _merged(Timeouts, settings.timeout, server.timeout))
     group = GroupConfig(
         name=name,
         timeouts=timeouts,
         eager=_first(server.connect, settings.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
-        attempts=_first(own.attempts, shared.attempts, default=3),
+        attempts=_merged(Retry, settings.retry, server.retry).attempts,
         concurrency=_first(server.concurrency, settings.concurrency, default=64),
-        max_message_bytes=_max_message_bytes(settings),
+        max_message_bytes=settings.max_message_bytes,
         upstream=upstream,
         share=_share(server, settings, made.upstream),
         unset=made.unset,
@@ -181,16 +212,14 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
     rules = _rules(name, server, settings)
     return Presentation(
         description=server.description,
-        features=_features(server, settings),
-        tools=_tools(server, settings),
+        features=_merged(Features, settings.features, server.features),
+        tools=_merged(ToolFilter, settings.tools, server.tools),
         exposure=Exposure(
             direct=_first(server.expose, settings.expose, default="group") == "direct",
-            pinned=tuple(server.pinned or ()),
+            pinned=server.pinned,
         ),
         answers=_answers(server, settings),
-        access=resolve_tool_access(
-            server.access, is_trusted=_is_trusted(server), hints=read_only_hints(rules.overrides)
-        ),
+        access=replace(server.access, is_trusted=_is_trusted(server), hints=read_only_hints(rules.overrides)),
         rules=rules,
         pinning=_pinning(name, server, settings),
     )
@@ -198,21 +227,21 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
 
 def _is_trusted(server: form.Server) -> bool:
     """Tell whether annotations are believed; those of a command line program are its pack's."""
-    return isinstance(server, form.CommandLine) or bool(server.trusted)
+    return isinstance(server, form.CommandLine) or server.trusted
 
 
 def _rules(name: str, server: form.Server, settings: form.Settings) -> Rules:
     own = f"mcpServers.{name}"
+    guards, redact = (
+        _first(server.guards, settings.guards, default=()),
+        _first(server.redact, settings.redact, default=()),
+    )
     return Rules(
-        overrides=resolve_overrides(server.overrides),
-        guards=resolve_guards(
-            _first(server.guards, settings.guards, default=[]), "settings" if server.guards is None else own
-        ),
-        limits=resolve_limits(_first(server.limits, settings.limits, default=[])),
-        cache=resolve_cache(_first(server.cache, settings.cache, default=[])),
-        redact=resolve_redact(
-            _first(server.redact, settings.redact, default=[]), "settings" if server.redact is None else own
-        ),
+        overrides=server.overrides,
+        guards=place_rules(guards, "settings" if server.guards is None else own),
+        limits=_first(server.limits, settings.limits, default=()),
+        cache=_first(server.cache, settings.cache, default=()),
+        redact=place_rules(redact, "settings" if server.redact is None else own),
     )
 
 
@@ -220,63 +249,26 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
     """Return what follows from changed definitions; variables count as they are written, so it is no secret."""
     match server:
         case form.Program(command=command, args=args):
-            written = [command, *(args or ())]
+            written = [command, *args]
         case form.Remote(url=url):
             written = [url]
         case form.CommandLine(cli=cli):
             written = [cli.use, cli.command or ""]
-    authenticates = isinstance(settings.http, Http) and bool(settings.http.auth)
+    authenticates = bool(settings.http and settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
     policy = _first(server.definitions, settings.definitions, default=default)
     return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())
 
 
-def _max_message_bytes(settings: form.Settings) -> int:
-    return _first(settings.max_message_bytes, None, default=64 * 1024 * 1024)
-
-
-def _log(settings: form.Settings) -> Log:
-    own = settings.log or form.Log()
-    return Log(
-        level=_first(own.level, None, default="info"),
-        form=_first(own.format, None, default="text"),
-        file=_first(own.file, None, default=True),
-    )
-
-
-def _daemon(settings: form.Settings) -> Daemon | None:
-    if not settings.daemon:
-        return None
-    own = settings.daemon if isinstance(settings.daemon, form.Daemon) else form.Daemon()
-    linger_s = _first(values.parse_idle_time(own.linger), None, default=300.0)
-    return Daemon(linger_s=None if linger_s == inf else linger_s)
-
-
-def _features(server: form.Server, settings: form.Settings) -> Features:
-    own, shared = (section.features or form.Features() for section in (server, settings))
-    return Features(
-        tools=_first(own.tools, shared.tools, default=True),
-        resources=_first(own.resources, shared.resources, default=True),
-        prompts=_first(own.prompts, shared.prompts, default=True),
-    )
-
-
-def _timeouts(server: form.Server, settings: form.Settings) -> Timeouts:
-    own, shared = (section.timeout or form.Timeout() for section in (server, settings))
-    return Timeouts(
-        connect_s=_seconds(own.connect, shared.connect, default=30.0),
-        tools_s=_seconds(own.tools, shared.tools, default=60.0),
-        resources_s=_seconds(own.resources, shared.resources, default=10.0),
-        prompts_s=_seconds(own.prompts, shared.prompts, default=10.0),
-    )
+def _merged(section: type[S], *parts: Mapping[str, Any]) -> S:  # Any: each field has its own type
+    """Return a section of which parts are given; the last one that has a field decides."""
+    return section(**{name: value for part in parts for name, value in part.items()})
 
 
 def _answers(server: form.Server, settings: form.Settings) -> Answers:
     return Answers(
         validate=_validate(server, settings),
-        limit=_first(
-            values.parse_limit(server.result_limit), values.parse_limit(settings.result_limit), default=100_000
-        ),
+        limit=_first(server.result_limit, settings.result_limit, default=100_000),
         compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
 
@@ -285,18 +277,6 @@ def _validate(server: form.Server, settings: form.Settings) -> Validation | None
     """Return what follows if arguments do not fit; those of a command line program have no other judge than us."""
     own = settings.validate_ if server.validate_ is None else server.validate_
     return "strict" if own is None and isinstance(server, form.CommandLine) else own
-
-
-def _tools(server: form.Server, settings: form.Settings) -> ToolFilter:
-    own, shared = (section.tools or form.Tools() for section in (server, settings))
-    return ToolFilter(
-        include=tuple(_first(own.include, shared.include, default=["*"])),
-        exclude=tuple(_first(own.exclude, shared.exclude, default=[])),
-    )
-
-
-def _seconds(own: str | float | None, shared: str | float | None, *, default: float) -> float:
-    return _first(values.parse_duration(own), values.parse_duration(shared), default=default)
 
 
 def _first(own: T | None, shared: T | None, *, default: T) -> T:

@@ -1,4 +1,4 @@
-"""The config as the program uses it: every default and every variable is filled in.
+"""The config as the program uses it: what servers inherit, and every variable, is filled in.
 
 A `repr` shows nothing that a variable may have filled in.
 """
@@ -6,29 +6,40 @@ A `repr` shows nothing that a variable may have filled in.
 from collections.abc import Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
+from math import inf
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
-from dynamic_mcp.config.addresses import Address, TcpAddress
 from dynamic_mcp.config.approval import Approval
-from dynamic_mcp.config.auth import Forwarded, Provider
-from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.rules import Plugin, Policy, Rules
+from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.packs.model import Command
+
+if TYPE_CHECKING:  # read where a config has them
+    from dynamic_mcp.config.http import Http
+    from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
+    from dynamic_mcp.packs.model import Command
 
 
-class Timeouts(Struct, frozen=True):
-    """How long to wait for an upstream, in seconds."""
+class Timeouts(Section, frozen=True):
+    """How long to wait: `500ms`, `30s`, `1.5s`, `2min` (or `2m`), `1h`, `7d`, or a number of seconds."""
 
-    connect_s: float
-    tools_s: float
-    resources_s: float
-    prompts_s: float
+    connect_s: Annotated[Duration, "For starting the server or connecting to it. Default: 30s."] = field(
+        default=30.0, name="connect"
+    )
+    tools_s: Annotated[Duration, "For a tool call. Default: 60s."] = field(default=60.0, name="tools")
+    resources_s: Annotated[Duration, "For reading or listing resources. Default: 10s."] = field(
+        default=10.0, name="resources"
+    )
+    prompts_s: Annotated[Duration, "For getting or listing prompts. Default: 10s."] = field(
+        default=10.0, name="prompts"
+    )
 
     def for_list(self, method: str) -> float:
         """Return how long a list may take; that of the tools is a part of connecting."""
@@ -40,27 +51,36 @@ class Timeouts(Struct, frozen=True):
         return self.connect_s
 
 
-class Features(Struct, frozen=True):
-    """What a group may offer."""
+class Features(Section, frozen=True):
+    """Enables or disables what a server offers."""
 
-    tools: bool
-    resources: bool
-    prompts: bool
+    tools: Annotated[bool, "Offer the server's tools. Default: true."] = True
+    resources: Annotated[bool, "Offer the server's resources. Default: true."] = True
+    prompts: Annotated[bool, "Offer the server's prompts. Default: true."] = True
 
     def allows(self, feature: str) -> bool:
         """Tell whether a feature is offered; what has no switch is."""
         return bool(getattr(self, feature, True))
 
 
-class ToolFilter(Struct, frozen=True):
-    """Globs over tool names; `exclude` wins, and no `include` at all lets nothing through."""
+class ToolFilter(Section, frozen=True):
+    """Which tools can be listed and called. The patterns are globs, such as `read_*`."""
 
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
+    include: Annotated[tuple[str, ...], "Only these tools; an empty list means none. Default: all."] = ("*",)
+    exclude: Annotated[tuple[str, ...], "These tools never, even if `include` matches them."] = ()
 
     def allows(self, name: str) -> bool:
         """Whether the tool may be listed and called."""
         return _matches(name, self.include) and not _matches(name, self.exclude)
+
+
+class Retry(Section, frozen=True):
+    """How often to try to connect."""
+
+    attempts: Annotated[
+        Annotated[int, Meta(ge=1, le=20)],
+        "The number of attempts before the server counts as down. Default: 3.",
+    ] = 3
 
 
 class Exposure(Struct, frozen=True):
@@ -118,7 +138,7 @@ class CommandLine(Private, frozen=True):
     command: str
     pack: str
     description: str
-    commands: tuple[Command, ...]
+    commands: "tuple[Command, ...]"
     env: Mapping[str, str]
     cwd: str | None = None
     roots: tuple[str, ...] = ()
@@ -133,17 +153,19 @@ class CommandLine(Private, frozen=True):
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
-class IdentityProvider(Private, frozen=True):
-    """Where an assertion about a user is exchanged for a grant, and as which client."""
+class IdentityProvider(Section, Private, frozen=True):
+    """The identity provider of an organization, which decides who may use which server."""
 
     shown: ClassVar = ("client_id",)
-    token_endpoint: str
-    client_id: str
-    client_secret: str | None = None
+    token_endpoint: Annotated[Url, "The URL of its token endpoint, which is sent the `assertion`."]
+    client_id: Annotated[str, "The client ID at the identity provider."]
+    client_secret: Annotated[
+        str | None, "The client secret there, if it has one. Write `${VARIABLE}`, not the secret itself."
+    ] = None
 
 
-class OAuth(Private, frozen=True):
-    """What the config knows about logging in; the rest is found out."""
+class OAuth(Section, Private, frozen=True):
+    """Login settings that cannot be discovered automatically."""
 
     shown: ClassVar = (
         "client_id",
@@ -158,23 +180,56 @@ class OAuth(Private, frozen=True):
         "may_open_browser",
         "token_store",
     )
-    client_id: str | None = None
-    client_secret: str | None = None
-    scopes: tuple[str, ...] = ()
-    redirect_port: int | None = None
-    metadata_url: str | None = None
-    issuer: str | None = None
-    account: str | None = None
-    grant: Grant = "authorization_code"
-    assertion: str | None = None
-    assertion_file: str | None = None
-    identity_provider: IdentityProvider | None = None
-    private_key_file: str | None = None
-    private_key_alg: str | None = None
-    client_metadata_url: str | None = None
-    is_shared: bool = False
-    may_open_browser: bool = True
-    token_store: Literal["file", "keyring"] = "file"  # noqa: S105
+    client_id: Annotated[str | None, "The client ID, if the client was registered manually."] = None
+    client_secret: Annotated[str | None, "The client secret. Write `${VARIABLE}`, not the secret itself."] = None
+    scopes: Annotated[tuple[str, ...], "The scopes to request. Default: those that the server asks for."] = ()
+    redirect_port: Annotated[Port | None, "The local port of the redirect URI. Default: any free port."] = None
+    metadata_url: Annotated[
+        Url | None,
+        "The URL of the authorization server's metadata document, if the server does not advertise it.",
+    ] = None
+    issuer: Annotated[
+        Url | None,
+        "The only authorization server that may receive the secret or the assertion, if it is on another host.",
+    ] = None
+    account: Annotated[
+        str | None,
+        "A label of your choice. Servers with the same `url` and different labels log in separately.",
+    ] = None
+    grant: Annotated[
+        Grant,
+        "How to log in: a user in a browser; without one, the client itself (`client_credentials`), whoever the"
+        " `assertion` is about (`jwt_bearer`), or the user that an identity provider knows (`cross_app`)."
+        " Default: authorization_code.",
+    ] = "authorization_code"
+    assertion: Annotated[
+        str | None,
+        "The JWT to log in with, for `cross_app` the user's ID token. Write `${VARIABLE}`, not the token itself.",
+    ] = None
+    assertion_file: Annotated[
+        str | None,
+        "The path of a file with the `assertion`, read each time that a token is requested, relative to this file.",
+    ] = None
+    identity_provider: Annotated[
+        IdentityProvider | None, "Where `cross_app` exchanges the `assertion` for a grant that the server accepts."
+    ] = None
+    private_key_file: Annotated[
+        str | None,
+        "The path of a PEM key that authenticates the client (private_key_jwt), relative to this file.",
+    ] = None
+    private_key_alg: Annotated[
+        Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None,
+        "The signature algorithm for the key. Default: RS256, or the algorithm of the key's curve.",
+    ] = None
+    is_shared: Annotated[
+        bool, "One login for everybody who uses the server, instead of one for each person. Default: false."
+    ] = field(default=False, name="shared")
+    client_metadata_url: Annotated[
+        Url | None,
+        "The URL of the client's metadata document, used as the client ID if the authorization server supports that.",
+    ] = None
+    may_open_browser: bool = field(default=True, name="x-may-open-browser")
+    token_store: Literal["file", "keyring"] = field(default="file", name="x-token-store")
 
     @property
     def needs_user(self) -> bool:
@@ -274,64 +329,41 @@ class GroupConfig(Struct, frozen=True):
                 return self.name
 
 
-class Log(Struct, frozen=True):
-    """What is said while serving: a level and a form of stderr, and whether a file is kept."""
+class Log(Section, frozen=True):
+    """The log of a serving proxy. `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` override this."""
 
-    level: str = "info"
-    form: str = "text"
-    file: bool = True
-
-
-class Daemon(Struct, frozen=True):
-    """A process that runs the servers for all clients of the config; `linger_s` None is until it is stopped."""
-
-    linger_s: float | None
-
-
-class Tls(Struct, frozen=True):
-    """The files of a certificate with its chain, and of its key."""
-
-    cert: str
-    key: str
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], "The lowest level to log to stderr. Default: info."
+    ] = "info"
+    form: Annotated[
+        Literal["text", "json"],
+        "`text` for people, `json` for programs (one object per line). Default: text.",
+    ] = field(default="text", name="format")
+    file: Annotated[bool, "Also log to a file, for `dynamic-mcp logs`. Default: true."] = True
 
 
-class Http(Struct, frozen=True):
-    """The HTTP server: where it listens, who may reach it, and its bounds.
+class Daemon(Section, frozen=True):
+    """The process that runs the servers for all AI tools which use this config."""
 
-    `profile` is that of clients whose path names none; the command line says it.
-    """
+    # None: until it is stopped.
+    linger_s: Annotated[
+        IdleTime | None,
+        "How long it stays after the last AI tool has left, or `never` to stay until it is stopped. Default: 5min.",
+    ] = field(default=300.0, name="linger")
 
-    listen: Address = TcpAddress()
-    socket_mode: int = 0o600
-    path: str = "/mcp"
-    root_path: str = ""
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
-    public_url: str | None = None
-    auth: tuple[Provider, ...] = ()
-    tls: Tls | None = None
-    max_sessions: int = 1000
-    session_timeout_s: float = 3600.0
-    max_in_flight: int = 256
-    shutdown_timeout_s: float = 10.0
-    insecure: bool = False
-    profile: str | None = None
-
-    @property
-    def forwarders(self) -> tuple[str, ...]:
-        """The reverse proxies whose word counts, for one thing or another."""
-        trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
-        return (*self.trusted_proxies, *trusted)
+    def __post_init__(self) -> None:
+        """Have no time instead of one without an end."""
+        if self.linger_s == inf:
+            force_setattr(self, "linger_s", None)
 
 
-class Embeddings(Private, frozen=True):
-    """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
+class Embeddings(Section, Private, frozen=True):
+    """Your own embeddings endpoint with OpenAI's API. It receives the descriptions of tools, and queries."""
 
     shown: ClassVar = ("model",)
-    url: str
-    model: str
-    api_key: str | None
+    url: Annotated[Url, "The URL of the endpoint, such as `http://localhost:11434/v1`."]
+    model: Annotated[Text, "The name of the model."]
+    api_key: Annotated[str | None, "Sent as a bearer token. Write `${VARIABLE}`, not the key itself."] = None
 
 
 class Config(Struct, frozen=True):
@@ -354,13 +386,13 @@ class Config(Struct, frozen=True):
     embeddings: Embeddings | None = None
     split_calls: bool = False
     daemon: Daemon | None = None
-    http: Http | None = None
+    http: "Http | None" = None
     roots: tuple[str, ...] = ()
     access: Access | None = None
     approval: Approval = Approval()
-    audit: Audit | None = None
-    telemetry: Telemetry | None = None
-    metrics: Metrics | None = None
+    audit: "Audit | None" = None
+    telemetry: "Telemetry | None" = None
+    metrics: "Metrics | None" = None
     profiles: Mapping[str, Profile] = {}
     plugins: tuple[Plugin, ...] = ()
     lock_file: Path | None = None

@@ -1,87 +1,257 @@
-"""The rules on the calls of a server, and the plug-ins, as the program uses them: with every default filled in."""
+"""The rules on the calls of a server, and the plug-ins."""
 
-from __future__ import annotations
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Literal, TypeVar
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
-from msgspec import Raw, Struct
+from dynamic_mcp.config.flaws import FlawError, printable
+from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.types import Duration, Globs, Json, JsonPath, Pattern, PluginName, Rate, RawJson, Size, unique
 
-from dynamic_mcp.config import rules_form
-from dynamic_mcp.config.rules_values import parse_rate
-from dynamic_mcp.config.values import parse_duration, parse_size
-from dynamic_mcp.mcp import wire
-
+T = TypeVar("T", "Guard", "Limit", "Cache", "Redact")
 Policy = Literal["trust", "warn", "hold"]
+# What is counted for itself.
+Counted = Literal["person", "tool"]
+# Where something is replaced.
+Place = Literal["results", "arguments"]
+Preset = Literal["keys", "tokens", "emails", "card_numbers"]
+_Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
+_Presets = Annotated[tuple[str, ...], Value(unique, written=Annotated[list[Preset], Meta(min_length=1)])]
 
 
-class ArgumentOverride(Struct, frozen=True):
-    """How an argument is shown, and what is sent for it. None is what is not given."""
+class ArgumentOverride(Section, frozen=True):
+    """How an argument of a tool is shown, and what is sent for it."""
 
-    rename: str | None = None
-    description: str | None = None
-    default: Raw | None = None
-    fixed: Raw | None = None
-    is_hidden: bool | None = None
-
-
-class Override(Struct, frozen=True):
-    """How the tools that a glob matches are shown. None is what is not given, `annotations` has what is."""
-
-    tools: str
-    rename: str | None = None
-    title: str | None = None
-    description: str | None = None
-    annotations: Mapping[str, str | bool] = {}
-    is_hidden: bool | None = None
-    arguments: Mapping[str, ArgumentOverride] = {}
+    rename: Annotated[_Name | None, "Another name."] = None
+    description: Annotated[_Text | None, "Another description."] = None
+    default: Annotated[RawJson | None, "What is sent if a call does not give it; so it is not required."] = None
+    fixed: Annotated[RawJson | None, "What is always sent. The argument is not shown."] = None
+    is_hidden: Annotated[bool | None, "Do not show it, nor accept it. Default: false."] = field(
+        default=None, name="hide"
+    )
 
 
-class Guard(Struct, frozen=True):
-    """A rule on arguments: `id` is its place in the config; `path` None is every text in them."""
+class Annotations(Section, frozen=True):
+    """What a tool says of its effects."""
 
-    id: str
-    tools: tuple[str, ...] = ("*",)
-    path: str | None = None
-    deny: str | None = None
-    allow: str | None = None
-    message: str = ""
-    asks: bool = False
-
-
-class Limit(Struct, frozen=True):
-    """A bound on calls: `rate` in calls a second, None is none; `burst` and `concurrent` in calls."""
-
-    id: str
-    tools: tuple[str, ...] = ("*",)
-    per_person: bool = False
-    per_tool: bool = False
-    rate: float | None = None
-    burst: int = 1
-    concurrent: int | None = None
+    title: Annotated[_Text | None, "A title for people."] = None
+    read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
+    destructive: Annotated[bool | None, "It may destroy something."] = field(default=None, name="destructiveHint")
+    idempotent: Annotated[bool | None, "The same call again has no further effect."] = field(
+        default=None, name="idempotentHint"
+    )
+    open_world: Annotated[bool | None, "It works with things outside of the server."] = field(
+        default=None, name="openWorldHint"
+    )
 
 
-class Cache(Struct, frozen=True):
-    """Which results are kept, in seconds and bytes."""
+def _given(own: Annotations) -> Mapping[str, str | bool]:
+    """Return the annotations that the config has, by the names that MCP has for them."""
+    found = {
+        "title": own.title,
+        "readOnlyHint": own.read_only,
+        "destructiveHint": own.destructive,
+        "idempotentHint": own.idempotent,
+        "openWorldHint": own.open_world,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
-    id: str
-    tools: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
-    ttl_s: float = 300.0
-    per_person: bool = True
-    max_bytes: int = 16_000_000
+
+class Override(Section, frozen=True):
+    """How a tool is shown to clients. What it does not give stays as the server says it."""
+
+    tools: str = field(default="", name="x-tools")
+    rename: Annotated[_Name | None, "Another name; only for a single tool, not for a glob."] = None
+    title: Annotated[_Text | None, "Another title."] = None
+    description: Annotated[_Text | None, "Another description."] = None
+    annotations: Annotated[
+        Annotated[Mapping[str, str | bool], Value(_given, written=Annotations)],
+        "Other annotations; those that are left out stay.",
+    ] = {}
+    is_hidden: Annotated[bool | None, "Neither list the tool nor accept calls of it. Default: false."] = field(
+        default=None, name="hide"
+    )
+    arguments: Annotated[dict[str, ArgumentOverride], "Its arguments, by the server's names for them."] = {}
 
 
-class Redact(Struct, frozen=True):
-    """What is replaced in texts; `tools` None is all tools, resources and prompts."""
+class Guard(Section, frozen=True):
+    """A rule on the arguments of tools: `deny` refuses what it matches, `allow` what it does not match."""
 
-    id: str
-    tools: tuple[str, ...] | None = None
-    in_results: bool = True
-    in_arguments: bool = False
-    presets: tuple[str, ...] = ()
-    pattern: str | None = None
-    replacement: str = "[redacted]"
+    id: str = field(default="", name="x-id")
+    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)
+    path: Annotated[
+        JsonPath | None,
+        "A JSONPath to the values to judge, such as `$.sql`. A value that is no text is judged as compact JSON."
+        " Default: every text in the arguments.",
+    ] = field(default=None, name="argument")
+    deny: Annotated[Pattern | None, "A regular expression (RE2) that no value may contain."] = None
+    allow: Annotated[
+        Pattern | None, "A regular expression (RE2) that every value must match as a whole; there must be a value."
+    ] = None
+    message: Annotated[_Text, "What the model is told. Default: which rule refused the call."] = ""
+    effect: Annotated[
+        Literal["deny", "ask"], "`ask` has a person approve the call instead of refusing it. Default: deny."
+    ] = "deny"
+
+    def __post_init__(self) -> None:
+        """Check that it says what to refuse."""
+        if (self.deny is None) == (self.allow is None):
+            raise FlawError("needs `deny` or `allow`, and not both")
+
+    @property
+    def asks(self) -> bool:
+        """Whether it wants a person asked."""
+        return self.effect == "ask"
+
+
+class Limit(Section, frozen=True):
+    """A bound on how often, or how many at once, tools are called."""
+
+    id: str = field(default="", name="x-id")
+    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)
+    per: Annotated[
+        tuple[Counted, ...],
+        "What is counted for itself: each person, each tool, or each person's calls of each tool. Default: all calls"
+        " together.",
+    ] = ()
+    rate: Annotated[Rate | None, "Calls in a time: `5/s`, `60/min`, `1000/h`, `10000/d`."] = None
+    burst: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        "How many may come at once after a pause. Default: the calls of one second, at least 1.",
+    ] = None
+    concurrent: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None, "The maximum number of calls at once; further ones wait."
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check that it bounds something."""
+        if self.rate is None and self.concurrent is None:
+            raise FlawError("needs `rate` or `concurrent`")
+        if self.rate is None and self.burst is not None:
+            raise FlawError("has a `burst`, which needs `rate`")
+
+    @property
+    def per_person(self) -> bool:
+        """Whether each person is counted for itself."""
+        return "person" in self.per
+
+    @property
+    def per_tool(self) -> bool:
+        """Whether each tool is counted for itself."""
+        return "tool" in self.per
+
+    @property
+    def capacity(self) -> int:
+        """How many calls may come at once after a pause."""
+        return self.burst or max(1, int(self.rate or 1))
+
+
+class Cache(Section, frozen=True):
+    """Keeps results of tools that only read, and of resources."""
+
+    id: str = field(default="", name="x-id")
+    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: none."] = ()
+    resources: Annotated[Globs, "The resources, by URI; globs. Default: none."] = ()
+    ttl_s: Annotated[Duration, "How long a result is used. Default: 5min."] = field(default=300.0, name="ttl")
+    per: Annotated[
+        Literal["person", "all"],
+        "Who gets a result that is kept: the person whose call it was of, or all who may make this call."
+        " Default: person.",
+    ] = "person"
+    max_bytes: Annotated[Size, "The maximum size of all results of this rule, in memory. Default: 16MB."] = field(
+        default=16_000_000, name="max"
+    )
+
+    def __post_init__(self) -> None:
+        """Check that it says what to keep."""
+        if not self.tools and not self.resources:
+            raise FlawError("needs `tools` or `resources`")
+
+    @property
+    def per_person(self) -> bool:
+        """Whether a result is only for the person whose call it was of."""
+        return self.per == "person"
+
+
+class Redact(Section, frozen=True):
+    """Replaces parts of texts in results or arguments."""
+
+    id: str = field(default="", name="x-id")
+    tools: Annotated[
+        Globs | None,
+        "The tools, by the names that the server gives them; globs. Default: all, and resources and prompts too.",
+    ] = None
+    places: Annotated[
+        Annotated[tuple[Place, ...], Meta(min_length=1)],
+        "Where: in what the server answers, or in what it is sent. Default: results.",
+    ] = field(default=("results",), name="in")
+    presets: Annotated[
+        _Presets,
+        "Ready sets: private keys and API keys, tokens and passwords in URLs and headers, mail addresses, numbers of"
+        " payment cards.",
+    ] = ()
+    pattern: Annotated[Pattern | None, "A regular expression (RE2)."] = None
+    replacement: Annotated[Annotated[str, Meta(max_length=1000)], "The new text. Default: `[redacted]`."] = field(
+        default="[redacted]", name="replace"
+    )
+
+    def __post_init__(self) -> None:
+        """Check that it says what to replace."""
+        if not self.presets and self.pattern is None:
+            raise FlawError("needs `presets` or `pattern`")
+
+    @property
+    def in_results(self) -> bool:
+        """Whether it is for what the server answers."""
+        return "results" in self.places
+
+    @property
+    def in_arguments(self) -> bool:
+        """Whether it is for what the server is sent."""
+        return "arguments" in self.places
+
+
+def _find_twice(overrides: Iterable[Override | ArgumentOverride]) -> str | None:
+    """Return a name that two of them get."""
+    taken = Counter(each.rename for each in overrides if each.rename is not None)
+    return next((name for name, times in taken.items() if times > 1), None)
+
+
+def _named(overrides: Mapping[str, Override]) -> tuple[Override, ...]:
+    """Return how tools are shown, in the order of the file.
+
+    Raises FlawError if two tools, or two arguments of one, get the same name.
+    """
+    for name, override in overrides.items():
+        if override.rename is not None and is_glob(name):
+            raise FlawError(f"`{printable(name)}` is a glob, which may be of several tools; they cannot get one name")
+        _check_arguments(name, override.arguments)
+    if twice := _find_twice(overrides.values()):
+        raise FlawError(f"two tools get the name `{printable(twice)}`")
+    return tuple(replace(each, tools=name) for name, each in overrides.items())
+
+
+def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> None:
+    for name, each in arguments.items():
+        if each.fixed is not None and (each.default is not None or each.rename is not None):
+            raise FlawError(f"`{printable(name)}` of `{printable(tool)}` is fixed, so it has no name and no default")
+    if twice := _find_twice(arguments.values()):
+        raise FlawError(f"two arguments of `{printable(tool)}` get the name `{printable(twice)}`")
+
+
+def _numbered(rules: Sequence[T], place: str) -> tuple[T, ...]:
+    return tuple(replace(each, id=f"{place}[{number}]") for number, each in enumerate(rules))
+
+
+Overrides = Annotated[tuple[Override, ...], Value(_named, written=dict[str, Override])]
+Guards = Annotated[tuple[Guard, ...], Value(lambda given: _numbered(given, "guards"), written=list[Guard])]
+Limits = Annotated[tuple[Limit, ...], Value(lambda given: _numbered(given, "limits"), written=list[Limit])]
+Caches = Annotated[tuple[Cache, ...], Value(lambda given: _numbered(given, "cache"), written=list[Cache])]
+Redacts = Annotated[tuple[Redact, ...], Value(lambda given: _numbered(given, "redact"), written=list[Redact])]
 
 
 class Rules(Struct, frozen=True):
@@ -102,19 +272,33 @@ class Rules(Struct, frozen=True):
         return any(guard.asks for guard in self.guards)
 
 
-class Plugin(Struct, frozen=True):
-    """A plug-in: what it is, for which servers, and how long each of its steps may take, in seconds."""
+class Plugin(Section, frozen=True):
+    """A plug-in on the way of calls and lists."""
 
-    use: str
-    servers: tuple[str, ...] = ("*",)
-    options: Mapping[str, object] = {}
-    timeout_s: float = 5.0
-    skips_errors: bool = False
+    use: Annotated[
+        PluginName,
+        "The name under which a package offers it (entry point group `dynamic_mcp.middleware`), or `module:Class`.",
+    ]
+    servers: Annotated[Globs, "The servers that it is used for, by name; globs. Default: all."] = ("*",)
+    options: Annotated[dict[str, Json], "What it is given when it is opened."] = {}
+    timeout_s: Annotated[Duration, "How long each of its steps may take, without what follows it. Default: 5s."] = (
+        field(default=5.0, name="timeout")
+    )
+    on_error: Annotated[
+        Literal["fail", "skip"],
+        "What an error of the plug-in does to a call: `fail` refuses it, `skip` goes on without the plug-in."
+        " Default: fail.",
+    ] = "fail"
+
+    @property
+    def skips_errors(self) -> bool:
+        """Whether calls go on without it after an error."""
+        return self.on_error == "skip"
 
 
-def resolve_overrides(own: Mapping[str, rules_form.Override] | None) -> tuple[Override, ...]:
-    """Return how tools are shown, in the order of the file."""
-    return tuple(_override(tools, each) for tools, each in (own or {}).items())
+def place_rules(rules: Iterable[T], place: str) -> tuple[T, ...]:
+    """Return rules with the whole path of each as its name: `settings.guards[0]`."""
+    return tuple(replace(each, id=f"{place}.{each.id}") for each in rules)
 
 
 def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ...]:
@@ -130,121 +314,3 @@ def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ..
 def is_glob(tools: str) -> bool:
     """Tell whether an override may be of several tools."""
     return "*" in tools or "?" in tools
-
-
-def _override(tools: str, own: rules_form.Override) -> Override:
-    given = own.annotations or rules_form.Annotations()
-    annotations = {
-        "title": given.title,
-        "readOnlyHint": given.read_only,
-        "destructiveHint": given.destructive,
-        "idempotentHint": given.idempotent,
-        "openWorldHint": given.open_world,
-    }
-    return Override(
-        tools=tools,
-        rename=own.rename,
-        title=own.title,
-        description=own.description,
-        annotations={name: value for name, value in annotations.items() if value is not None},
-        is_hidden=own.hide,
-        arguments={name: _argument(each) for name, each in (own.arguments or {}).items()},
-    )
-
-
-def _argument(own: rules_form.ArgumentOverride) -> ArgumentOverride:
-    return ArgumentOverride(
-        rename=own.rename,
-        description=own.description,
-        default=None if own.default is None else Raw(wire.encode(own.default)),
-        fixed=None if own.fixed is None else Raw(wire.encode(own.fixed)),
-        is_hidden=own.hide,
-    )
-
-
-def resolve_guards(own: list[rules_form.Guard] | None, place: str) -> tuple[Guard, ...]:
-    """Return the rules on arguments, which stand at this place of the config."""
-    return tuple(
-        Guard(
-            id=f"{place}.guards[{number}]",
-            tools=_globs(each.tools),
-            path=each.argument,
-            deny=each.deny,
-            allow=each.allow,
-            message=each.message or "",
-            asks=each.effect == "ask",
-        )
-        for number, each in enumerate(own or ())
-    )
-
-
-def resolve_limits(own: list[rules_form.Limit] | None) -> tuple[Limit, ...]:
-    """Return the bounds on calls."""
-    return tuple(_limit(number, each) for number, each in enumerate(own or ()))
-
-
-def _limit(number: int, own: rules_form.Limit) -> Limit:
-    rate = None if own.rate is None else parse_rate(own.rate)
-    per = own.per or ()
-    return Limit(
-        id=f"limits[{number}]",
-        tools=_globs(own.tools),
-        per_person="person" in per,
-        per_tool="tool" in per,
-        rate=rate,
-        burst=own.burst or max(1, int(rate or 1)),
-        concurrent=own.concurrent,
-    )
-
-
-def resolve_cache(own: list[rules_form.Cache] | None) -> tuple[Cache, ...]:
-    """Return which results are kept."""
-    return tuple(_cache(number, each) for number, each in enumerate(own or ()))
-
-
-def _cache(number: int, own: rules_form.Cache) -> Cache:
-    default = Cache("")
-    ttl_s = parse_duration(own.ttl)
-    return Cache(
-        id=f"cache[{number}]",
-        tools=tuple(own.tools or ()),
-        resources=tuple(own.resources or ()),
-        ttl_s=default.ttl_s if ttl_s is None else ttl_s,
-        per_person=own.per != "all",
-        max_bytes=default.max_bytes if own.max is None else parse_size(own.max),
-    )
-
-
-def resolve_redact(own: list[rules_form.Redact] | None, place: str) -> tuple[Redact, ...]:
-    """Return what is replaced in texts, by the rules that stand at this place of the config."""
-    return tuple(
-        Redact(
-            id=f"{place}.redact[{number}]",
-            tools=None if each.tools is None else tuple(each.tools),
-            in_results="results" in (each.in_ or ["results"]),
-            in_arguments="arguments" in (each.in_ or ()),
-            presets=tuple(dict.fromkeys(each.presets or ())),
-            pattern=each.pattern,
-            replacement="[redacted]" if each.replace is None else each.replace,
-        )
-        for number, each in enumerate(own or ())
-    )
-
-
-def resolve_plugins(own: list[rules_form.Middleware] | None) -> tuple[Plugin, ...]:
-    """Return the plug-ins, in the order in which calls pass them."""
-    default = Plugin("")
-    return tuple(
-        Plugin(
-            use=each.use,
-            servers=_globs(each.servers),
-            options=dict(each.options or {}),
-            timeout_s=default.timeout_s if (given := parse_duration(each.timeout)) is None else given,
-            skips_errors=each.on_error == "skip",
-        )
-        for each in own or ()
-    )
-
-
-def _globs(given: list[str] | None) -> tuple[str, ...]:
-    return ("*",) if given is None else tuple(given)

@@ -1,40 +1,262 @@
-"""An object of the config file, whose fields' annotations say what they may hold."""
+"""The objects of the config file, and how they are read.
 
-from collections.abc import Callable, Iterator
-from functools import cache
+A section is one struct. The annotation of a field says all about it: the type of the value that the program uses,
+how it is written where that is something else (`Value`, `Switch`, `Part`, `Choice`), its bounds, and its description.
+`read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all that is wrong.
+
+A field that is left out, or null, has its default. Keys that start with `x-` belong to the person who wrote the file
+and are ignored in every section, so a field whose name in the file starts with it is for the program alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from importlib import import_module
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
-from msgspec import Struct
-from msgspec.structs import fields
+from msgspec import Struct, convert
+from msgspec.structs import FieldInfo, fields
 
-from dynamic_mcp.config import values
+from dynamic_mcp.config.flaws import FlawError
 
-Duration = Annotated[str | float | None, values.parse_duration]
-Url = Annotated[str, values.check_literal_url]
+S = TypeVar("S", bound="Section")
+Reader = Callable[[object], Any]  # Any: each reads its own type
 
 
-class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """An object of the file."""
+class Section(Struct, frozen=True):
+    """An object of the file. Its `__post_init__` judges what its fields need of each other, and raises FlawError."""
 
-    def __post_init__(self) -> None:
-        """Judge what a type alone does not say. Raises FlawError."""
-        for name, judge in _judges(type(self)):
-            value = getattr(self, name)
-            if value is not None:
-                judge(value)
+
+class Value:
+    """How a value is written. Stands in the annotation of the value's own type.
+
+    `parse` returns the value to use, None if it is left out, or raises FlawError. It gets what `written` describes;
+    `object` is any JSON. `expand` makes that of another way to write it. `schema` is what the JSON Schema says of the
+    value: all of it if `written` is any JSON or there is an `expand`, else what it adds to the type.
+    """
+
+    def __init__(
+        self,
+        parse: Callable[[Any], Any],
+        *,
+        written: Any = object,  # Any: types are values here
+        expand: Callable[[object], object] | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.parse = parse
+        self.written = written
+        self.expand = expand
+        self.schema = schema or {}
+
+    def reader(self) -> Reader:
+        """Return what makes the value of what is written. It raises ValueError."""
+        return self.parse if self.written is object else partial(self._read, reader(self.written))
+
+    def _read(self, read_written: Reader, value: object) -> Any:
+        return self.parse(read_written(value if self.expand is None else self.expand(value)))
+
+
+class Switch:
+    """Marks a section that may also be `true`, which takes all defaults, or `false`."""
+
+    @staticmethod
+    def expand(value: object) -> object:
+        """Return the section as an object; False if it is off. Raises FlawError."""
+        if value is True:
+            return {}
+        if value is not False and isinstance(value, (str, int, float, list)):
+            raise FlawError("must be true, false or an object")
+        return value
+
+
+class Choice:
+    """Marks a union of sections; `tag_of` returns the tag of the one that is written, None if it is none of them.
+
+    `key` is the field that says which one it is; `message` and `hint` are the words for what it must be.
+    """
+
+    def __init__(self, tag_of: Callable[[object], str | None], *, key: str, message: str, hint: str = "") -> None:
+        self.tag_of = tag_of
+        self.key = key
+        self.message = message
+        self.hint = hint
+
+
+class Part:
+    """Marks fields of a section of which each may be left out: the fields that are given, by their names here."""
+
+    def __init__(self, section: type[Section]) -> None:
+        self.section = section
+
+
+class Deferred:
+    """The type of a feature's section, which is imported once a config has it."""
+
+    target: ClassVar[str] = ""
+
+    @classmethod
+    def load(cls) -> Any:
+        """Return the type."""
+        module, _, name = cls.target.partition(":")
+        return getattr(import_module(module), name)
+
+
+def deferred(target: str) -> type[Deferred]:
+    """Return what stands for a type, `module:Name`, in annotations."""
+    return type(target.rpartition(":")[2], (Deferred,), {"target": target})
+
+
+def read(section: type[S], written: object) -> S:
+    """Return a section from JSON. Raises ValueError, of which a message says less than `find_problems`."""
+    members = _read_fields(section, written)
+    try:
+        return section(**members)
+    except TypeError as exc:  # one is missing
+        raise FlawError(str(exc)) from exc
+
+
+def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
+    """Return the values of the fields that are given."""
+    if not isinstance(written, dict):
+        raise FlawError("must be an object")
+    known, members = file_fields(section), {}
+    for key, value in written.items():
+        if key in known:
+            found = None if value is None else _field_reader(section, key)(value)
+            if found is not None:
+                members[known[key].name] = found
+        elif not is_own(key) and key != section.__struct_config__.tag_field:
+            raise FlawError(f"has an unknown field: `{key}`")
+    return members
+
+
+def without_own_keys(section: object) -> object:
+    """Return a section without the keys that belong to the person who wrote it."""
+    if not isinstance(section, dict):
+        return section
+    return {key: value for key, value in section.items() if not is_own(key)}
 
 
 @cache
-def _judges(section: type[Struct]) -> list[tuple[str, Callable[[Any], object]]]:  # Any: each judges its own type
-    """The fields of a section that a function judges."""
-    return [(each.name, judge) for each in fields(section) for judge in _in_annotation(each.type)]
+def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
+    """Return the fields of a section that can stand in the file, by their names there."""
+    return {each.encode_name: each for each in fields(section) if not is_own(each.encode_name)}
 
 
-def _in_annotation(annotation: object) -> Iterator[Callable[[Any], object]]:
+def is_own(key: str) -> bool:
+    """Return whether a key of the file belongs to the person who wrote it."""
+    return key.startswith("x-")
+
+
+@cache
+def _field_reader(section: type[Struct], key: str) -> Reader:
+    return reader(file_fields(section)[key].type)
+
+
+def reader(annotation: Any) -> Reader:  # Any: types are values here
+    """Return what makes a value of this type from JSON. It raises ValueError."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if not _is_ours(annotation):
+        return partial(convert, type=annotation)
+    if origin is Annotated:
+        return next((found for mark in parts[1:] if (found := _marked(mark, parts[0]))), None) or reader(parts[0])
+    if origin in (Union, UnionType):
+        (only,) = (each for each in parts if each is not type(None))
+        return reader(only)
+    if origin in (list, tuple):
+        return partial(_read_items, origin, reader(parts[0]))
+    if origin is dict:
+        return partial(_read_members, reader(parts[0]), reader(parts[1]))
+    return partial(_read_deferred, annotation) if issubclass(annotation, Deferred) else partial(read, annotation)
+
+
+def _is_ours(annotation: Any) -> bool:
+    """Return whether msgspec alone cannot read a type."""
+    if isinstance(annotation, type) and issubclass(annotation, (Section, Deferred)):
+        return True
+    return isinstance(annotation, (Value, Switch, Choice, Part)) or any(map(_is_ours, get_args(annotation)))
+
+
+def _marked(mark: object, annotation: Any) -> Reader | None:
+    match mark:
+        case Value():
+            return mark.reader()
+        case Part():
+            return partial(_read_fields, mark.section)
+        case Switch():
+            return partial(_read_switch, reader(switched(annotation)))
+        case Choice():
+            return partial(_read_choice, mark, by_tag(annotation))
+    return None
+
+
+def _read_switch(read_section: Reader, value: object) -> Any:
+    value = Switch.expand(value)
+    return value if value is False else read_section(value)
+
+
+def _read_choice(choice: Choice, sections: Mapping[str, type[Section]], value: object) -> Any:
+    tag = choice.tag_of(value)
+    if tag is None:
+        raise FlawError(f"`{choice.key}` {choice.message}", hint=choice.hint)
+    return read(sections[tag], value)
+
+
+def _read_items(kind: type, read_item: Reader, value: object) -> Any:
+    if not isinstance(value, list):
+        raise FlawError("must be a list")
+    return kind(map(read_item, value))
+
+
+def _read_members(read_key: Reader, read_member: Reader, value: object) -> Any:
+    if not isinstance(value, dict):
+        raise FlawError("must be an object")
+    return {read_key(key): read_member(member) for key, member in value.items()}
+
+
+def _read_deferred(annotation: type[Deferred], value: object) -> Any:
+    return reader(annotation.load())(value)
+
+
+# --- what an annotation allows -----------------------------------------------------------------------------
+
+
+def by_tag(annotation: Any) -> dict[str, type[Section]]:
+    """Return the sections that an annotation allows, by what tells them apart in the file."""
+    return {str(each.__struct_config__.tag): each for each in sections_in(annotation)}
+
+
+def choice_in(annotation: Any) -> Choice | None:
+    """Return the mark of a union of sections."""
+    return next((each for each in get_args(annotation) if isinstance(each, Choice)), None)
+
+
+def sections_in(annotation: Any) -> Iterator[type[Any]]:
+    """Yield the sections that an annotation allows."""
+    for part in alternatives(annotation):
+        if isinstance(part, type) and issubclass(part, Section):
+            yield part
+
+
+def alternatives(annotation: Any) -> Iterator[Any]:
+    """Yield the types of what can be written, of which an annotation is a union."""
     if get_origin(annotation) is Annotated:
-        yield from filter(callable, get_args(annotation)[1:])
-        yield from _in_annotation(get_args(annotation)[0])
+        inner, *marks = get_args(annotation)
+        for mark in marks:
+            if isinstance(mark, (Value, Part)):
+                inner = mark.written if isinstance(mark, Value) else mark.section
+        yield from alternatives(inner)
     elif get_origin(annotation) in (Union, UnionType):
-        for member in get_args(annotation):
-            yield from _in_annotation(member)
+        for part in get_args(annotation):
+            yield from alternatives(part)
+    elif isinstance(annotation, type) and issubclass(annotation, Deferred):
+        yield from alternatives(annotation.load())
+    else:
+        yield annotation
+
+
+def switched(annotation: Any) -> Any:
+    """Return the type of the section of which an annotation is a switch."""
+    return next(each for each in get_args(annotation) if isinstance(each, type) and each is not type(None))

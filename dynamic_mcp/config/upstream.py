@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dynamic_mcp.config import environment, form, oauth_form, values
-from dynamic_mcp.config.grants import find_flaws
+from dynamic_mcp.config import environment, form
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import (
     Broken,
@@ -23,8 +24,12 @@ from dynamic_mcp.config.resolved import (
     Upstream,
 )
 from dynamic_mcp.config.substitute import expand
+from dynamic_mcp.config.types import check_url
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 from dynamic_mcp.system.text import os_reason
+
+# The grants that log in with an assertion.
+_WITH_ASSERTION = ("jwt_bearer", "cross_app")
 
 
 class Surroundings(Struct, frozen=True):
@@ -83,26 +88,25 @@ def env_files(server: form.Server, settings: form.Settings, surroundings: Surrou
     if not isinstance(server, form.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
-    return [resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in _as_list(files)]
+    return [resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in files or ()]
 
 
 def variables_files(settings: form.Settings, surroundings: Surroundings) -> list[Path]:
     """Return the files in `variables_file`, whether they exist or not."""
     return [
-        resolve_path(expand(text, surroundings.environment).text, surroundings)
-        for text in _as_list(settings.variables_file)
+        resolve_path(expand(text, surroundings.environment).text, surroundings) for text in settings.variables_file
     ]
 
 
-def resolve_embeddings(search: form.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
+def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
     """Resolve the embeddings endpoint; None, with a warning, if a variable that it needs is not set."""
-    if search is None or search.embeddings is None:
+    if search.embeddings is None:
         return None, []
     at: Keys = ("settings", "search", "embeddings")
-    section, texts = search.embeddings, Substitution(surroundings.environment)
-    url = texts.fill_url((*at, "url"), section.url)
-    name = texts.fill((*at, "model"), section.model, is_required=True)
-    key = None if section.api_key is None else texts.fill_secret((*at, "api_key"), section.api_key)
+    own, texts = search.embeddings, Substitution(surroundings.environment)
+    url = texts.fill_url((*at, "url"), own.url)
+    name = texts.fill((*at, "model"), own.model, is_required=True)
+    key = None if own.api_key is None else texts.fill_secret((*at, "api_key"), own.api_key)
     if texts.failures:
         return None, [f"{failure}: tools are found by words only" for failure in texts.failures]
     return Embeddings(url, name, key), texts.warnings
@@ -166,8 +170,8 @@ class Substitution:
         url = self.fill(at, text, is_required=True)
         if len(self.failures) == known:
             try:
-                values.check_url(url)
-            except values.FlawError:  # its message would reveal the values of the variables
+                check_url(url)
+            except FlawError:  # its message would reveal the values of the variables
                 self.fail(at, "is not a URL once its variables are substituted")
         return url
 
@@ -180,7 +184,7 @@ def _resolve_program(
         texts.fail((*at, "command"), "is empty")
     cwd_at, cwd = (("settings",), settings.cwd) if server.cwd is None else (at, server.cwd)
     directory = texts.fill_optional((*cwd_at, "cwd"), cwd)
-    args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
+    args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args))
     env, own = _resolve_env(at, server, settings, texts=texts, surroundings=surroundings)
     requested = frozenset[str]()
     if surroundings.working_directory is not None:
@@ -197,14 +201,14 @@ def _resolve_env(
     """Return the whole environment of a program, and the names that the config itself sets in it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
     platform = surroundings.platform
-    own = {name: ((*at, "env", name), text) for name, text in (server.env or {}).items()}
-    shared = {name: (("settings", "env", name), text) for name, text in (settings.env or {}).items()}
+    own = {name: ((*at, "env", name), text) for name, text in server.env.items()}
+    shared = {name: (("settings", "env", name), text) for name, text in settings.env.items()}
     configured = [
         *_read_env_files(at, server, settings, texts=texts, surroundings=surroundings),
         {name: texts.fill(where, text) for name, (where, text) in (shared | own).items()},
     ]
     inherited = environment.inherit_variables(
-        surroundings.environment, values.parse_inherit(choice) or "safe", platform=platform
+        surroundings.environment, "safe" if choice is None else choice, platform=platform
     )
     names = frozenset(name for layer in configured for name in layer)
     return environment.merge([inherited, *configured], platform=platform), names
@@ -214,7 +218,7 @@ def _read_env_files(
     at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Iterator[Mapping[str, str]]:
     files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
-    for i, text in enumerate(_as_list(files)):
+    for i, text in enumerate(files or ()):
         where: Keys = (*files_at, "env_file", i)
         file = resolve_path(texts.fill(where, text), surroundings)
         try:
@@ -225,14 +229,10 @@ def _read_env_files(
             texts.fail(where, f"cannot read `{file}`: it is not UTF-8")
 
 
-def _as_list(files: str | list[str] | None) -> list[str]:
-    return [files] if isinstance(files, str) else files or []
-
-
-def resolve_roots(written: Iterable[str] | None, surroundings: Surroundings) -> tuple[tuple[str, ...], list[str]]:
+def resolve_roots(written: Iterable[str], surroundings: Surroundings) -> tuple[tuple[str, ...], list[str]]:
     """Return the roots as URIs, with warnings about them."""
     texts = Substitution(surroundings.all_variables())
-    filled = [texts.fill(("settings", "roots", str(number)), each) for number, each in enumerate(written or ())]
+    filled = [texts.fill(("settings", "roots", str(number)), each) for number, each in enumerate(written)]
     uris = tuple(each if "://" in each else resolve_path(each, surroundings).as_uri() for each in filled)
     return uris, [*texts.warnings, *texts.failures]
 
@@ -245,7 +245,7 @@ def resolve_path(text: str, surroundings: Surroundings) -> Path:
 def _resolve_remote(
     at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Remote:
-    headers = (server.headers or {}).items()
+    headers = server.headers.items()
     return Remote(
         kind=server.type,
         url=texts.fill_url((*at, "url"), server.url),
@@ -257,8 +257,7 @@ def _resolve_remote(
 def _resolve_oauth(
     at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> OAuth:
-    own = server.oauth or oauth_form.OAuth()
-    inside = (*at, "oauth")
+    own, inside = server.oauth, (*at, "oauth")
 
     def filled(name: str) -> str | None:
         return texts.fill_optional((*inside, name), getattr(own, name))
@@ -274,45 +273,42 @@ def _resolve_oauth(
     client_id = filled("client_id")
     if client_id is None:
         client_id = texts.fill_optional((*at, "oauth_client_id"), server.oauth_client_id)
-    oauth = OAuth(
+    oauth = replace(
+        own,
         client_id=client_id,
         client_secret=filled("client_secret"),
         scopes=_resolve_scopes(at, server, own, texts),
-        redirect_port=own.redirect_port,
         metadata_url=url("metadata_url"),
         issuer=url("issuer"),
         account=filled("account"),
-        grant=own.grant or "authorization_code",
         assertion=None if own.assertion is None else texts.fill_secret((*inside, "assertion"), own.assertion),
         assertion_file=path("assertion_file"),
         identity_provider=_resolve_identity_provider(inside, own.identity_provider, texts),
         private_key_file=path("private_key_file"),
-        private_key_alg=own.private_key_alg,
         client_metadata_url=url("client_metadata_url"),
-        is_shared=bool(own.shared),
         may_open_browser=settings.open_browser != "never",
-        token_store=settings.token_store or "file",
+        token_store=settings.token_store,
     )
-    for key, message in find_flaws(oauth):
+    for key, message in _find_flaws(oauth):
         texts.fail((*inside, key), message + (_describe_empty(own, oauth) if key == "grant" else ""))
     return oauth
 
 
-def _describe_empty(own: oauth_form.OAuth, oauth: OAuth) -> str:
+def _describe_empty(own: OAuth, oauth: OAuth) -> str:
     """Name the fields whose text is only variables without a value."""
     names = [name for name in ("client_id", "client_secret") if getattr(own, name) and not getattr(oauth, name)]
     return "".join(f"; `{name}` is empty, as `{getattr(own, name)}` has no value" for name in names)
 
 
-def _resolve_scopes(at: Keys, server: form.Remote, own: oauth_form.OAuth, texts: Substitution) -> tuple[str, ...]:
+def _resolve_scopes(at: Keys, server: form.Remote, own: OAuth, texts: Substitution) -> tuple[str, ...]:
     scopes_at, scopes = (*at, "oauth", "scopes"), own.scopes
-    if scopes is None:
+    if not scopes:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
-    return tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes or ()))
+    return tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes))
 
 
 def _resolve_identity_provider(
-    at: Keys, own: oauth_form.IdentityProvider | None, texts: Substitution
+    at: Keys, own: IdentityProvider | None, texts: Substitution
 ) -> IdentityProvider | None:
     if own is None:
         return None
@@ -322,3 +318,31 @@ def _resolve_identity_provider(
         texts.fill((*inside, "client_id"), own.client_id, is_required=True),
         texts.fill_optional((*inside, "client_secret"), own.client_secret),
     )
+
+
+def _find_flaws(oauth: OAuth) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a login that its grant needs and lacks, or would ignore: the field, and what is wrong."""
+    yield from _find_missing(oauth)
+    if oauth.grant not in _WITH_ASSERTION:
+        for name in ("assertion", "assertion_file"):
+            if getattr(oauth, name) is not None:
+                yield name, "is only for the grants `jwt_bearer` and `cross_app`"
+    elif oauth.assertion is not None and oauth.assertion_file is not None:
+        yield "assertion_file", "is one source too many: there is an `assertion` already"
+    if oauth.identity_provider is not None and oauth.grant != "cross_app":
+        yield "identity_provider", "is only for the grant `cross_app`"
+
+
+def _find_missing(oauth: OAuth) -> Iterator[tuple[str, str]]:
+    has_assertion = oauth.assertion is not None or oauth.assertion_file is not None
+    match oauth.grant:
+        case "client_credentials":
+            if not (oauth.client_id and (oauth.client_secret or oauth.private_key_file)):
+                yield "grant", "`client_credentials` needs `client_id`, and `client_secret` or `private_key_file`"
+        case "jwt_bearer":
+            if not (oauth.client_id and has_assertion):
+                yield "grant", "`jwt_bearer` needs `client_id`, and `assertion` or `assertion_file`"
+        case "cross_app":
+            if not (oauth.client_id and has_assertion and oauth.identity_provider):
+                needs = "`client_id`, `identity_provider`, and `assertion` or `assertion_file`"
+                yield "grant", f"`cross_app` needs {needs}"

@@ -115,14 +115,14 @@ def _check_unused_roles(config: Config, access: Access, token_roles: Collection[
 
 def _may_issuers_give_roles(config: Config) -> bool:
     providers = config.http.auth if config.http is not None else ()
-    return any(isinstance(each, Jwt) and each.roles_claim is not None for each in providers)
+    return any(isinstance(each, Jwt) and each.claims.roles is not None for each in providers)
 
 
 def _roles_in_rules(access: Access) -> Iterator[tuple[Keys, tuple[str, ...]]]:
     """Yield the places of people and groups, with their roles."""
     for subject, roles in access.people.items():
         yield (*_ROOT, "people", subject), roles
-    for glob, roles in access.by_group:
+    for glob, roles in access.roles_from.map.items():
         yield (*_ROOT, "roles_from", "map", glob), roles
 
 

@@ -43,6 +43,6 @@ def _check_channels(config: Config) -> Iterator[Finding]:
     if has_others and "client" not in approval.channels:
         what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
         yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
-    if not approval.notifies_desktop and not approval.command:
+    if not approval.notify.desktop and not approval.notify.command:
         what = "nobody is told that a call waits in the queue"
         yield warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.mcp.well_known import PROTECTED_RESOURCE, metadata_url
 from dynamic_mcp.system.text import one_line

@@ -58,13 +58,13 @@ class ApprovalNotices:
         if len(self._tasks) >= _MOST_WAITING:
             log.warning("so many calls wait for approval that not all of them are told about")
             return
-        if settings.notifies_desktop:
+        if settings.notify.desktop:
             text = _describe(pending)
             if argv := find_desktop_command(text, self._environment, self._platform):
                 variables = {"DYNAMIC_MCP_NOTICE_TITLE": _TITLE, "DYNAMIC_MCP_NOTICE_TEXT": text}
                 self._start(argv, b"", variables if self._platform == "win32" else {})
-        if settings.command:
-            self._start(settings.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
+        if settings.notify.command:
+            self._start(settings.notify.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
 
     async def close(self) -> None:
         """End the programs that still run."""

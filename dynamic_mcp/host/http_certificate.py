@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from dynamic_mcp.config.resolved import Tls
+from dynamic_mcp.config.http import Tls
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.system.text import os_reason
 

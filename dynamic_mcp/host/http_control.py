@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import Address
-from dynamic_mcp.config.resolved import Config, Http, Tls
+from dynamic_mcp.config.http import Http, Tls
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event

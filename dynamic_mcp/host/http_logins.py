@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_aliases, issuer_of
-from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages, WithLoginPages
 from dynamic_mcp.face.http.authenticator import Authenticator
 from dynamic_mcp.proxy.proxy import Proxy

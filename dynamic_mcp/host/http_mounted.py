@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.listen_address import LOOPBACK_HOSTS

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http import limits

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.config.types import Inherit
 from dynamic_mcp.importer.model import Scope
 
 if TYPE_CHECKING:

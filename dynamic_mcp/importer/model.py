@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.config.types import Inherit
 
 
 class Scope(StrEnum):

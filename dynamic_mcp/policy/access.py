@@ -231,7 +231,7 @@ class Policy:
     def __init__(self, access: Access) -> None:
         self.access = access
         self._compiled = {role: tuple(map(CompiledRule, rules)) for role, rules in access.roles.items()}
-        self._by_group = [(Globs((glob,)), roles) for glob, roles in access.by_group]
+        self._by_group = [(Globs((glob,)), roles) for glob, roles in access.roles_from.map.items()]
         self._by_principal: dict[Principal, tuple[str, ...]] = {}
         for name, principals in access.principals.items():
             for each in principals:
@@ -263,7 +263,7 @@ class Policy:
 
     def _named_roles(self, authentication: Authentication) -> Iterable[str]:
         yield from authentication.roles
-        for group in authentication.claim(self.access.claim):
+        for group in authentication.claim(self.access.roles_from.claim):
             for globs, roles in self._by_group:
                 if globs.matches(group):
                     yield from roles

@@ -100,9 +100,9 @@ class _Compiled(Struct, frozen=True):
         scope = [server, limit.tools, limit.per_person, limit.per_tool]
         rate = room = None
         if limit.rate is not None:
-            key = wire.encode([*scope, limit.rate, limit.burst]).decode()
+            key = wire.encode([*scope, limit.rate, limit.capacity]).decode()
             interval_s = 1 / limit.rate
-            slack_s = interval_s * (limit.burst - 1)
+            slack_s = interval_s * (limit.capacity - 1)
             rate = Rate(key, limit.id, limit.per_person, limit.per_tool, interval_s, slack_s)
         if limit.concurrent is not None:
             key = wire.encode(scope).decode()

@@ -6,7 +6,7 @@ import contextlib
 
 from msgspec import Raw
 
-from dynamic_mcp.config.values import NO_LIMIT
+from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.proxy.view import View

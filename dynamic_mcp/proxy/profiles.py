@@ -19,8 +19,8 @@ class ProfileFilter(ToolFilter, frozen=True):
     `foreign` are those of the included globs that are of tools of another server.
     """
 
-    server: str
-    own: ToolFilter
+    server: str = ""
+    own: ToolFilter = ToolFilter()
     foreign: frozenset[str] = frozenset()
 
     def allows(self, name: str) -> bool:
@@ -88,9 +88,11 @@ def _narrow(server: str, presentation: Presentation, profile: Profile, others: C
     if profile.is_direct is not None:
         exposure = structs.replace(exposure, direct=profile.is_direct)
     tools = presentation.tools
-    if (profile.include, profile.exclude) != (("*",), ()):
-        foreign = frozenset(glob for glob in profile.include if any(glob.startswith(f"{each}__") for each in others))
-        tools = ProfileFilter(profile.include, profile.exclude, server, tools, foreign)
+    if (profile.tools.include, profile.tools.exclude) != (("*",), ()):
+        foreign = frozenset(
+            glob for glob in profile.tools.include if any(glob.startswith(f"{each}__") for each in others)
+        )
+        tools = ProfileFilter(profile.tools.include, profile.tools.exclude, server, tools, foreign)
     return structs.replace(presentation, tools=tools, exposure=exposure)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.config.access import ToolAccess
-from dynamic_mcp.config.rules import Cache, Guard, Limit, Plugin, Redact, Rules
+from dynamic_mcp.config.rules import Cache, Counted, Guard, Limit, Place, Plugin, Redact, Rules
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
@@ -43,6 +43,8 @@ OVERRIDES: Json = {
     **{f"*{'query'[n:]}": {"arguments": {"db": {"fixed": "main"}}} for n in range(4)},
     "query": {"title": "Query", "arguments": {"note": {"default": "none"}}},
 }
+COUNTED: tuple[Counted, ...] = ("person",)
+PLACES: tuple[Place, ...] = ("arguments", "results")
 WORDS = ("drop", "delete", "truncate", "alter", "grant", "copy")
 DENIED = tuple(
     Guard(f"guards[{n}]", ("query",), path="$.sql", deny=rf"(?i)\b{word}\b") for n, word in enumerate(WORDS)
@@ -66,14 +68,14 @@ PASSING: Mapping[str, Rules] = {
     "guards": Rules(guards=(*DENIED, *ALLOWED)),
     "limits": Rules(
         limits=(
-            *(Limit(f"limits[{n}]", ("q*", f"x{n}"), n % 2 == 0, rate=1e6, burst=1_000_000) for n in range(5)),
-            *(Limit(f"limits[{n}]", ("q*", f"x{n}"), n % 2 == 0, concurrent=64) for n in range(5, 10)),
+            *(Limit(f"limits[{n}]", ("q*", f"x{n}"), COUNTED[n % 2 :], rate=1e6, burst=1_000_000) for n in range(5)),
+            *(Limit(f"limits[{n}]", ("q*", f"x{n}"), COUNTED[n % 2 :], concurrent=64) for n in range(5, 10)),
         )
     ),
     "cache": OTHERS["cache"],
     "redact": Rules(
         redact=(
-            *(Redact(f"redact[{n}]", presets=(name,), in_arguments=n == 0) for n, name in enumerate(PRESETS)),
+            *(Redact(f"redact[{n}]", presets=(name,), places=PLACES[min(n, 1) :]) for n, name in enumerate(PRESETS)),
             *(Redact(f"redact[{n}]", ("q*",), pattern=rf"\bcustomer-{n}-[0-9]{{6}}") for n in range(4, 10)),
         )
     ),

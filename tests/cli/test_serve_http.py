@@ -8,7 +8,7 @@ import pytest
 
 from dynamic_mcp.cli.http_options import HttpWords, parse_http_options
 from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
-from dynamic_mcp.config.resolved import Http, Tls
+from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.host.http_control import HttpOverrides
 from tests.cli.commands import CliRunner
 

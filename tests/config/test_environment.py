@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.environment import inherit_variables, merge, read_env_file, resolve_path
-from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.config.types import Inherit
 
 
 def test_a_program_gets_what_it_needs_to_run_and_no_secret() -> None:

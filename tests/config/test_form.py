@@ -1,4 +1,4 @@
-"""msgspec decides with the same form from which pydantic words the problems, and both must agree."""
+"""One set of sections decides what a config is, and makes the models that word its problems; both must agree."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_origin
 
 import pytest
-from msgspec import Struct, ValidationError
-from msgspec.structs import fields
+from msgspec import Struct
 
-from dynamic_mcp.config import form, oauth_form
-from dynamic_mcp.config.access_form import Profile, ProfileTools, RolesFrom
-from dynamic_mcp.config.auth_form import Forwarded, Jwt, NamedToken, Oidc
-from dynamic_mcp.config.http_form import Http, Tls
+from dynamic_mcp.config import form
+from dynamic_mcp.config.access import Profile, ProfileTools, RolesFrom
+from dynamic_mcp.config.auth import Forwarded, Jwt, NamedToken, Oidc
+from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.problems import find_problems
-from dynamic_mcp.config.registry_form import Registry
-from dynamic_mcp.config.rules_form import Cache, Guard, Limit, Middleware, Redact
-from dynamic_mcp.config.rules_values import take_json
+from dynamic_mcp.config.registries import Registry
+from dynamic_mcp.config.resolved import Embeddings, IdentityProvider
+from dynamic_mcp.config.rules import Cache, Guard, Limit, Plugin, Redact
+from dynamic_mcp.config.section import alternatives, file_fields, sections_in
 
 Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
 Place = Callable[[Any], Any]
@@ -34,8 +34,8 @@ _ENVIRONMENTS: list[object] = [{}, {"A": "b"}, {"x-own": "b"}, {"A": 1}, {"A": N
 _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
 _NEEDED: dict[type[Struct], dict[str, object]] = {
-    form.Embeddings: {"url": "http://h", "model": "m"},
-    oauth_form.IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
+    Embeddings: {"url": "http://h", "model": "m"},
+    IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
     NamedToken: {"token": "x", "subject": "x"},
     Jwt: {"issuer": "http://h"},
     Forwarded: {"trusted": ["unix"]},
@@ -46,7 +46,7 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     Limit: {"rate": "5/s"},
     Cache: {"tools": ["a"]},
     Redact: {"pattern": "x"},
-    Middleware: {"use": "x"},
+    Plugin: {"use": "x"},
     Registry: {"name": "a", "url": "http://h"},
 }
 # What a section must have for some of its subsections, and an entry of a list beside it.
@@ -72,9 +72,9 @@ def _split(
 ) -> Iterator[tuple[type[Struct], Wrap, dict[str, object]]]:
     """Yield a section and its subsections: how to make a config of its members, and its required members."""
     yield kind, wrap, needed
-    for each in fields(kind):
+    for key, each in file_fields(kind).items():
         for part, place in _sections_in(each.type):
-            inside = _nest(wrap, each.encode_name, {**needed, **_NEEDED_INSIDE.get(kind, {})})
+            inside = _nest(wrap, key, {**needed, **_NEEDED_INSIDE.get(kind, {})})
             yield from _split(part, _place(inside, place), {**_tag(part), **_NEEDED.get(part, {})})
 
 
@@ -89,18 +89,18 @@ def _tag(section: type[Struct]) -> dict[str, object]:
 
 def _sections_in(annotation: object, place: Place = lambda members: members) -> Iterator[tuple[type[Struct], Place]]:
     """Yield each section of an annotation, and what puts its members where they are."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, Struct):
-        yield annotation, place
-    elif origin is dict:
-        yield from _sections_in(parts[1], lambda members: place({"$.name": members}))
-    elif origin is list:
-        yield from _sections_in(
-            parts[0], lambda members: place([members, *_NEEDED_BESIDE.get(members.get("kind"), [])])
-        )
-    else:
-        for part in parts:
-            yield from _sections_in(part, place)
+    for section in sections_in(annotation):
+        yield section, place
+    for part in alternatives(annotation):
+        parts = get_args(part)
+        if get_origin(part) is dict:
+            yield from _sections_in(parts[1], lambda members: place({"$.name": members}))
+        elif get_origin(part) in (list, tuple):
+            yield from _sections_in(parts[0], lambda members: place([members, *_beside(members)]))
+
+
+def _beside(members: Any) -> list[object]:
+    return _NEEDED_BESIDE.get(members.get("kind"), [])
 
 
 SECTIONS: list[tuple[type[Struct], Wrap, dict[str, object]]] = [
@@ -119,7 +119,7 @@ def is_accepted(tree: object) -> bool:
     """Tell whether the form accepts a config, and check that the models agree."""
     try:
         form.root(tree)
-    except ValidationError:
+    except ValueError:
         assert find_problems(tree) != [], f"refused without words: {tree}"
         return False
     assert find_problems(tree) == [], f"taken, though it is wrong: {tree}"
@@ -137,17 +137,16 @@ def test_whatever_is_refused_has_words_and_whatever_is_taken_has_none(
     assert not is_accepted(wrap({**needed, "bogus": None}))
     for name in needed:
         assert not is_accepted(wrap({key: value for key, value in needed.items() if key != name}))
-    for each in fields(section):
-        verdicts = {is_accepted(wrap({**needed, each.encode_name: value})) for value in _VALUES}
+    for key, each in file_fields(section).items():
+        verdicts = {is_accepted(wrap({**needed, key: value})) for value in _VALUES}
         if _takes_json(each.type):
-            assert verdicts == {True}, f"{each.encode_name} does not take any JSON"
+            assert verdicts == {True}, f"{key} does not take any JSON"
             continue
-        assert verdicts == {True, False}, f"{each.encode_name} takes all or nothing of what people write"
+        assert verdicts == {True, False}, f"{key} takes all or nothing of what people write"
 
 
 def _takes_json(annotation: object) -> bool:
-    parts = get_args(annotation)
-    return take_json in parts or (bool(parts) and get_origin(parts[0]) is not dict and any(map(_takes_json, parts)))
+    return any(part is Any for part in alternatives(annotation))
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -170,6 +169,12 @@ def test_nobody_can_name_the_kind_of_a_server_that_the_form_finds_out() -> None:
     assert server.env == {"x-kind": "mine"}
 
 
+def test_nobody_can_give_what_the_program_finds_out_about_a_section() -> None:
+    server = form.root(_server({"command": "x", "guards": [{"deny": "x", "x-id": "mine"}]})).servers["a"]
+    assert server.guards is not None
+    assert server.guards[0].id == "guards[0]"
+
+
 @pytest.mark.parametrize("depth", [100, 5000])
 @pytest.mark.parametrize("key", ["tools", "x-own", "bogus"])
 def test_a_config_that_is_nested_without_sense_has_an_end(depth: int, key: str) -> None:
@@ -180,7 +185,7 @@ def test_a_config_that_is_nested_without_sense_has_an_end(depth: int, key: str) 
     taken = key == "x-own"
     try:
         form.root({"mcpServers": {"a": server}})
-    except (ValidationError, RecursionError):
+    except (ValueError, RecursionError):
         assert not taken
     else:
         assert taken

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress, parse_address
+from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.read import parse
-from dynamic_mcp.config.resolved import Config, Http, Tls
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 
 ReadConfig = Callable[..., Config]

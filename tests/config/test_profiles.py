@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.access import Profile
+from dynamic_mcp.config.access import Profile, ProfileTools
 from dynamic_mcp.config.location import choose_profile, split_profile
 from dynamic_mcp.errors import ConfigError
 from tests.config.conftest import ReadConfig
@@ -33,7 +33,7 @@ def test_profiles_keep_their_order_and_their_fields(read_config: ReadConfig) -> 
     }
     config = read_config({"mcpServers": {"a": {"command": "x"}}, "profiles": given_profiles})
     assert list(config.profiles.values()) == [
-        Profile("z", servers=("a*",), include=("r*",), exclude=("x",), is_direct=True),
+        Profile("z", servers=("a*",), tools=ProfileTools(("r*",), ("x",)), is_direct=True),
         Profile("a", servers=(), is_direct=False, instructions="Hello.", roles=("dev",)),
     ]
 

@@ -170,7 +170,9 @@ def test_reading_a_plain_config_imports_nothing_that_only_others_need(tmp_path: 
         "import sys; from pathlib import Path; from dynamic_mcp.config.read import read;"
         "read(Path(sys.argv[1]), {});"
         "print([m for m in ('pydantic', 'dotenv', 'difflib', 'platformdirs', 'jsonschema', 'mcp', 'httpx2',"
-        " 'dynamic_mcp.config.problems', 'dynamic_mcp.config.schema') if m in sys.modules])"
+        " 'dynamic_mcp.config.problems', 'dynamic_mcp.config.schema', 'dynamic_mcp.config.http',"
+        " 'dynamic_mcp.config.observe', 'dynamic_mcp.config.command_line', 'dynamic_mcp.config.registries',"
+        " 'dynamic_mcp.packs') if m in sys.modules])"
     )
 
     done = subprocess.run(

@@ -183,7 +183,8 @@ def test_a_program_and_a_url_in_one_server_are_said_to_exclude_each_other(refuse
 def test_a_guard_without_a_condition_is_named_by_its_place(refuse: Refuse) -> None:
     error = refuse(server(command="x", guards=[{"argument": "$.a", "deny": "x"}, {"argument": "$.a"}]))
 
-    assert "`guards[1]` needs `deny` or `allow`" in error.message
+    assert error.where == "mcpServers.git.guards[1]"
+    assert error.message.endswith(": needs `deny` or `allow`, and not both")
 
 
 @pytest.mark.parametrize(

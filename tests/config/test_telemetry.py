@@ -30,7 +30,7 @@ def test_nothing_is_sent_by_default(read_config: ReadConfig) -> None:
 
 
 def test_an_endpoint_in_the_environment_is_enough(read_config: ReadConfig) -> None:
-    assert read_config(config(), OTEL_EXPORTER_OTLP_ENDPOINT=URL).telemetry == Telemetry()
+    assert read_config(config(), OTEL_EXPORTER_OTLP_ENDPOINT=URL).telemetry == Telemetry(traces=True, metrics=True)
 
 
 def test_an_endpoint_for_one_of_them_sends_that_alone(read_config: ReadConfig) -> None:
@@ -43,7 +43,7 @@ def test_the_settings_come_before_the_environment(read_config: ReadConfig) -> No
     found = read_config(own, OTEL_EXPORTER_OTLP_ENDPOINT="http://other", OTEL_TRACES_EXPORTER="none").telemetry
     assert found is None, "what the environment leaves out stays out where the settings say nothing of it"
     found = read_config(own, OTEL_EXPORTER_OTLP_ENDPOINT="http://other").telemetry
-    assert found == Telemetry(endpoint=URL, metrics=False, arguments=True)
+    assert found == Telemetry(endpoint=URL, traces=True, metrics=False, arguments=True)
 
 
 @pytest.mark.parametrize(

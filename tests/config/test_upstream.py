@@ -328,6 +328,8 @@ def test_roots_are_uris_or_directories_beside_the_config(read_config: ReadConfig
     config = read_config({"mcpServers": {}, "settings": {"roots": roots}}, HOME="/h")
     assert config.roots == ("file:///srv", (tmp_path / "work").as_uri(), "file:///h/x", "https://example.com/")
     assert read_config({"mcpServers": {}, "settings": {"roots": "."}}).roots == (tmp_path.as_uri(),)
+    one = read_config({"mcpServers": {}, "settings": {"roots": "work"}})
+    assert one.roots == ((tmp_path / "work").as_uri(),)
     assert read_config({"mcpServers": {}}).roots == ()
 
 

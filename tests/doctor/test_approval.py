@@ -8,9 +8,10 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import Access, Effect, Rule
-from dynamic_mcp.config.approval import Approval
+from dynamic_mcp.config.approval import Approval, Notify
 from dynamic_mcp.config.auth import Bearer
-from dynamic_mcp.config.resolved import Config, Http
+from dynamic_mcp.config.http import Http
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.approval import check_approval
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.fakes import config_of, group_config
@@ -58,7 +59,7 @@ def test_people_who_cannot_answer_their_own_questions_are_found() -> None:
 
 
 def test_a_queue_that_nobody_hears_of_is_found() -> None:
-    silent = Approval(notifies_desktop=False)
+    silent = Approval(notify=Notify(desktop=False))
 
     assert list(found(config("*", approval=silent))) == ["settings.approval.notify"]
-    assert found(config("*", approval=replace(silent, command=("notify",)))) == {}
+    assert found(config("*", approval=replace(silent, notify=Notify(desktop=False, command=("notify",))))) == {}

@@ -88,7 +88,7 @@ def test_rules_on_texts_that_are_about_nothing_or_find_nothing_are_found() -> No
 
 
 def test_a_guard_that_asks_needs_somebody_who_is_told() -> None:
-    rules = Rules(guards=(Guard("g", deny="x", asks=True),))
+    rules = Rules(guards=(Guard("g", deny="x", effect="ask"),))
     alone = Approval(channels=("client",))
     (finding,) = check_approval(config_of(group_config("a", rules=rules), approval=alone), {})
     assert finding.where == "settings.approval.channels"

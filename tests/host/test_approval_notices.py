@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.approval import Approval
+from dynamic_mcp.config.approval import Approval, Notify
 from dynamic_mcp.host.approval_notices import ApprovalNotices, find_desktop_command
 from tests.approvals import waiting
 
@@ -50,7 +50,7 @@ async def read_notes(folder: Path, number: int) -> list[dict[str, object]]:
 async def test_a_command_reads_what_waits_without_its_secrets(tmp_path: Path) -> None:
     program = make_program(tmp_path, "hook")
     notices = ApprovalNotices()
-    notices.notify(Approval(notifies_desktop=False, command=(str(program), "-x")), HOSTILE)
+    notices.notify(Approval(notify=Notify(desktop=False, command=(str(program), "-x"))), HOSTILE)
     (noted,) = await read_notes(tmp_path, 1)
     await notices.close()
     read = json.loads(str(noted["stdin"]))
@@ -99,7 +99,7 @@ async def test_programs_that_fail_or_hang_harm_nobody(tmp_path: Path) -> None:
     notices = ApprovalNotices()
     pending = waiting(arguments=Raw(json.dumps({"a": "x" * 500_000}).encode()))
     for command in commands:
-        notices.notify(Approval(notifies_desktop=False, command=command), pending)
+        notices.notify(Approval(notify=Notify(desktop=False, command=command)), pending)
     async with asyncio.timeout(20):
         while not await asyncio.to_thread(lambda: noted.exists() and noted.read_text()):
             pass

@@ -25,7 +25,7 @@ async def test_the_log_goes_on_over_a_reload(tmp_path: Path) -> None:
     await client.call("up", "get_thing", {"a": 1})
     observing.apply(structs.replace(config, audit=structs.replace(settings, arguments="full")))
     await client.call("up", "get_thing", {"a": 1})
-    observing.apply(structs.replace(config, audit=structs.replace(settings, stops_writes=True)))
+    observing.apply(structs.replace(config, audit=structs.replace(settings, on_failure="stop-writes")))
     await client.call("up", "get_thing", {"a": 2})
     observing.apply(structs.replace(config, audit=None))
     assert proxy.observers is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.values import check_group_name
+from dynamic_mcp.config.types import check_group_name
 from dynamic_mcp.importer.convert import naming
 
 

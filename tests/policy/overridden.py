@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from dynamic_mcp.config.rules import Rules, resolve_overrides
-from dynamic_mcp.config.rules_form import Override as OverrideForm
+from dynamic_mcp.config.rules import Override, Rules
+from dynamic_mcp.config.section import read
 from dynamic_mcp.policy.overrides import Overrides
 
 Json = Any  # whatever JSON a test writes down
@@ -16,7 +17,7 @@ Json = Any  # whatever JSON a test writes down
 
 def rules_of(**members: Json) -> Rules:
     """Return the rules of a server with these `overrides`."""
-    return Rules(overrides=resolve_overrides(msgspec.convert(members, dict[str, OverrideForm])))
+    return Rules(overrides=tuple(replace(read(Override, each), tools=tools) for tools, each in members.items()))
 
 
 def overrides_of(**members: Json) -> Overrides:

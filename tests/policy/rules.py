@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from dynamic_mcp.config.access import Access, resolve_access
-from dynamic_mcp.config.access_form import Access as AccessForm
+from dynamic_mcp.config.section import read
 from dynamic_mcp.identity import Authentication, Principal
 
 Json = Any  # whatever JSON a test writes down
@@ -16,7 +14,7 @@ Json = Any  # whatever JSON a test writes down
 
 def access_of(*, approve: Mapping[str, tuple[str, ...]] | None = None, **members: Json) -> Access:
     """Return `settings.access` with these members, and `approve` of servers."""
-    found = resolve_access(msgspec.convert(members, AccessForm), approve or {})
+    found = resolve_access(read(Access, members), approve or {})
     assert found is not None
     return found
 

@@ -154,7 +154,7 @@ UNCLEAR = [
 
 
 @pytest.mark.parametrize("arguments", UNCLEAR, ids=lambda each: each[:30].decode())
-@pytest.mark.parametrize("guard", [deny("never"), allow(".*"), deny("never", asks=True), deny("never", "$.other")])
+@pytest.mark.parametrize("guard", [deny("never"), allow(".*"), deny("never", effect="ask"), deny("never", "$.other")])
 def test_what_cannot_be_judged_is_refused(arguments: bytes, guard: Guard) -> None:
     assert judge(arguments, guard) == "deny g0"
 
@@ -177,13 +177,17 @@ def test_a_tool_without_guards_takes_what_cannot_be_judged() -> None:
 
 
 def test_a_guard_that_refuses_wins_over_one_that_asks() -> None:
-    asking, refusing = deny("a", id="g0", asks=True), deny("b", id="g1")
+    asking, refusing = deny("a", id="g0", effect="ask"), deny("b", id="g1")
     assert judge({"x": "ab"}, asking, refusing) == judge({"x": "ab"}, refusing, asking) == "deny g1"
     assert judge({"x": "a"}, asking, refusing) == "ask g0"
 
 
 def test_guards_that_ask_are_asked_about_together() -> None:
-    guards = [deny("a", id="g0", asks=True), deny("b", id="g1", asks=True), allow("a+", "$.x", id="g2", asks=True)]
+    guards = [
+        deny("a", id="g0", effect="ask"),
+        deny("b", id="g1", effect="ask"),
+        allow("a+", "$.x", id="g2", effect="ask"),
+    ]
     assert judge({"x": "ab"}, *guards) == "ask g0, g1, g2"
     assert judge({"x": "a"}, *guards) == "ask g0"
 
@@ -238,7 +242,7 @@ def test_several_guards_find_what_each_of_them_finds_in_each_text_alone(argument
         for text in leaves(arguments)
         if judge({"text": text}, deny(pattern))
     }
-    guards = [deny(pattern, id=f"g{number}", asks=True) for number, pattern in enumerate(patterns)]
+    guards = [deny(pattern, id=f"g{number}", effect="ask") for number, pattern in enumerate(patterns)]
     found = judge(json.dumps(arguments).encode(), *guards).removeprefix("ask ")
     assert set(found.split(", ")) - {""} == alone
 
@@ -255,7 +259,7 @@ def test_guards_that_deny_and_that_allow_find_together_what_each_finds_alone(
     text: str, wanted: list[tuple[bool, str]]
 ) -> None:
     guards = [
-        (allow if allows else deny)(pattern, "$.a", id=f"g{number}", asks=True)
+        (allow if allows else deny)(pattern, "$.a", id=f"g{number}", effect="ask")
         for number, (allows, pattern) in enumerate(wanted)
     ]
     alone = [guard.id for guard in guards if judge({"a": text}, guard)]
@@ -285,7 +289,7 @@ def escape_all(value: Json) -> str:
 @examples(100)
 @given(objects(VALUES))
 def test_escapes_and_white_space_make_no_difference(arguments: Json) -> None:
-    guards = [deny("[a-m]", asks=True), deny("é|ß", id="g1", asks=True), allow("[^x]*", id="g2", asks=True)]
+    guards = [deny("[a-m]", effect="ask"), deny("é|ß", id="g1", effect="ask"), allow("[^x]*", id="g2", effect="ask")]
     plain = json.dumps(arguments, ensure_ascii=False).encode()
     assert judge(plain, *guards) == judge(escape_all(arguments).encode(), *guards)
 

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.rules import Limit
+from dynamic_mcp.config.rules import Counted, Limit
 from dynamic_mcp.policy.limits import Buckets, Limits, Rate
 from tests.examples import examples
 
 LIMITS = st.builds(
     Limit,
     id=st.just("limits[0]"),
-    per_person=st.booleans(),
-    per_tool=st.booleans(),
+    per=st.sampled_from([(), ("person",), ("tool",), ("person", "tool")]),
     rate=st.sampled_from([0.001, 0.5, 1.0, 3.0, 1000.0]),
     burst=st.integers(1, 20),
 )
@@ -47,7 +46,7 @@ def test_no_span_of_time_has_more_calls_than_the_burst_and_what_came_in_it(
     for times in taken.values():
         for first, start in enumerate(times):
             for last in range(first, len(times)):
-                assert last - first + 1 <= limit.burst + (times[last] - start) * limit.rate + 1e-6
+                assert last - first + 1 <= limit.capacity + (times[last] - start) * limit.rate + 1e-6
 
 
 @examples(100)
@@ -93,8 +92,8 @@ def _replay(rate: Rate, taken: list[tuple[float, str, str]]) -> Buckets:
 
 
 def test_a_bucket_is_for_what_the_rule_counts_for_itself() -> None:
-    def second_calls(*, per_person: bool = False, per_tool: bool = False) -> list[bool]:
-        found = rates(Limit("limits[0]", per_person=per_person, per_tool=per_tool, rate=1.0, burst=1))
+    def second_calls(*per: Counted) -> list[bool]:
+        found = rates(Limit("limits[0]", per=per, rate=1.0, burst=1))
         others = (("ann", "x"), ("ann", "y"), ("bob", "x"), ("bob", "y"))
         return [is_taken_after_ann(found, person, tool) for person, tool in others]
 
@@ -104,9 +103,9 @@ def test_a_bucket_is_for_what_the_rule_counts_for_itself() -> None:
         return buckets.take(found, person, tool, 0) is None
 
     assert second_calls() == [False, False, False, False]
-    assert second_calls(per_tool=True) == [False, True, False, True]
-    assert second_calls(per_person=True) == [False, False, True, True]
-    assert second_calls(per_person=True, per_tool=True) == [False, True, True, True]
+    assert second_calls("tool") == [False, True, False, True]
+    assert second_calls("person") == [False, False, True, True]
+    assert second_calls("person", "tool") == [False, True, True, True]
 
 
 def test_a_rule_is_the_same_wherever_it_stands_and_another_one_with_other_numbers() -> None:
@@ -126,7 +125,7 @@ def test_a_rule_that_stands_twice_counts_once() -> None:
 
 
 def test_many_persons_take_bounded_memory_and_the_one_who_called_most_is_not_forgotten() -> None:
-    found = rates(Limit("limits[0]", per_person=True, rate=0.01, burst=5))
+    found = rates(Limit("limits[0]", per=("person",), rate=0.01, burst=5))
     buckets = Buckets(size=100)
     for _ in range(5):
         assert buckets.take(found, "greedy", "x", 0) is None
@@ -137,7 +136,7 @@ def test_many_persons_take_bounded_memory_and_the_one_who_called_most_is_not_for
 
 
 def test_buckets_that_are_full_again_are_forgotten_first() -> None:
-    found = rates(Limit("limits[0]", per_person=True, rate=1.0, burst=1))
+    found = rates(Limit("limits[0]", per=("person",), rate=1.0, burst=1))
     buckets = Buckets(size=100)
     for number in range(100):
         buckets.take(found, number, "x", 0)
@@ -146,7 +145,7 @@ def test_buckets_that_are_full_again_are_forgotten_first() -> None:
 
 
 def test_a_made_up_name_of_megabytes_is_not_kept_and_counts_all_the_same() -> None:
-    limits, buckets = Limits([Limit("limits[0]", per_tool=True, rate=1.0, burst=1)], "up"), Buckets()
+    limits, buckets = Limits([Limit("limits[0]", per=("tool",), rate=1.0, burst=1)], "up"), Buckets()
     long, other = "a" * 1_000_000, "a" * 1_000_000 + "b"
     assert buckets.take(limits.rates_for(long), "p", long, 0) is None
     assert buckets.take(limits.rates_for(long), "p", long, 0) is not None
@@ -156,7 +155,7 @@ def test_a_made_up_name_of_megabytes_is_not_kept_and_counts_all_the_same() -> No
 
 def test_names_that_a_server_may_take_for_one_tool_count_as_one() -> None:
     limits, buckets = (
-        Limits([Limit("limits[0]", tools=("get_*",), per_tool=True, rate=1.0, burst=1)], "up"),
+        Limits([Limit("limits[0]", tools=("get_*",), per=("tool",), rate=1.0, burst=1)], "up"),
         Buckets(),
     )
     assert buckets.take(limits.rates_for("get_x"), "p", "get_x", 0) is None
@@ -175,9 +174,9 @@ def test_of_rules_for_the_same_places_the_smallest_counts_and_the_narrowest_come
     limits = Limits(
         [
             Limit("limits[0]", concurrent=8),
-            Limit("limits[1]", per_person=True, concurrent=2),
+            Limit("limits[1]", per=("person",), concurrent=2),
             Limit("limits[2]", concurrent=4),
-            Limit("limits[3]", per_person=True, per_tool=True, concurrent=1),
+            Limit("limits[3]", per=("person", "tool"), concurrent=1),
         ],
         "up",
     )

@@ -116,9 +116,9 @@ def test_a_rule_with_tools_is_about_these_and_one_without_about_everything() -> 
 def test_arguments_and_results_have_their_own_rules() -> None:
     redactor = Redactor(
         [
-            Redact("r0", in_results=False, in_arguments=True, pattern="a", replacement="1"),
-            Redact("r1", in_results=True, in_arguments=False, pattern="b", replacement="2"),
-            Redact("r2", in_results=True, in_arguments=True, pattern="c", replacement="3"),
+            Redact("r0", places=("arguments",), pattern="a", replacement="1"),
+            Redact("r1", places=("results",), pattern="b", replacement="2"),
+            Redact("r2", places=("results", "arguments"), pattern="c", replacement="3"),
         ]
     )
     raw = Raw(b'{"text":"abc","uri":"abc"}')

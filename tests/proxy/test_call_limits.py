@@ -105,7 +105,7 @@ async def test_a_long_wait_is_said_in_hours() -> None:
 
 
 async def test_persons_and_tools_are_counted_for_themselves_where_a_rule_says_so() -> None:
-    async with scene(Limit("limits[0]", per_person=True, per_tool=True, rate=0.01, burst=1)) as made:
+    async with scene(Limit("limits[0]", per=("person", "tool"), rate=0.01, burst=1)) as made:
         ann, again, bob = await made.client("ann"), await made.client("ann"), await made.client("bob")
         assert await echo(ann)
         assert not await echo(again)
@@ -115,7 +115,7 @@ async def test_persons_and_tools_are_counted_for_themselves_where_a_rule_says_so
 
 async def test_nothing_is_taken_from_one_limit_if_another_refuses() -> None:
     all_together = Limit("limits[0]", rate=0.01, burst=3)
-    each_person = Limit("limits[1]", per_person=True, rate=1.0, burst=1)
+    each_person = Limit("limits[1]", per=("person",), rate=1.0, burst=1)
     async with scene(all_together, each_person) as made:
         ann, bob, cyd = await made.client("ann"), await made.client("bob"), await made.client("cyd")
         assert await echo(ann)
@@ -149,7 +149,7 @@ async def test_a_client_of_one_group_alone_is_counted_too() -> None:
 
 
 async def test_no_other_way_to_write_a_call_is_counted_apart() -> None:
-    async with scene(Limit("limits[0]", tools=("echo",), per_tool=True, rate=0.01, burst=1)) as made:
+    async with scene(Limit("limits[0]", tools=("echo",), per=("tool",), rate=0.01, burst=1)) as made:
         alone = Client(made.proxy, only="up")
         await alone.initialize()
         await alone.request("tools/call", {"name": "echo", "arguments": {}})
@@ -175,7 +175,7 @@ async def test_no_more_calls_run_at_once_than_there_are_places() -> None:
 
 
 async def test_places_are_apart_for_persons_and_tools_where_a_rule_says_so() -> None:
-    async with scene(Limit("limits[0]", per_person=True, per_tool=True, concurrent=1), answers=False) as made:
+    async with scene(Limit("limits[0]", per=("person", "tool"), concurrent=1), answers=False) as made:
         ann, bob = await made.client("ann"), await made.client("bob")
         calls = [asyncio.create_task(each) for each in (echo(ann), echo(ann, "other"), echo(bob), echo(ann))]
         await made.upstream.hears("tools/call", 3)

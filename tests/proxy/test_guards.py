@@ -28,8 +28,8 @@ from tests.proxy.approval.scene import (
 )
 
 ETC = Guard("mcpServers.up.guards[0]", deny="^/etc", message="`/etc` is not for you")
-ASK = Guard("mcpServers.up.guards[1]", tools=("delete_*",), path="$.path", deny="one", asks=True)
-VAR = Guard("mcpServers.up.guards[2]", deny="var", asks=True)
+ASK = Guard("mcpServers.up.guards[1]", tools=("delete_*",), path="$.path", deny="one", effect="ask")
+VAR = Guard("mcpServers.up.guards[2]", deny="var", effect="ask")
 GUARDS = (ETC, ASK, VAR)
 
 

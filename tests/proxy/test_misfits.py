@@ -211,7 +211,7 @@ async def test_the_explanation_is_redacted_as_results_are() -> None:
 async def test_an_explained_error_is_not_kept() -> None:
     listed = [tool("create", inputSchema=SCHEMA, annotations={"readOnlyHint": True})]
     upstream = _upstream(FAILED, **{"tools/list": {"tools": listed}})
-    rules = Rules(cache=(Cache("c", tools=("create",), ttl_s=60, per_person=False),))
+    rules = Rules(cache=(Cache("c", tools=("create",), ttl_s=60, per="all"),))
     async with client_of(Opener(up=[upstream]), group_config("up", rules=rules)) as client:
         await client.initialize()
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.config.access import Profile
+from dynamic_mcp.config.access import Profile, ProfileTools
 from dynamic_mcp.config.resolved import Exposure
 from dynamic_mcp.proxy.profiles import narrow
 from tests.fakes import FakeUpstream, Json, Opener, client_of, group_config, settled, text_of
@@ -116,7 +116,7 @@ async def test_a_resource_under_the_uri_of_another_server_is_listed_as_its_own()
 def test_a_profile_that_includes_a_tool_of_a_server_includes_none_of_that_name_of_another_one() -> None:
     shown = {name: group_config(name).presentation for name in ("evil", "good")}
 
-    narrowed = narrow(shown, Profile("p", include=("good__pay", "own__tool")))
+    narrowed = narrow(shown, Profile("p", tools=ProfileTools(("good__pay", "own__tool"))))
 
     assert narrowed["good"].tools.allows("pay")
     assert not narrowed["evil"].tools.allows("good__pay")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.config.access import Access, Profile, Rule
+from dynamic_mcp.config.access import Access, Profile, ProfileTools, Rule
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
@@ -19,7 +19,9 @@ from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_con
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 CHANGED = "notifications/tools/list_changed"
-REVIEW = Profile("review", servers=("docs", "git"), include=("read*",), instructions="You review.")
+REVIEW = Profile("review", servers=("docs", "git"), tools=ProfileTools(("read*",)), instructions="You review.")
+REVIEW_DOCS = Profile("review", servers=("docs",))
+WRITE_WITHOUT_PUSH = Profile("write", servers=("git",), tools=ProfileTools(exclude=("push",)))
 WRITE = Profile("write", servers=("git",), is_direct=True)
 
 
@@ -205,11 +207,14 @@ async def test_a_reload_is_told_to_exactly_those_whose_lists_it_changes() -> Non
         for each in (review, write, whole):
             await each.request("tools/list")
 
-        await it.reload(Profile("review", servers=("docs",), include=("read*",)), WRITE)
+        await it.reload(Profile("review", servers=("docs",), tools=ProfileTools(("read*",))), WRITE)
         assert [len(each.heard(CHANGED)) for each in (review, write, whole)] == [1, 0, 0]
         assert await groups_of(review) == ["docs"]
 
-        await it.reload(Profile("review", servers=("docs",)), Profile("write", servers=("git",), exclude=("push",)))
+        await it.reload(
+            Profile("review", servers=("docs",)),
+            Profile("write", servers=("git",), tools=ProfileTools(exclude=("push",))),
+        )
         assert await tools_of(review, "docs") == ["read_page", "search"]
         assert [len(each.heard(CHANGED)) for each in (review, write, whole)] == [1, 1, 0]
         assert sorted(it.opener.opened) == ["docs", "git", "mail"]

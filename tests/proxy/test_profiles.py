@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.access import Profile
+from dynamic_mcp.config.access import Profile, ProfileTools
 from dynamic_mcp.config.resolved import Exposure, Presentation, ToolFilter
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.proxy.profiles import choose, narrow, require
@@ -22,8 +22,7 @@ profiles = st.builds(
     Profile,
     name=st.just("p"),
     servers=st.one_of(st.just(("*",)), globs),
-    include=st.one_of(st.just(("*",)), globs),
-    exclude=globs,
+    tools=st.builds(ProfileTools, include=st.one_of(st.just(("*",)), globs), exclude=globs),
     is_direct=st.sampled_from((None, True, False)),
 )
 
@@ -91,12 +90,12 @@ def test_servers_are_chosen_by_globs_in_the_order_of_the_config() -> None:
 def test_tools_are_chosen_by_their_names_or_with_their_server(
     include: tuple[str, ...], exclude: tuple[str, ...], shown: set[tuple[str, str]]
 ) -> None:
-    narrowed = narrow(_presentations("docs", "git"), Profile("p", include=include, exclude=exclude))
+    narrowed = narrow(_presentations("docs", "git"), Profile("p", tools=ProfileTools(include, exclude)))
     assert _shown(narrowed) == shown
 
 
 def test_a_pattern_without_a_server_means_no_server_by_accident() -> None:
-    narrowed = narrow(_presentations("read_me"), Profile("p", include=("read_*",)))
+    narrowed = narrow(_presentations("read_me"), Profile("p", tools=ProfileTools(("read_*",))))
     assert _shown(narrowed) == {("read_me", "read_page")}
 
 

@@ -16,7 +16,7 @@ from tests.proxy.approval.scene import ANSWERS, CAN_ASK, DONE, Scene, approving
 
 SECRET = "secret-1"
 RESULTS = Redact("r0", pattern=r"secret-\d+", replacement="[x]")
-ARGUMENTS = Redact("r1", in_results=False, in_arguments=True, pattern=r"token-\d+", replacement="[y]")
+ARGUMENTS = Redact("r1", places=("arguments",), pattern=r"token-\d+", replacement="[y]")
 CAPABILITIES: Json = {"tools": {}, "prompts": {}, "resources": {}, "logging": {}, "completions": {}, "tasks": {}}
 
 
@@ -197,7 +197,7 @@ async def test_what_is_replaced_in_arguments_is_what_is_sent_and_seen(size: int)
 
 async def test_guards_and_persons_see_replaced_arguments_also_those_that_a_person_writes() -> None:
     upstream = FakeUpstream(ANSWERS)
-    guards = (Guard("g0", deny="token-1"), Guard("g1", deny="ask", asks=True))
+    guards = (Guard("g0", deny="token-1"), Guard("g1", deny="ask", effect="ask"))
     async with redacted(upstream, call_rules=Rules(guards=guards, redact=(ARGUMENTS,))) as on:
         client = await on.join()
         calling = asyncio.create_task(client.call("up", "get_file", {"a": "ask token-1"}))

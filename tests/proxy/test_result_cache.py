@@ -35,9 +35,9 @@ from tests.fakes import (
 from tests.features.metrics.readers import sample, samples_of
 
 MARK = "dynamic-mcp/cache"
-ALL = Cache("cache[0]", tools=("*",), ttl_s=60, per_person=False)
+ALL = Cache("cache[0]", tools=("*",), ttl_s=60, per="all")
 OWN = Cache("cache[0]", tools=("*",), ttl_s=60)
-PAGES = Cache("cache[0]", resources=("x://*",), ttl_s=60, per_person=False)
+PAGES = Cache("cache[0]", resources=("x://*",), ttl_s=60, per="all")
 URI = "x://one"
 
 
@@ -191,7 +191,7 @@ async def test_arguments_are_the_same_if_every_reader_takes_them_so(one: Json, o
 
 
 async def test_other_tools_and_tools_that_no_rule_names_are_called() -> None:
-    async with scene(Cache("cache[0]", tools=("get_x",), per_person=False)) as on:
+    async with scene(Cache("cache[0]", tools=("get_x",), per="all")) as on:
         client = await on.client()
         said = [await get(client, name=name) for name in ("get_x", "get_y", "get_x", "get_y")]
     assert said == ["get_x 1", "get_y 2", "get_x 1", "get_y 3"]
@@ -320,7 +320,7 @@ async def test_a_reload_drops_what_is_kept_by_another_rule_and_keeps_the_rest() 
     async with scene(ALL) as on:
         client = await on.client()
         await get(client)
-        moved = Cache("cache[1]", tools=("*",), ttl_s=60, per_person=False)
+        moved = Cache("cache[1]", tools=("*",), ttl_s=60, per="all")
         on.proxy.apply(on.config(Cache("cache[0]", tools=("other",)), moved, description="Another one."))
         assert await get(client) == "get_x 1"
         on.proxy.apply(on.config(OWN))
@@ -449,7 +449,7 @@ async def test_a_result_that_depends_on_what_somebody_was_asked_is_not_kept() ->
 
 
 async def test_of_too_many_results_the_least_used_is_dropped() -> None:
-    async with scene(Cache("cache[0]", tools=("*",), per_person=False, max_bytes=2000)) as on:
+    async with scene(Cache("cache[0]", tools=("*",), per="all", max_bytes=2000)) as on:
         client = await on.client()
         for name in ("a", "b", "a", "c", "d", "e"):
             await get(client, {"n": name})

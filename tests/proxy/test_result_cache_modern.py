@@ -21,7 +21,7 @@ from tests.upstream.modern import ModernUpstream, complete, open_modern
 
 MARK = "dynamic-mcp/cache"
 URI = "x://one"
-KEPT = Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60, per_person=False)
+KEPT = Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60, per="all")
 
 
 class Scene:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from dynamic_mcp.config.auth import Jwt
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.audiences import Audiences
 from dynamic_mcp.face.auth.jwks import KeyDirectory, KeysUnavailable
 from dynamic_mcp.face.auth.provider import Denial
@@ -132,7 +132,7 @@ class JwtProvider:
             raise TokenError("the token is signed by an algorithm that is not accepted")
         if token.kind not in _KINDS:
             raise TokenError("the token is not an access token")
-        if read_name(token.claims, self._config.subject_claim) is None:
+        if read_name(token.claims, self._config.claims.subject) is None:
             raise TokenError("the token does not say who it is about")
         config = self._config
         return check_claims(token.claims, issuer=config.issuer, now=self._now(), leeway_s=config.leeway_s)
@@ -168,15 +168,15 @@ class JwtProvider:
 
 def read_authentication(config: Jwt, claims: Mapping[str, object]) -> Authentication:
     """Return who a token is of, by its claims alone; its subject is checked already."""
-    subject = read_name(claims, config.subject_claim)
+    subject = read_name(claims, config.claims.subject)
     assert subject is not None
-    roles = () if config.roles_claim is None else read_texts(find_claim(claims, config.roles_claim))[:_MAX_ROLES]
+    roles = () if config.claims.roles is None else read_texts(find_claim(claims, config.claims.roles))[:_MAX_ROLES]
     return Authentication(
         principal=Principal(config.issuer, subject),
         provider="jwt",
         roles=roles,
         claims=pair_claims(claims),
-        scopes=_read_scopes(claims, config.scopes_claim),
+        scopes=_read_scopes(claims, config.claims.scopes),
     )
 
 

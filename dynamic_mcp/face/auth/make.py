@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from dynamic_mcp.config import auth
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_of
-from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider

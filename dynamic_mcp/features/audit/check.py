@@ -33,7 +33,7 @@ def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:
     if audit is None:
         return
     directory = audit.path or state_dir / "audit"
-    problems = [*_check_directory(directory), *_check_seal_key(audit.seal_key)]
+    problems = [*_check_directory(directory), *_check_seal_key(audit.seal.key)]
     if audit.arguments == "full":
         what = "arguments are recorded as they are, with the secrets in them"
         problems.append(warning(f"{_WHERE}.arguments", what, "`redacted` masks what looks like a secret"))

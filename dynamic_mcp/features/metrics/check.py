@@ -12,4 +12,4 @@ from dynamic_mcp.doctor.listening import check_address, is_served
 def check(config: Config) -> Iterator[Finding]:
     """Return the findings about the address of the metrics."""
     if config.metrics is not None:
-        yield from check_address("settings.metrics.listen", config.metrics.listen, is_served=is_served(config))
+        yield from check_address("settings.metrics.listen", config.metrics.address, is_served=is_served(config))

@@ -26,9 +26,9 @@ class MetricsListener:
     async def open(self) -> None:
         """Listen. Raises OSError and ListenError."""
         settings = self._settings
-        place = await find_place(settings.listen)
+        place = await find_place(settings.address)
         if settings.token is None and not place.is_loopback:  # a name that was not known to be another machine's
-            raise UnsafeAddress(f"other machines can reach `{settings.listen}`, and there is no `token`")
+            raise UnsafeAddress(f"other machines can reach `{settings.address}`, and there is no `token`")
         options = HttpOptions(own_hosts=place.list_hosts(), accepts_any_address=place.is_any)
         self._server = HttpServer(MetricsFace(self._answer, options, token=settings.token))
         self.url = f"http://{await open_at(self._server, place)}{PATH}"

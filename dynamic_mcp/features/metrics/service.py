@@ -116,7 +116,7 @@ class MetricsService(ObserverService):
             await listener.open()
         except (OSError, ListenError) as exc:
             await listener.stop(0)
-            why = _explain(wanted.listen, exc)
+            why = _explain(wanted.address, exc)
             log.warning("metrics are not served: %s; this is tried again when the config is reloaded", why)
             return
         except BaseException:

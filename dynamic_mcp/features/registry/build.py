@@ -14,7 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.config.values import HEADER_NAME, VARIABLE_NAME, FlawError, check_url
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.types import HEADER_NAME, VARIABLE_NAME, check_url
 from dynamic_mcp.features.registry.document import Document, Package, RemoteServer
 from dynamic_mcp.features.registry.hazards import (
     is_heeded,

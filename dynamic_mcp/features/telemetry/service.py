@@ -49,7 +49,9 @@ class TelemetryService(ObserverService):
         self._end()
         self._settings, self._observer = settings, None
         if settings is not None:
-            plain = TelemetrySettings(settings.endpoint, settings.traces, settings.metrics, __version__)
+            plain = TelemetrySettings(
+                settings.endpoint, settings.traces is not False, settings.metrics is not False, __version__
+            )
             sampler = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
             recorder = self._recorder = Recorder(plain, has_sampler=sampler not in _DEFAULT_SAMPLERS)
             self._observer = Tracing(recorder, with_payloads=settings.arguments)

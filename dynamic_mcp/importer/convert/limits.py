@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from dynamic_mcp.config import values
+from dynamic_mcp.config import types
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.importer.adapter import Field, TimeoutField
 from dynamic_mcp.importer.convert.draft import Draft, FieldValue, describe_kind
 
@@ -92,7 +93,7 @@ def _parse_seconds(draft: Draft, wait: TimeoutField, given: FieldValue) -> float
         seconds = amount
     else:
         seconds = amount * _choose_unit_s(draft, wait, given, amount)
-    if not 0 < seconds <= values.LONGEST_S:
+    if not 0 < seconds <= types.LONGEST_S:
         draft.note(given.name, "is not a usable duration and is left out")
         return None
     return seconds
@@ -100,8 +101,8 @@ def _parse_seconds(draft: Draft, wait: TimeoutField, given: FieldValue) -> float
 
 def _parse_amount(given: FieldValue) -> float | None:
     try:
-        amount = values.parse_seconds(given.value)
-    except (values.FlawError, OverflowError):
+        amount = types.parse_seconds(given.value)
+    except (FlawError, OverflowError):
         value = given.value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(_to_float(value)):
             return _to_float(value)  # too long in seconds, but perhaps not in milliseconds

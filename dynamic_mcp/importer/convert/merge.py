@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dynamic_mcp.config.keys import format_path as shown
-from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.importer.convert import inheritance
 from dynamic_mcp.importer.convert.identity import Identity, collect_conditions, identify
 from dynamic_mcp.importer.convert.memory import Key, Memory, Record, key_of

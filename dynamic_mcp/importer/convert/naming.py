@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Sequence
 from urllib.parse import urlsplit
 
-from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.system.text import replace_unprintable
 
 _WORD = re.compile(r"[A-Za-z_-]{1,20}")

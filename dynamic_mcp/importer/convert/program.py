@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from dynamic_mcp.config.values import VARIABLE_NAME
+from dynamic_mcp.config.types import VARIABLE_NAME
 from dynamic_mcp.importer.adapter import Field, Syntax
 from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.model import Scope

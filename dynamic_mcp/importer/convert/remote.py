@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dynamic_mcp.config import values
+from dynamic_mcp.config import types
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.importer.adapter import Field
 from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.convert.fields import OAUTH
@@ -45,8 +46,8 @@ def _convert_url(draft: Draft, address: FieldValue) -> str:
         raise UnusableError(address.name, "is not a URL")
     if "${" not in url:
         try:
-            values.check_url(url)
-        except values.FlawError as exc:
+            types.check_url(url)
+        except FlawError as exc:
             raise UnusableError(address.name, str(exc)) from exc
     return url
 
@@ -85,7 +86,7 @@ def _read_members(draft: Draft, given: FieldValue) -> Mapping[str, object]:
 
 
 def _set_header(draft: Draft, headers: dict[str, str], field: str, name: str, text: str) -> None:
-    if not re.fullmatch(values.HEADER_NAME, name):
+    if not re.fullmatch(types.HEADER_NAME, name):
         draft.note(field, "is not a valid header name and is left out")
     elif re.search(r"[\r\n]", text):
         draft.note(field, "contains a line break and is left out")
@@ -198,6 +199,6 @@ def _parse_port(text: str) -> int | None:
 
 def _is_url(text: str) -> bool:
     try:
-        return bool(values.check_url(text))
-    except values.FlawError:
+        return bool(types.check_url(text))
+    except FlawError:
         return False

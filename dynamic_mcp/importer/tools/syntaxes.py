@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.config.types import Inherit
 from dynamic_mcp.importer.adapter import Place, Syntax, user
 
 BRACES = (Syntax.BRACES, Syntax.DEFAULT)

@@ -12,7 +12,8 @@ import httpx2
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import Bearer, Forwarded, NamedToken, Provider
-from dynamic_mcp.config.resolved import Http, OAuth, Remote
+from dynamic_mcp.config.http import Http
+from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_service import HttpService
 from dynamic_mcp.oauth.logins import Logins

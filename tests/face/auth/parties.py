@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.config.auth import Bearer, Forwarded, NamedToken, Provider
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.auth.token_store import TokenStore
 from dynamic_mcp.face.http.core import HttpFace

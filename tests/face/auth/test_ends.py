@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.auth import Bearer
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.auth.token_store import TokenStore, token_store
 from dynamic_mcp.face.http.core import HttpFace

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.config.auth import Claims
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.auth.signed_token import parse_token
 from dynamic_mcp.identity import Authentication, Principal
@@ -35,7 +36,7 @@ async def test_a_token_that_names_its_curve_counts_as_eddsa(issuer: OidcProvider
 
 
 async def test_roles_scopes_and_claims_come_from_the_token(issuer: OidcProvider) -> None:
-    door = Door(issuer, roles_claim="realm_access.roles", required_scopes=("tools",))
+    door = Door(issuer, claims=Claims(roles="realm_access.roles"), required_scopes=("tools",))
     token = issuer.mint(
         PUBLIC_URL,
         scope="tools more",
@@ -97,7 +98,7 @@ async def test_a_token_without_the_required_scopes_lacks_them_all_at_once(issuer
 
 
 async def test_the_configured_claims_are_used(issuer: OidcProvider) -> None:
-    door = Door(issuer, subject_claim="upn", roles_claim="https://example.com/roles", scopes_claim="perms")
+    door = Door(issuer, claims=Claims("upn", "https://example.com/roles", "perms"))
     named: Json = {"https://example.com/roles": "dev"}
     token = issuer.mint(PUBLIC_URL, upn="ann", perms=["x"], scope="y", **named)
 

@@ -7,7 +7,7 @@ from asyncio import Future
 from pathlib import Path
 
 from dynamic_mcp.config.auth import Bearer, Forwarded, Jwt, Login, NamedToken
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.authenticator import Authenticator, PageRequest
 from dynamic_mcp.identity import LOCAL_USER, Authentication

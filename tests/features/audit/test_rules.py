@@ -8,7 +8,7 @@ from dynamic_mcp.config.rules import Guard, Redact, Rules
 from tests.features.audit.audited import audited
 
 GUARD = Guard("mcpServers.up.guards[0]", deny="drop")
-REDACT = Redact("r", in_results=False, in_arguments=True, pattern=r"secret-\d", replacement="[x]")
+REDACT = Redact("r", places=("arguments",), pattern=r"secret-\d", replacement="[x]")
 
 
 async def test_a_call_that_a_guard_refuses_says_by_which(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_a_right_that_is_lost_while_a_call_waits_is_lost_for_the_call() ->
 
 
 async def test_a_guard_that_asks_shows_the_rule_that_allows_the_call() -> None:
-    guard = Guard("mcpServers.up.guards[0]", deny="/one", asks=True)
+    guard = Guard("mcpServers.up.guards[0]", deny="/one", effect="ask")
     async with approving(rules=({},), call_rules=Rules(guards=(guard,))) as on:
         calling = begin(await on.join())
         pending = await on.waits()

@@ -200,7 +200,7 @@ async def test_the_access_rules_decide_about_replaced_arguments() -> None:
 
 async def test_what_a_plug_in_writes_into_arguments_is_redacted_too() -> None:
     server = upstream()
-    group = group_config("a", rules=Rules(redact=(Redact("r", in_arguments=True, pattern="secret"),)))
+    group = group_config("a", rules=Rules(redact=(Redact("r", places=("results", "arguments"), pattern="secret"),)))
     async with client_with(server, _replace(text="my secret"), group=group) as client:
         await client.call("a", "echo", {"text": "mine"})
     assert server.heard("tools/call")[0]["params"]["arguments"] == {"text": "my [redacted]"}

@@ -145,7 +145,7 @@ async def test_an_error_fails_the_call_and_tells_the_client_nothing_of_its_words
 @pytest.mark.parametrize("plugin", MISBEHAVING)
 async def test_skip_goes_on_without_it_and_never_sends_a_call_twice(plugin: type[Middleware]) -> None:
     server = upstream()
-    async with client_with(server, use(plugin, timeout_s=SOON_S, skips_errors=True)) as client:
+    async with client_with(server, use(plugin, timeout_s=SOON_S, on_error="skip")) as client:
         async with asyncio.timeout(BOUND_S):
             assert text_of(await client.call("a", "echo", {"text": "x"})) == "x"
     assert len(server.heard("tools/call")) == 1
@@ -178,7 +178,7 @@ async def test_a_plug_in_that_was_cut_cannot_send_its_call_later() -> None:
 async def test_the_time_of_what_follows_is_not_the_plug_ins() -> None:
     server = upstream()
     server.answers.pop("tools/call")
-    async with client_with(server, use(HangingAfter, timeout_s=SOON_S, skips_errors=True)) as client:
+    async with client_with(server, use(HangingAfter, timeout_s=SOON_S, on_error="skip")) as client:
         calling = asyncio.create_task(client.call("a", "echo"))
         asked = await server.hears("tools/call")
         await asyncio.wait((calling,), timeout=4 * SOON_S)
@@ -191,7 +191,7 @@ async def test_the_time_of_what_follows_is_not_the_plug_ins() -> None:
 async def test_skip_waits_for_a_call_that_another_task_goes_on_with() -> None:
     server = upstream()
     server.answers.pop("tools/call")
-    async with client_with(server, use(Detaching, skips_errors=True)) as client:
+    async with client_with(server, use(Detaching, on_error="skip")) as client:
         calling = asyncio.create_task(client.call("a", "echo"))
         asked = await server.hears("tools/call")
         server.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": [{"type": "text", "text": "done"}]}})
@@ -211,7 +211,7 @@ async def test_fail_cancels_a_call_that_another_task_goes_on_with() -> None:
 async def test_a_call_that_a_plug_in_has_cancelled_is_not_sent_again() -> None:
     server = upstream()
     server.answers.pop("tools/call")
-    async with client_with(server, use(Impatient, skips_errors=True)) as client:
+    async with client_with(server, use(Impatient, on_error="skip")) as client:
         async with asyncio.timeout(BOUND_S):
             assert "may have run" in text_of(await client.call("a", "echo"))
     assert len(server.heard("tools/call")) <= 1

@@ -235,7 +235,7 @@ async def test_a_plug_in_that_fails_hides_its_list_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("plugin", [Failing, FailingAtOnce, Adding, Doubling])
 async def test_skip_shows_lists_as_they_are_without_the_plug_in(plugin: type[Middleware]) -> None:
-    async with client_with(upstream(), use(plugin, skips_errors=True), group=DIRECT) as client:
+    async with client_with(upstream(), use(plugin, on_error="skip"), group=DIRECT) as client:
         assert await _names(client, "tools/list", "tools") == ["a__echo", "a__delete"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_of, origin_of
-from dynamic_mcp.config.resolved import Http
 
 AUTHORIZE = "/authorize"
 CONSENT = "/consent"

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from dynamic_mcp.config.auth import Login
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.login import addresses, authorize
 from dynamic_mcp.face.auth.login.access_tokens import AccessTokens
 from dynamic_mcp.face.auth.login.addresses import Addresses

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.config.values import FlawError, parse_seconds
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.features.audit.query import LineFilter
 from dynamic_mcp.system import paths

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.registry.build import Draft, build, command_line
 from dynamic_mcp.features.registry.commands.answers import (

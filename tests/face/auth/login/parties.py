@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dynamic_mcp.config.auth import Login
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.login.client_metadata import FetchedDocument, FetchError
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider
 from dynamic_mcp.face.auth.login.provider import LoginProvider

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.auth import Oidc
-from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.login.addresses import Addresses
 from dynamic_mcp.face.auth.login.oidc import OidcIdentityProvider
 from dynamic_mcp.identity import Authentication
