@@ -35,7 +35,7 @@ from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.session.batches import answer_batch, split_batch
 from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_asked
-from dynamic_mcp.session.request_checks import refuse_request
+from dynamic_mcp.session.request_checks import may_be_served, refuse_request
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
@@ -286,10 +286,9 @@ class Session:
     ) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
-        refusal = refuse_request(frame, key, self._serving)
-        if refusal is not None:
-            id = frame.id if wire.is_request_id(frame.id) else NULL
-            reply(wire.answer_line(id, refusal))
+        if not may_be_served(frame, key, self._serving):
+            id = frame.id if wire.is_request_id(key) else NULL
+            reply(wire.answer_line(id, refuse_request(frame, key, self._serving)))
             return None
         self.calls += 1
         exchange = self._serving[key] = _Exchange(frame, reply)
