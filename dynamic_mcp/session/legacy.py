@@ -33,7 +33,6 @@ from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.request import Channel, Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
-from dynamic_mcp.session.batches import answer_batch, split_batch
 from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_asked
 from dynamic_mcp.session.request_checks import may_be_served, refuse_request
 from dynamic_mcp.session.server import Server
@@ -261,6 +260,8 @@ class Session:
 
         `reply` is called during this call only if the batch is refused.
         """
+        from dynamic_mcp.session.batches import answer_batch, split_batch  # only one revision has them
+
         try:
             items = split_batch(line, self.hello.revision)
         except wire.Malformed as exc:
