@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import NotFound, closest
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:
+    from dynamic_mcp.cli.output import Output
     from dynamic_mcp.config.resolved import Config
 
 
@@ -99,6 +99,8 @@ def start_invocation(
     config_option: str | None, *, quiet: bool, verbose: int, as_json: bool, command: str = "dynamic-mcp"
 ) -> Invocation:
     """Start a command: its log goes to stderr, errors only without --verbose."""
+    from dynamic_mcp.cli.output import Output  # serving writes its log alone
+
     levels = ("error", "info", "debug")
     log_output.log_to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)

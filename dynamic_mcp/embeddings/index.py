@@ -11,12 +11,15 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import mul
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Embeddings
-from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector
-from dynamic_mcp.embeddings.vectors import VectorStore, text_key
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
+
+if TYPE_CHECKING:  # loaded with the first endpoint
+    from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector
+    from dynamic_mcp.embeddings.vectors import VectorStore
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ class SemanticIndex:
             return
         self._stop()
         self._config = config
-        self._endpoint = Endpoint(config) if config else None
+        self._endpoint = None if config is None else _open(config)
         self._vectors, self._texts, self._is_failing = {}, None, False
         self._queries.clear()
 
@@ -77,6 +80,11 @@ class SemanticIndex:
 
     async def similarity(self, query: str, texts: Sequence[Sequence[str]]) -> list[list[float | None]]:
         """Return the similarity of each text to a query, -1 to 1; empty if it is not known in time."""
+        if self._endpoint is None:
+            return []
+        from dynamic_mcp.embeddings.endpoint import EndpointError
+        from dynamic_mcp.embeddings.vectors import text_key
+
         known = [[self._vectors.get(text_key(text)) for text in each] for each in texts]
         if self._texts is not None and not all(vector for each in known for vector in each):
             self.update(self._texts)
@@ -103,6 +111,9 @@ class SemanticIndex:
 
     async def _run_updates(self, endpoint: Endpoint) -> None:
         assert self._config is not None, "only called with an endpoint"
+        from dynamic_mcp.embeddings.endpoint import EndpointError
+        from dynamic_mcp.embeddings.vectors import VectorStore
+
         vectors = VectorStore(self._folder, f"{self._config.url}\n{self._config.model}") if self._folder else None
         if vectors is not None and not self._vectors:
             self._vectors = await asyncio.to_thread(vectors.load)
@@ -121,6 +132,8 @@ class SemanticIndex:
 
     async def _find_missing(self) -> dict[bytes, str]:
         """Return the texts without a vector, and drop the vectors of texts that no longer exist."""
+        from dynamic_mcp.embeddings.vectors import text_key
+
         texts = await self._texts() if self._texts else ()
         texts_by_key = {text_key(text): text for text in texts}
         self._vectors = {key: vector for key, vector in self._vectors.items() if key in texts_by_key}
@@ -164,6 +177,13 @@ class SemanticIndex:
         self._endpoint = self._updating = None
         if endpoint is not None:
             self._closing.create(_close_endpoint(endpoint, learning), name="end of the embeddings endpoint")
+
+
+def _open(config: Embeddings) -> Endpoint:
+    from dynamic_mcp.embeddings.endpoint import Endpoint
+    from dynamic_mcp.embeddings.vectors import VectorStore  # noqa: F401 - while nothing was upgraded
+
+    return Endpoint(config)
 
 
 async def _close_endpoint(endpoint: Endpoint, learning: asyncio.Task[None] | None) -> None:

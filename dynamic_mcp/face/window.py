@@ -10,13 +10,13 @@ import sys
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.location import choose_profile, identify, locate, split_profile, working_directory
-from dynamic_mcp.face.shim import Shim
 from dynamic_mcp.system import private_socket
 from dynamic_mcp.system.installation import Installation
 
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.system.private_socket import Socket
 
 # How long a daemon may take to start.
@@ -70,6 +70,8 @@ def open_window(
     If an upgrade has restarted this process, it goes on with the window that there was.
     """
     installation = Installation()
+    from dynamic_mcp.face.shim import Shim  # a window whose daemon does not run is none
+
     shim = Shim(
         identify(config),
         connection,

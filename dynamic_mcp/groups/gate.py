@@ -17,6 +17,11 @@ class Gate(Protocol):
     """Holds back what nobody has approved of one group."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back of what the group is known to offer: `check` lets every request pass."""
+        ...
+
+    @property
     def is_behind(self) -> bool:
         """Whether the group is known to offer something that is not judged yet."""
         ...

@@ -242,9 +242,10 @@ class Instance:
                 if (gate := self._owner.admission.gate) is not None:
                     if method == "tools/call" and self._reader.is_new(ListKind.TOOLS):
                         await self._learn_tools()
-                    if gate.is_behind:
-                        await gate.catch_up()
-                    gate.check(method, params)  # by what the link that it goes over has said
+                    if not gate.is_open:
+                        if gate.is_behind:
+                            await gate.catch_up()
+                        gate.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
                 self.activity.note_answer(self._clock.now() - sent_at, with_error=len(answer.error) > 0)

@@ -8,7 +8,6 @@ from functools import cached_property
 from msgspec import Raw
 
 from dynamic_mcp.client import Client, ClientHello
-from dynamic_mcp.config.client_independent import is_client_independent
 from dynamic_mcp.config.resolved import CommandLine, Program, Share
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.live_catalog import LiveCatalog
@@ -34,6 +33,8 @@ class Sharing:
     @cached_property
     def is_known(self) -> bool:
         """Whether the server is one of those that make no difference, so that nothing is compared."""
+        from dynamic_mcp.config.client_independent import is_client_independent  # not asked where nothing is shared
+
         return is_client_independent(self._catalog.config.upstream)
 
     @property

@@ -10,7 +10,6 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.host.config_events import event_of_refusal, events_of_change
 from dynamic_mcp.host.http_control import HttpControl
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.serving_log import ServingLog
@@ -83,13 +82,18 @@ class Reloader:
 
     def _note(self, before: ConfigSet, after: ConfigSet) -> None:
         if self._proxy.observers is not None:
+            from dynamic_mcp.host.config_events import events_of_change
+
             for event in events_of_change(before, after):
                 self._proxy.note(event)
 
     def _report(self, error: ConfigError) -> None:
         log.error("the config was not reloaded: %s", error)
         self._observing.reloads.note_failure()
-        self._proxy.note(event_of_refusal(error))
+        if self._proxy.observers is not None:
+            from dynamic_mcp.host.config_events import event_of_refusal
+
+            self._proxy.note(event_of_refusal(error))
         self._proxy.complain(f"the config was not reloaded: {error}")
 
     def _report_repair(self) -> None:

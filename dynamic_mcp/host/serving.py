@@ -8,15 +8,17 @@ import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
+from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.approving import Approving
-from dynamic_mcp.host.config_events import event_of_start
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
@@ -24,12 +26,14 @@ from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.observe.proxies import ProxyRegistry
-from dynamic_mcp.proxy.first_client import wait_for_first_client
+from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.status import Kind, read_status
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.installation import Installation, guard_imports
-from dynamic_mcp.upstream.process.child import terminate_all
+from dynamic_mcp.upstream.process.ending import terminate_all
+
+if TYPE_CHECKING:
+    from dynamic_mcp.proxy.status import Kind
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -44,6 +48,17 @@ _GARBAGE_AFTER = 10_000
 
 
 _CHECK_INSTALLATION_EVERY_S = 60.0
+# How soon the only client of a process should have said hello.
+_LISTED_WITHIN_S = 0.5
+# What is loaded once that client has its answer.
+_REST = (
+    "dynamic_mcp.upstream.opener",
+    "dynamic_mcp.proxy.calls",
+    "dynamic_mcp.proxy.prompts",
+    "dynamic_mcp.proxy.completion",
+    "dynamic_mcp.session.batches",
+    "dynamic_mcp.host.config_events",
+)
 
 
 class Origin(Struct, frozen=True):
@@ -97,7 +112,10 @@ class Serving:
         self.http = HttpControl(self.proxy, http, load=load_http)
         self._observing = Observing(self.proxy)
         self._observing.apply(config)
-        self.proxy.note(event_of_start(configs))
+        if self.proxy.observers is not None:
+            from dynamic_mcp.host.config_events import event_of_start
+
+            self.proxy.note(event_of_start(configs))
         self.reloader = Reloader(self.proxy, configs, serving_log, self.http, self._observing)
 
     @property
@@ -117,9 +135,20 @@ class Serving:
             gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
             gc.set_threshold(_GARBAGE_AFTER)
             gc.enable()
+        try:
+            async with _background(self._publish(), *self._later_work()):
+                yield
+        finally:
+            await self.close()
+
+    async def _publish(self) -> None:
+        """Keep the entry among the running proxies up to date."""
+        if self._kind == "stdio":  # its client comes at once, and is answered before more is loaded
+            await wait_for_greeting(self.proxy, _LISTED_WITHIN_S)
+        from dynamic_mcp.proxy.status import read_status
+
         config = self.config.file if self._origin is None else self._origin.label
-        registry = ProxyRegistry(paths.state_dir() / "running")
-        publishing = registry.publish(
+        await ProxyRegistry(paths.state_dir() / "running").publish(
             lambda: read_status(
                 self.proxy,
                 config,
@@ -131,17 +160,27 @@ class Serving:
             ),
             self.proxy.changed,
         )
-        try:
-            async with _background(publishing, *self._later_work()):
-                yield
-        finally:
-            await self.close()
 
     def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
         if self._origin is None:
             yield self.reloader.run()
-        if self._owns_process and self._kind != "stdio":  # others end with their client, which an upgrade restarts
-            yield self._load_modules()
+        if self._owns_process:
+            yield self._load_modules() if self._kind != "stdio" else self._load_rest()
+
+    async def _load_rest(self) -> None:
+        """Load what a plain client may come to, which needs none of it for its first answer.
+
+        What only some come to is loaded when they do: this process ends with its client, which an upgrade restarts.
+        """
+        await wait_for_first_client(self.proxy)
+        for name in _REST:
+            try:
+                import_module(name)  # some milliseconds at most; a thread would slow the loop down for longer
+            except Upgraded:
+                return
+            await asyncio.sleep(0)
+        gc.freeze()
+        log.debug("loaded what a client may come to")
 
     async def _load_modules(self) -> None:
         from dynamic_mcp.host.loading import load_modules  # not needed by one that serves one client

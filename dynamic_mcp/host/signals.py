@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from dynamic_mcp.upstream.process.child import kill_all
+from dynamic_mcp.upstream.process.ending import kill_all
 
 
 class SignalHandlers:

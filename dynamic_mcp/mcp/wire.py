@@ -90,7 +90,7 @@ def parse(line: bytes) -> Frame:
 
 def is_batch(line: bytes) -> bool:
     """Tell whether a line is a JSON array: a batch, which only protocol 2025-03-26 defines."""
-    return line.startswith(b"[") or (not line.startswith(b"{") and line.lstrip().startswith(b"["))
+    return line.lstrip().startswith(b"[")
 
 
 def count_members(line: bytes) -> int:
@@ -232,10 +232,10 @@ def _first_duplicate(pairs: list[tuple[str, object]]) -> str | None:
 
 def is_request_id(id: bytes | Raw) -> bool:
     """Tell whether these bytes are an id that MCP allows: a string or a number."""
-    return bytes(id).startswith(_ID_START)
+    return bytes(id).startswith(ID_START)
 
 
-_ID_START = (*(b"%d" % digit for digit in range(10)), b'"', b"-")
+ID_START = (*(b"%d" % digit for digit in range(10)), b'"', b"-")
 
 
 def _valid_utf8(line: bytes) -> bytes:

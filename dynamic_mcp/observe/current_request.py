@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class RequestMark:
+class RequestMark(Struct, gc=False):
     """A request of a client: its id as it came, and the ids of its trace and its span, if it is traced."""
 
-    __slots__ = ("id", "is_over", "span_id", "trace_id")
-
-    def __init__(self, id: Raw) -> None:
-        self.id = id
-        self.trace_id = self.span_id = ""
-        self.is_over = False
+    id: Raw
+    trace_id: str = ""
+    span_id: str = ""
+    is_over: bool = False
 
 
 class OutgoingMark:

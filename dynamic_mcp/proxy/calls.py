@@ -34,7 +34,7 @@ from dynamic_mcp.proxy.selections import Selections
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools import arguments, results
-from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, GET, OWN_ARGUMENTS
+from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, GET, OWN_ARGUMENTS, own_arguments
 from dynamic_mcp.tools.schema import InputSchema
 
 # In `_meta` of a result: what was done to the arguments so that they fit.
@@ -314,25 +314,6 @@ def _dynamic_call(
     select = _select(given, params) if "select" in given else ""
     extra = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
     return ToolCall(*tool, given.get("args"), extra, notes, select, verb)
-
-
-def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Return the arguments of one of our own tools, also where they came as JSON in a text.
-
-    Raises InvalidArguments.
-    """
-    given = params.get("arguments", EMPTY_OBJECT)
-    try:
-        found = wire.members(given)
-    except wire.Malformed:
-        given = Raw((wire.text(given) or "").strip().encode())
-        try:
-            found = wire.members(given)
-        except wire.Malformed:
-            raise InvalidArguments("`arguments` is not an object") from None
-    if not wire.has_unique_names(found, given):
-        arguments.refuse_duplicates(given, is_flat=True)
-    return found
 
 
 def _extra_arguments(given: Mapping[str, Raw]) -> dict[str, Raw]:

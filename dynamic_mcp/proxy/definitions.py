@@ -173,6 +173,11 @@ class DefinitionGate:
     # --- Gate ------------------------------------------------------------------------------------------
 
     @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back of what the group is known to offer: `check` lets every request pass."""
+        return not self.held and not self._unread and self.group.known is self._whole
+
+    @property
     def is_behind(self) -> bool:
         """Whether the group is known to offer something that is not judged yet."""
         known = self.group.known

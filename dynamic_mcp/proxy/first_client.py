@@ -13,6 +13,13 @@ _SERVERS_FIRST_S = 0.5
 _HELLO_WITHIN_S = 5.0
 
 
+async def wait_for_greeting(proxy: Proxy, within_s: float) -> None:
+    """Wait until a client was greeted, for so many seconds at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await proxy.is_greeted.wait()
+
+
 async def wait_for_first_client(proxy: Proxy) -> None:
     """Wait until the first client has its answer, or for a while if none says hello."""
     with contextlib.suppress(TimeoutError):

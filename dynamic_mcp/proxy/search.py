@@ -19,13 +19,13 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import NULL, Frame
-from dynamic_mcp.proxy.calls import own_arguments
 from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import results
 from dynamic_mcp.tools.detail import Detail, format_tool, format_tools
+from dynamic_mcp.tools.meta_tools import own_arguments
 
 if TYPE_CHECKING:
     from dynamic_mcp.search import (

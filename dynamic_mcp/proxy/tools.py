@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from msgspec import Raw
@@ -12,7 +14,6 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.mirrored_headers import NONE_MIRRORED, HeaderParameters
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.calls import Calls
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.exposed import ExposedTools
 from dynamic_mcp.proxy.listed_names import Named
@@ -25,6 +26,9 @@ from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools import meta_tools
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
 
+if TYPE_CHECKING:  # loaded with the first call
+    from dynamic_mcp.proxy.calls import Calls
+
 _OWN = frozenset((GET, *CALLS))
 
 
@@ -34,7 +38,13 @@ class Tools:
     def __init__(self, chains: Chains, tasks: Tasks, search: ToolSearch, results: ResultStore) -> None:
         self._search = search
         self._exposed: WeakKeyDictionary[View, ExposedTools] = WeakKeyDictionary()
-        self._calls = Calls(chains, tasks, self.exposed, results)
+        self._chains, self._tasks, self._results = chains, tasks, results
+
+    @cached_property
+    def _calls(self) -> Calls:
+        from dynamic_mcp.proxy.calls import Calls
+
+        return Calls(self._chains, self._tasks, self.exposed, self._results)
 
     def exposed(self, view: View) -> ExposedTools:
         """Return the tools of a view that are listed by themselves."""

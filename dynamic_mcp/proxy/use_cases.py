@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.proxy.chain import Chains
-from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.log_levels import LogLevels
-from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.router import UseCase
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
+
+if TYPE_CHECKING:  # loaded with the first request for one
+    from dynamic_mcp.proxy.completion import Completion
+    from dynamic_mcp.proxy.prompts import Prompts
 
 
 def list_use_cases(
     chains: Chains, tools: Tools, resources: Resources, tasks: Tasks, log_levels: LogLevels
 ) -> Mapping[str, UseCase]:
     """Return what answers each method for a client that sees all groups as one server."""
-    prompts = Prompts(chains)
+
+    @cache
+    def prompts() -> Prompts:
+        from dynamic_mcp.proxy.prompts import Prompts
+
+        return Prompts(chains)
+
+    @cache
+    def completion() -> Completion:
+        from dynamic_mcp.proxy.completion import Completion
+
+        return Completion(chains)
+
     return {
         "tools/list": tools.list_tools,
         "tools/call": tools.call,
@@ -27,9 +43,9 @@ def list_use_cases(
         "resources/read": resources.read,
         "resources/subscribe": resources.subscribe,
         "resources/unsubscribe": resources.unsubscribe,
-        "prompts/list": prompts.list_prompts,
-        "prompts/get": prompts.get,
-        "completion/complete": Completion(chains).complete,
+        "prompts/list": lambda request: prompts().list_prompts(request),
+        "prompts/get": lambda request: prompts().get(request),
+        "completion/complete": lambda request: completion().complete(request),
         "logging/setLevel": log_levels.set,
         "tasks/get": tasks.get,
         "tasks/cancel": tasks.get,

@@ -33,9 +33,8 @@ from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.request import Channel, Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
-from dynamic_mcp.session.batches import answer_batch, split_batch
 from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_asked
-from dynamic_mcp.session.request_checks import refuse_request
+from dynamic_mcp.session.request_checks import may_be_served, refuse_request
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
@@ -261,6 +260,8 @@ class Session:
 
         `reply` is called during this call only if the batch is refused.
         """
+        from dynamic_mcp.session.batches import answer_batch, split_batch  # only one revision has them
+
         try:
             items = split_batch(line, self.hello.revision)
         except wire.Malformed as exc:
@@ -286,10 +287,9 @@ class Session:
     ) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
-        refusal = refuse_request(frame, key, self._serving)
-        if refusal is not None:
-            id = frame.id if wire.is_request_id(frame.id) else NULL
-            reply(wire.answer_line(id, refusal))
+        if not may_be_served(frame, key, self._serving):
+            id = frame.id if wire.is_request_id(key) else NULL
+            reply(wire.answer_line(id, refuse_request(frame, key, self._serving)))
             return None
         self.calls += 1
         exchange = self._serving[key] = _Exchange(frame, reply)

@@ -12,17 +12,25 @@ from dynamic_mcp.mcp.wire import Frame
 MAX_IN_FLIGHT = 4096
 
 
-def refuse_request(frame: Frame, id: bytes, in_flight: Collection[bytes]) -> Frame | None:
-    """Return the error for a request that is none, or one too many; None if it can be served.
+def may_be_served(frame: Frame, id: bytes, in_flight: Collection[bytes]) -> bool:
+    """Return whether a request is one, and none too many.
 
     `id` is its own, and `in_flight` are those of the requests that are being served.
     """
+    return (
+        frame.jsonrpc == "2.0"
+        and id.startswith(wire.ID_START)
+        and id not in in_flight
+        and len(in_flight) < MAX_IN_FLIGHT
+    )
+
+
+def refuse_request(frame: Frame, id: bytes, in_flight: Collection[bytes]) -> Frame:
+    """Return the error for a request that cannot be served."""
     if frame.jsonrpc != "2.0":
         return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
     if not wire.is_request_id(id):
         return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
     if id in in_flight:
         return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
-    if len(in_flight) >= MAX_IN_FLIGHT:
-        return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
-    return None
+    return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-T = TypeVar("T")
 
 
-class BoundedDict(MutableMapping[K, V]):
+class BoundedDict(dict[K, V]):
     """Holds at most `size` entries: a new one evicts the oldest. An entry that is set again keeps its age.
 
-    `on_evict` is called with each evicted key and value, but not for entries that are deleted.
+    `on_evict` is called with each evicted key and value, but not for entries that are deleted. It is a dict, because
+    one that only behaves like a dict reads slowly, and calls read several.
     """
 
     def __init__(self, size: int, *, on_evict: Callable[[K, V], object] | None = None) -> None:
         self._size = size
         self._on_evict = on_evict
-        self._entries: dict[K, V] = {}
-
-    def __getitem__(self, key: K) -> V:
-        return self._entries[key]
-
-    def get(self, key: K, default: T | None = None) -> V | T | None:  # type: ignore[override]  # fewer overloads
-        """Return the value of a key; the inherited one is slow on the path of a call."""
-        return self._entries.get(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        self._entries[key] = value
-        while len(self._entries) > self._size:
-            oldest = next(iter(self._entries))
-            evicted = self._entries.pop(oldest)
+        super().__setitem__(key, value)
+        while len(self) > self._size:
+            oldest = next(iter(self))
+            evicted = self.pop(oldest)
             if self._on_evict is not None:
                 self._on_evict(oldest, evicted)
 
-    def __delitem__(self, key: K) -> None:
-        del self._entries[key]
+    def setdefault(self, key: K, default: V) -> V:
+        """Return the value of a key, which is `default` from now on if it had none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._entries)
+    def update(self, entries: Mapping[K, V]) -> None:  # type: ignore[override]  # one form is enough
+        """Set each of these entries."""
+        for key, value in entries.items():
+            self[key] = value
 
-    def __len__(self) -> int:
-        return len(self._entries)
+    __ior__ = None  # type: ignore[assignment]  # would add without evicting
 
     def __repr__(self) -> str:
         return f"<BoundedDict {len(self)} of {self._size}>"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import EMPTY_OBJECT
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
@@ -54,6 +58,27 @@ def build_instructions(rows: Sequence[Row], *, split: bool = False) -> str:
 def build_direct_instructions(instructions: Mapping[str, str]) -> str:
     """Return the instructions of the servers, by group, whose tools are listed directly."""
     return "\n\n".join(f"Tools that begin with `{group}__`: {text}" for group, text in instructions.items())
+
+
+def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
+    """Return the arguments of one of our own tools, also where they came as JSON in a text.
+
+    Raises InvalidArguments.
+    """
+    given = params.get("arguments", EMPTY_OBJECT)
+    try:
+        found = wire.members(given)
+    except wire.Malformed:
+        given = Raw((wire.text(given) or "").strip().encode())
+        try:
+            found = wire.members(given)
+        except wire.Malformed:
+            raise InvalidArguments("`arguments` is not an object") from None
+    if not wire.has_unique_names(found, given):
+        from dynamic_mcp.tools import arguments
+
+        arguments.refuse_duplicates(given, is_flat=True)
+    return found
 
 
 def _call_tool_names(*, split: bool) -> str:

@@ -36,11 +36,14 @@ def compile_plain(schema: Mapping[str, Any]) -> Predicate | None:  # Any: JSON
     types = {name: _parse_types(each) for name, each in properties.items()}
     if None in types.values():
         return None
-    names, needed = (None if is_open else types.keys()), frozenset(required)
+    names, needed = (None if is_open else types.keys()), tuple(dict.fromkeys(required))
 
     def fits(value: object) -> bool:
-        if type(value) is not dict or not needed <= value.keys() or (names is not None and not value.keys() <= names):
+        if type(value) is not dict or (names is not None and not value.keys() <= names):
             return False
+        for name in needed:
+            if name not in value:
+                return False
         for name, each in value.items():
             allowed = types.get(name)
             if allowed and type(each) not in allowed and not (int in allowed and _is_whole(each)):

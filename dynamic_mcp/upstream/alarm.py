@@ -8,30 +8,30 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `on_ring` once, by the first of the times that it was given, and forgets the others."""
+    """Calls `on_ring` once, by the first of the times that it was given, which is `at`, and forgets the others."""
 
-    __slots__ = ("_at", "_loop", "_on_ring", "_timer")
+    __slots__ = ("_loop", "_on_ring", "_timer", "at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_ring: Callable[[], None]) -> None:
         self._loop = loop
         self._on_ring = on_ring
-        self._at = math.inf
+        self.at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def ring_by(self, time: float) -> None:
         """Ring at this time of the loop at the latest."""
-        if time < self._at:
+        if time < self.at:
             self.stop()
-            self._at = time
+            self.at = time
             self._timer = self._loop.call_at(time, self._ring)
 
     def stop(self) -> None:
         """Do not ring."""
-        self._at = math.inf
+        self.at = math.inf
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _ring(self) -> None:
-        self._at, self._timer = math.inf, None
+        self.at, self._timer = math.inf, None
         self._on_ring()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import DynamicMcpError, LinkLost
@@ -20,36 +20,19 @@ _NOT_CANCELLABLE = frozenset(("initialize", "server/discover"))
 _HARMLESS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 
 
-class Call:
-    """A request that waits for its answer; `label` names it in messages."""
+class Call(Struct, eq=False):
+    """A request that waits for its answer since a time of the loop; `label` names it in messages."""
 
-    __slots__ = (
-        "caller",
-        "deadline",
-        "future",
-        "is_task",
-        "label",
-        "last_deadline",
-        "method",
-        "questions",
-        "timeout_s",
-        "token",
-    )
-
-    def __init__(
-        self, method: str, label: str, caller: Caller | None, timeout_s: float, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        now = loop.time()
-        self.method = method
-        self.label = label or method
-        self.caller = caller
-        self.token = ABSENT
-        self.is_task = False
-        self.questions = 0
-        self.timeout_s = timeout_s
-        self.deadline = now + timeout_s
-        self.last_deadline = now + timeout_s * PROGRESS_EXTENDS_TO
-        self.future: asyncio.Future[Frame] = loop.create_future()
+    method: str
+    label: str
+    caller: Caller | None
+    timeout_s: float
+    begun_at: float
+    deadline: float
+    future: asyncio.Future[Frame]
+    token: Raw = ABSENT
+    is_task: bool = False
+    questions: int = 0
 
     def is_cancellable(self) -> bool:
         """Tell whether the upstream may be told that nobody waits for the answer any more."""
@@ -61,7 +44,7 @@ class Call:
 
     def extend(self, now: float) -> None:
         """Restart the timeout, because the upstream says that it is working, or waits for the client."""
-        self.deadline = min(now + self.timeout_s, self.last_deadline)
+        self.deadline = min(now + self.timeout_s, self.begun_at + self.timeout_s * PROGRESS_EXTENDS_TO)
 
     def lose(self, error: LinkLost) -> None:
         """Fail because the connection broke; the request may have run unless it is harmless."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Raw, Struct
 
@@ -14,8 +14,10 @@ from dynamic_mcp.errors import ProtocolViolation, Refused
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.mask import mask_of
+
+if TYPE_CHECKING:
+    from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
 

@@ -122,13 +122,15 @@ class Link:
             raise NotSent(self.group, self.loss.reason)
         number = next(self._ids)
         key = b"%d" % number
-        call = Call(method, label, caller, timeout_s, self._loop)
+        now = self._loop.time()
+        call = Call(method, label or method, caller, timeout_s, now, now + timeout_s, self._loop.create_future())
         if params is not None and "_meta" in params:
             params = self._with_own_token(params, key, call)
         body = b"" if params is None else wire.encode(params)
         self._transport.send(wire.request_line(number, method, body))
         self._calls[key] = call
-        self._alarm.ring_by(call.deadline)
+        if call.deadline < self._alarm.at:
+            self._alarm.ring_by(call.deadline)
         try:
             return await call.future
         except asyncio.CancelledError as exc:
@@ -230,9 +232,9 @@ class Link:
         if isinstance(line, lines.Oversized):
             self._take_unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
-        if b"\r" in line and line.find(b"\r", 0, -1) >= 0:
+        if line.find(b"\r", 0, -1) >= 0:
             line = lines.on_one_line(line)  # white space to JSON, and the end of a line to some clients
-        if not wire.is_batch(line):
+        if line.startswith(b"{") or not wire.is_batch(line):
             self._receive_one(line, for_id or b"")
             return
         try:

@@ -1,52 +1,19 @@
-"""The one switch on the kind of an upstream: how a link to it is opened."""
+"""What opens links to upstreams; how that is done is loaded with the first one."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dynamic_mcp.client import ClientHello
-from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
-from dynamic_mcp.errors import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
-    DynamicMcpError,
-    HttpError,
-    LoginNeeded,
-    Refused,
-    TimedOut,
-    Unreachable,
-)
-from dynamic_mcp.oauth.authorization import Authorization
-from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.extensions import declare_login
-from dynamic_mcp.upstream.handshake import Era, ServerHello, greet, lacking
-from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.stdio import StdioTransport
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 
-# What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
-_TRY_OLDER = frozenset({400, 404, 405})
-# What servers that are modern only may answer to `initialize`.
-_REFUSALS = frozenset(
-    (
-        *(UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY),
-        *(METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST),
-    )
-)
-# URLs of servers that were found to be such, while this program runs.
-_OLDER: set[str] = set()
+if TYPE_CHECKING:
+    from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.upstream.link import Listener
 
-TransportKind = Literal["http", "sse"]
 Opened = tuple[AnyLink, ServerHello]
 
 
@@ -75,171 +42,6 @@ async def open_link(
 
     Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
     """
-    is_modern_first = lacks != "modern" if hello.revision.is_stateless else lacks == "legacy"
-    match config.upstream:
-        case Program() as program if is_modern_first:
-            # with the first client that asks for it: most programs are greeted
-            from dynamic_mcp.upstream import modern_open
+    from dynamic_mcp.upstream import opener
 
-            start = partial(_start, config, program, listener)
-            link, server = await modern_open.open_program(config, listener, hello, start, lacks=lacks)
-            return link, lacking(server.lacks or lacks, server)
-        case Program() as program:
-            return await _greet_program(config, program, listener, hello, lacks)
-        case Remote() as remote:
-            authorization = logins.authorization(config.name, remote) if logins is not None else None
-            hello = declare_login(hello, remote.oauth)
-            far = _RemoteServer(config, remote, listener, hello, authorization)
-            return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))
-        case CommandLine() as line:
-            return await _open_command_line(config, line, listener, hello, lacks)
-        case Broken(reason=reason):
-            raise Unreachable(config.name, reason, final=True)
-
-
-async def _greet_program(
-    config: GroupConfig, program: Program, listener: Listener, hello: ClientHello, lacks: Era | None
-) -> Opened:
-    link, transport = await _start(config, program, listener)
-    try:
-        try:
-            return link, lacking(lacks, await greet(link, hello, config))
-        except Refused as exc:
-            if exc.code not in _REFUSALS:
-                raise
-            from dynamic_mcp.upstream import modern_open  # as above
-
-            opened = await modern_open.open_refusing(config, listener, hello, link, transport)
-            if opened is None:
-                raise
-            return opened
-    except BaseException:
-        await asyncio.shield(link.close())
-        raise
-
-
-async def _open_command_line(
-    config: GroupConfig, line: CommandLine, listener: Listener, hello: ClientHello, lacks: Era | None
-) -> Opened:
-    """Open a link to a program that is no server, and is made one here; it is the same in both eras."""
-    from dynamic_mcp.upstream.cli.transport import CommandLineTransport  # with the first of them
-
-    transport = CommandLineTransport(config.name, line)
-    link = Link(config.name, transport, listener, mask_of(line))
-    transport.receive, transport.lost = link.receive, link.lose
-    try:
-        await transport.start()
-        return link, lacking(lacks, await greet(link, hello, config))
-    except BaseException:
-        await asyncio.shield(link.close())
-        raise
-
-
-async def _start(config: GroupConfig, program: Program, listener: Listener) -> tuple[Link, StdioTransport]:
-    transport = StdioTransport(config.name, config.max_message_bytes)
-    link = Link(config.name, transport, listener, mask_of(program))
-    transport.receive, transport.lost = link.receive, link.lose
-    link.pid = await transport.start(program)
-    return link, transport
-
-
-@dataclass(frozen=True)
-class _RemoteServer:
-    """How one remote server is reached."""
-
-    config: GroupConfig
-    remote: Remote
-    listener: Listener
-    hello: ClientHello
-    authorization: Authorization | None
-
-    async def open_modern_first(self, lacks: Era | None) -> Opened:
-        """Open a modern link, or a legacy one to a server that is not modern, or does not say so in time."""
-        if self.remote.kind == "sse":
-            return await self._greet("sse")
-        try:
-            opened = await self._discover()
-        except TimedOut:
-            opened = None
-        if opened is not None:
-            return opened[0], lacking(lacks, opened[1])
-        return await self._greet_any(lacks="modern")
-
-    async def open_legacy_first(self, lacks: Era | None) -> Opened:
-        """Greet a server, or open a modern link to one that refuses that."""
-        return await self._greet_any(lacks=lacks, may_discover=True)
-
-    async def _greet_any(self, *, lacks: Era | None, may_discover: bool = False) -> Opened:
-        match self.remote.kind:
-            case "sse":
-                link, server = await self._greet("sse")
-            case "http":
-                link, server = await self._greet_newer(may_discover=may_discover)
-            case None:
-                link, server = await self._greet_either(may_discover=may_discover)
-        return link, lacking(server.lacks or lacks, server)
-
-    async def _greet_either(self, *, may_discover: bool) -> Opened:
-        """Find out which transport a server speaks, as the specification says; the older one is remembered."""
-        url = self.remote.url
-        if url in _OLDER:
-            try:
-                return await self._greet("sse")
-            except HttpError:
-                _OLDER.remove(url)  # it may have learnt the newer one
-        try:
-            return await self._greet_newer(may_discover=may_discover)
-        except HttpError as exc:
-            if exc.status not in _TRY_OLDER:
-                raise
-            newer = exc
-        try:
-            opened = await self._greet("sse")
-        except (HttpError, TimedOut):
-            raise newer from None  # it speaks neither, and what it said first is the better reason
-        _OLDER.add(url)
-        return opened
-
-    async def _greet_newer(self, *, may_discover: bool) -> Opened:
-        try:
-            return await self._greet("http")
-        except (HttpError, Refused) as exc:
-            if not may_discover or not _may_be_modern(exc):
-                raise
-            try:
-                opened = await self._discover()
-            except LoginNeeded:
-                raise  # a modern server may refuse the handshake before it looks at the token
-            except DynamicMcpError:
-                opened = None
-            if opened is None:
-                raise  # what it said first is the better reason
-            return opened[0], lacking("legacy", opened[1])
-
-    async def _greet(self, kind: TransportKind) -> Opened:
-        await _import_remote()
-        from dynamic_mcp.upstream.remote import connect
-
-        link = await connect(self.config, self.remote, kind, listener=self.listener, authorization=self.authorization)
-        try:
-            return link, await greet(link, self.hello, self.config)
-        except BaseException:
-            await asyncio.shield(link.close())
-            raise
-
-    async def _discover(self) -> Opened | None:
-        await _import_remote()
-        from dynamic_mcp.upstream.modern_open import open_remote
-
-        return await open_remote(self.config, self.remote, self.listener, self.hello, self.authorization)
-
-
-async def _import_remote() -> None:
-    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
-
-
-def _may_be_modern(refusal: HttpError | Refused) -> bool:
-    """Tell whether a server that is modern only may refuse `initialize` like this."""
-    if isinstance(refusal, HttpError):
-        return refusal.status in _TRY_OLDER
-    return refusal.code in _REFUSALS
+    return await opener.open_link(config, listener, hello, lacks=lacks, logins=logins)

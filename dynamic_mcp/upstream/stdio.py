@@ -59,11 +59,7 @@ class StdioTransport:
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._lines = lines.Lines(max_message_bytes)
-        self._turns = Turns(
-            self._pass_line_on,
-            pause=lambda: self._process.pause_stdout(),
-            resume=lambda: self._process.resume_stdout(),
-        )
+        self._turns: Turns
         self._stderr = lines.Lines(STDERR_LINE_BYTES)
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
@@ -79,6 +75,11 @@ class StdioTransport:
         """Start the program, without a shell; returns its pid. Raises Unreachable with the system's reason."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
+        self._turns = Turns(
+            self.receive,
+            pause=lambda: self._process.pause_stdout(),
+            resume=lambda: self._process.resume_stdout(),
+        )
         self._mask = mask_of(program)
         self._withheld = program.withheld
         try:
@@ -140,9 +141,6 @@ class StdioTransport:
 
     def _receive_stdout(self, data: bytes) -> None:
         self._turns.take(self._lines.feed(data))
-
-    def _pass_line_on(self, line: bytes) -> None:
-        self.receive(line)
 
     def _receive_stderr(self, data: bytes) -> None:
         for line in self._stderr.feed(data)[-STDERR_LINES:]:

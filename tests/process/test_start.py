@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import own_process
 from tests.own_process import OWN
-from tests.program import odd, running, serving, window_command
+from tests.program import BOUND_S, odd, running, serving, window_command
 
 
 def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -115,6 +118,102 @@ def test_serving_stdio_servers_imports_nothing_that_only_others_need(
     unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "click", "pydantic", "pydantic_core"}
     unwanted |= {"dynamic_mcp.config.clients", "dynamic_mcp.face.http", "dynamic_mcp.host.http_service", "httptools"}
     assert not loaded & unwanted
+
+
+# Own modules that a start loads before the answer to `initialize`. It only ever gets smaller.
+MOST_AT_THE_START = 210
+# Of features that no config here asks for, of other ways in, and of what comes with the first server or call.
+NOT_AT_THE_START = (
+    "asgi", "cli.client", "cli.commands", "cli_scan", "config.clients", "config.model", "config.problems", "doctor",
+    "embeddings.endpoint", "face.auth", "face.http", "face.shim", "face.socket", "host.daemon", "host.http_service",
+    "importer", "middleware", "oauth.discovery", "oauth.login", "oauth.registration", "oauth.tokens",
+    "observe.approvals", "observe.audit", "observe.metrics", "observe.proxies", "policy.access", "policy.call_rules",
+    "policy.guards", "policy.limits", "policy.redact", "proxy.approval", "proxy.audit", "proxy.authorization",
+    "proxy.calls", "proxy.completion", "proxy.metrics", "proxy.plugins", "proxy.prompts", "proxy.result_cache",
+    "proxy.ruled_calls", "proxy.status", "proxy.tracing", "registry", "search", "session.batches", "session.modern",
+    "upstream.cli", "upstream.http", "upstream.link", "upstream.opener", "upstream.process.child", "upstream.remote",
+    "upstream.stdio",
+)  # fmt: skip
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-03-26"}}
+# Prints the modules that were there before the first answer, those that were once the rest was loaded, and all.
+WATCH_MODULES = """
+import logging, sys
+from dynamic_mcp.session.legacy import Session
+answer = Session.answer
+async def watched(self, frame, *rest):
+    answered = await answer(self, frame, *rest)
+    if frame.method == "initialize":
+        print(*sys.modules, file=sys.stderr, flush=True)
+    return answered
+Session.answer = watched
+def watch_log(record):
+    if record.getMessage() == "loaded what a client may come to":
+        print("later", *sys.modules, file=sys.stderr, flush=True)
+    return True
+logging.getLogger("dynamic_mcp").addFilter(watch_log)
+from dynamic_mcp.cli.main import run
+run([sys.argv[1]])
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@contextlib.contextmanager
+def start_watched(config: Path) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    command, env = [sys.executable, "-c", WATCH_MODULES, str(config)], {**os.environ, "DYNAMIC_MCP_LOG": "debug"}
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1) as process:
+        bound = threading.Timer(BOUND_S, process.kill)
+        bound.start()
+        try:
+            yield process
+        finally:
+            bound.cancel()
+
+
+def own_modules(line: str) -> set[str]:
+    return {name for name in line.split() if name.startswith("dynamic_mcp.")}
+
+
+@pytest.mark.alone_only("it looks at what the serving process has loaded")
+def test_the_first_answer_needs_no_module_of_what_is_not_configured(tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
+    with start_watched(config) as process:
+        said, errors = process.communicate(f"{json.dumps(HELLO)}\n", timeout=30)
+    assert json.loads(said)["id"] == 1
+    loaded = own_modules(next(line for line in errors.splitlines() if "dynamic_mcp.errors" in line))
+    unwanted = tuple(f"dynamic_mcp.{name}" for name in NOT_AT_THE_START)
+    assert not [
+        name for name in loaded if name.startswith(tuple(f"{each}." for each in unwanted)) or name in unwanted
+    ]
+    assert len(loaded) <= MOST_AT_THE_START
+
+
+@pytest.mark.alone_only("it looks at what the serving process has loaded")
+def test_what_a_client_may_come_to_is_loaded_after_the_first_answer(tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
+    call = {"name": "call_dynamic_tool", "arguments": {"group": "good", "name": "echo", "args": {"text": "hi"}}}
+    later = [("tools/list", {}), ("tools/call", call), ("prompts/list", {}), ("resources/list", {}), ("ping", {})]
+    requests = [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, (method, params) in enumerate(later, start=2)
+    ]
+    with start_watched(config) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(f"{json.dumps(HELLO)}\n")
+        log = iter(process.stderr.readline, "")
+        at_first = own_modules(next(line for line in log if "dynamic_mcp.errors" in line))
+        before = own_modules(next(line for line in log if line.startswith("later ")))
+        said, errors = process.communicate("".join(f"{json.dumps(each)}\n" for each in requests), timeout=30)
+    assert {json.loads(line)["id"] for line in said.splitlines()} >= {1, 2, 3, 4, 5, 6}
+    assert "isError" not in said
+    after = own_modules(errors.splitlines()[-1])
+    assert at_first < before
+    assert after - before <= {
+        "dynamic_mcp.config.directory_watcher"
+    }  # loaded with the watch on the config, in a thread
 
 
 async def test_initialize_is_answered_while_every_server_hangs(tmp_path: Path) -> None:

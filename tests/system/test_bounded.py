@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 
 from dynamic_mcp.system.bounded import BoundedDict
@@ -10,7 +12,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 def test_the_oldest_entries_are_evicted_and_reported_in_their_order() -> None:
     evicted: list[tuple[str, int]] = []
     bounded: BoundedDict[str, int] = BoundedDict(2, on_evict=lambda key, value: evicted.append((key, value)))
-    bounded.update(a=1, b=2, c=3)
+    bounded.update({"a": 1, "b": 2, "c": 3})
     bounded["d"] = 4
     assert dict(bounded) == {"c": 3, "d": 4}
     assert evicted == [("a", 1), ("b", 2)]
@@ -18,7 +20,7 @@ def test_the_oldest_entries_are_evicted_and_reported_in_their_order() -> None:
 
 def test_an_entry_that_is_set_again_keeps_its_age_and_one_that_is_taken_out_first_is_new() -> None:
     bounded: BoundedDict[str, int] = BoundedDict(2)
-    bounded.update(a=1, b=2)
+    bounded.update({"a": 1, "b": 2})
     bounded["a"] = 3
     assert dict(bounded) == {"a": 3, "b": 2}
     bounded["a"] = bounded.pop("a")
@@ -35,3 +37,13 @@ def test_deleting_reports_nothing_and_makes_room() -> None:
     assert (dict(bounded), evicted) == ({"b": 2}, [])
     with pytest.raises(KeyError):
         bounded["a"]
+
+
+def test_every_way_to_add_an_entry_evicts() -> None:
+    bounded: BoundedDict[str, int] = BoundedDict(2)
+    bounded.update({"a": 1, "b": 2, "c": 3})
+    assert bounded.setdefault("d", 4) == 4
+    assert bounded.setdefault("d", 5) == 4
+    assert dict(bounded) == {"c": 3, "d": 4}
+    with pytest.raises(TypeError):
+        operator.ior(bounded, {"e": 5})  # type: ignore[no-untyped-call]
