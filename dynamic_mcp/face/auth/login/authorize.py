@@ -21,7 +21,7 @@ from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, is_docu
 from dynamic_mcp.face.auth.login.clients import ForbiddenClient, OAuthClient
 from dynamic_mcp.face.auth.login.consent import ALLOW, DENY, consent_page
 from dynamic_mcp.face.auth.login.database import Database
-from dynamic_mcp.face.auth.login.forms import NAME, NO_STORE, Fields, OAuthError, parse_fields, parse_form
+from dynamic_mcp.face.auth.login.forms import NAME, Fields, OAuthError, parse_fields, parse_form
 from dynamic_mcp.face.auth.login.grants import add_code
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified, person_of
 from dynamic_mcp.face.auth.login.limiter import PeerAddresses, RateLimiter
@@ -36,6 +36,7 @@ from dynamic_mcp.face.auth.login.redirects import find_redirect
 from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.http.authenticator import PageRequest, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.responses import NO_STORE
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from dynamic_mcp.face.auth.login.addresses import Addresses, is_within
 from dynamic_mcp.face.auth.login.client_metadata import is_document_url
 from dynamic_mcp.face.auth.login.clients import CODE, REFRESH
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError
-from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, json_response, parse_form
+from dynamic_mcp.face.auth.login.forms import Fields, OAuthError, json_response, parse_form
 from dynamic_mcp.face.auth.login.grants import Family, Issue, Lifetimes, Refused
 from dynamic_mcp.face.auth.login.records import Grant
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.responses import JSON
+from dynamic_mcp.face.http.responses import JSON, NO_STORE
 from dynamic_mcp.oauth.pkce import challenge_of
 from dynamic_mcp.system.task_set import TaskSet
 
