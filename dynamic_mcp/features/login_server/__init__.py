@@ -1,1 +1,1 @@
-"""Our own authorization server: people log in, and clients get tokens of ours."""
+"""A small OAuth 2.1 authorization server for MCP clients: people log in elsewhere, and grant access here."""
