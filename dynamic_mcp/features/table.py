@@ -35,9 +35,16 @@ class Feature(Struct, frozen=True):
     observes_commands: bool = False  # those of a command that asks servers itself, too
     check: str = ""  # what `check` says of it: its `check` takes the config, and connects to nothing
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
+    auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
+    auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
     commands: tuple[Command, ...] = ()
+
+    @property
+    def serves(self) -> bool:
+        """Whether serving may need it, and not commands alone."""
+        return bool(self.observer or self.auth_provider)
 
     def is_wanted(self, config: Config) -> bool:
         """Return whether a config has one of its keys, each of which is a member of `Config`."""
@@ -62,6 +69,7 @@ FEATURES = (
         change_listener="commands.recording",
         commands=(Command("audit", "Check and repair", after="logs"),),
     ),
+    Feature("login_server", is_large=True, auth_kind="login", auth_provider="making"),
     Feature(
         "registry",
         server_source="commands.source",

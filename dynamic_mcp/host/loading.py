@@ -67,7 +67,7 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         yield from _walk_room(room, unwanted)
     for feature in FEATURES:
         may_come = not feature.extra and (serves_http or not feature.is_large)
-        if feature.observer and (may_come or feature.is_wanted(config)):
+        if feature.serves and (may_come or feature.is_wanted(config)):
             room = f"features.{feature.name}"
             yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in _OF_COMMANDS))
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.features.table import FEATURES
-from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
+from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from dynamic_mcp.proxy.request import Observers
+
+if TYPE_CHECKING:
+    from dynamic_mcp.proxy.observer_service import ObserverService
 
 
 class Observing:
@@ -39,10 +42,16 @@ class Observing:
         """Yield the services that any config has wanted, in the order of the table."""
         for feature in self._features:
             if feature.name not in self._services and feature.is_wanted(config):
-                context = ObserverContext(self._proxy, self.reloads, self._count_failures)
-                self._services[feature.name] = feature.load(feature.observer).make_service(context)
+                self._services[feature.name] = self._make_service(feature)
             if feature.name in self._services:
                 yield self._services[feature.name]
+
+    def _make_service(self, feature: Feature) -> ObserverService:
+        from dynamic_mcp.proxy.observer_service import ObserverContext  # with the first of them
+
+        context = ObserverContext(self._proxy, self.reloads, self._count_failures)
+        service: ObserverService = feature.load(feature.observer).make_service(context)
+        return service
 
     def _count_failures(self) -> int:
         return sum(service.failures for service in self._services.values())

@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import dynamic_mcp
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.table import FEATURES, Feature
 from tests.program import odd
 
@@ -39,6 +41,15 @@ for module in pkgutil.walk_packages(dynamic_mcp.__path__, "dynamic_mcp."):
 def test_each_row_has_a_room_and_each_room_has_a_row() -> None:
     rooms = {folder.name for folder in (PACKAGE / "features").iterdir() if (folder / "__init__.py").exists()}
     assert sorted(rooms) == sorted(each.name for each in FEATURES)
+
+
+@each_feature
+def test_what_a_row_names_is_there(feature: Feature) -> None:
+    named = [feature.observer, feature.check, feature.probe, feature.change_listener, feature.server_source]
+    commands = [f"commands.{command.name}" for command in feature.commands]
+    for module in filter(None, [*named, feature.auth_provider, *commands]):
+        assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
+    assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
 
 
 @each_feature

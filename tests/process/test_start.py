@@ -118,6 +118,7 @@ def test_serving_stdio_servers_imports_nothing_that_only_others_need(
     unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "click", "pydantic", "pydantic_core"}
     unwanted |= {"dynamic_mcp.config.clients", "dynamic_mcp.face.http", "dynamic_mcp.host.http_service", "httptools"}
     assert not loaded & unwanted
+    assert {name for name in loaded if name.startswith("dynamic_mcp.features.")} == {"dynamic_mcp.features.table"}
 
 
 # Own modules that a start loads before the answer to `initialize`. It only ever gets smaller.

@@ -8,16 +8,17 @@ from pathlib import Path
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_of
+from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.guesses import TokenGuesses
 from dynamic_mcp.face.auth.jwt import make_jwt
-from dynamic_mcp.face.auth.login.addresses import Addresses
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Provider
 from dynamic_mcp.face.auth.token_store import token_store
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
+from dynamic_mcp.features.table import FEATURES
 
 # What a provider follows from: its config, the URL and the paths that it is for, the config whose tokens it knows,
 # and what the pages of a login need besides.
@@ -63,8 +64,8 @@ def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Prov
             return ForwardedProvider(config)
         case auth.Jwt():
             return make_jwt(config, http)
-        case auth.Login():
-            return _make_login(config, http, config_file)
+        case _:
+            return _make_by_feature(config, http, config_file)
 
 
 def _keys(http: Http, config_file: Path) -> list[_Key]:
@@ -80,18 +81,14 @@ def _forwarded(http: Http) -> auth.Forwarded | None:
     return next((each for each in http.auth if isinstance(each, auth.Forwarded)), None)
 
 
-def _make_login(config: auth.Login, http: Http, config_file: Path) -> Provider:
-    from dynamic_mcp.face.auth.login.database import file_for
-    from dynamic_mcp.face.auth.login.provider import LoginProvider
-
-    file = file_for(config_file)
-    if config.oidc is not None:
-        from dynamic_mcp.face.auth.login.oidc import OidcIdentityProvider
-
-        return LoginProvider(config, http, file, OidcIdentityProvider(config.oidc, Addresses(http)))
-    forwarded = _forwarded(http)
-    assert forwarded is not None, "the config was checked to have one"
-    return LoginProvider(config, http, file, ForwardedProvider(forwarded).identify)
+def _make_by_feature(config: auth.Provider, http: Http, config_file: Path) -> Provider:
+    """Return the provider that a feature makes. Raises ConfigError if this program has no such feature."""
+    kind = type(config).__name__.lower()
+    for feature in FEATURES:
+        if feature.auth_kind == kind:
+            provider: Provider = feature.load(feature.auth_provider).make_provider(config, http, config_file)
+            return provider
+    raise ConfigError(str(config_file), "settings.http.auth", f"this program has no `{kind}`")
 
 
 def _required_scopes(http: Http) -> tuple[str, ...]:

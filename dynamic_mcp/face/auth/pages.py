@@ -8,9 +8,8 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 
-from dynamic_mcp.face.auth.login.forms import NO_STORE
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.responses import Headers
+from dynamic_mcp.face.http.responses import NO_STORE, Headers
 
 _STYLE = (
     "body{font-family:sans-serif;line-height:1.5;max-width:36em;margin:3em auto;padding:0 1em}"

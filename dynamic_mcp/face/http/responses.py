@@ -11,6 +11,7 @@ from dynamic_mcp.mcp import wire
 Headers = tuple[tuple[bytes, bytes], ...]
 
 JSON: Headers = ((b"content-type", b"application/json"),)
+NO_STORE: Headers = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
 # A reverse proxy must pass each event on at once: the last header says so to nginx.
 EVENTS: Headers = (
     (b"content-type", b"text/event-stream"),

@@ -17,9 +17,9 @@ import pytest
 
 from dynamic_mcp.features.audit import days
 from tests import own_process
-from tests.audit_log import calls, line, write_log
 from tests.cli.commands import CliRunner
 from tests.cli.test_completion import complete
+from tests.features.audit.written import calls, line, write_log
 from tests.own_process import BOUND_S, DEVNULL, Process
 from tests.terminal import strip_escapes
 

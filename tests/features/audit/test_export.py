@@ -18,8 +18,8 @@ from dynamic_mcp.features.audit import chain
 from dynamic_mcp.features.audit.export import COLUMNS, export
 from dynamic_mcp.features.audit.line import AuditLine
 from dynamic_mcp.features.audit.reader import Place, StoredLine, parse
-from tests.audit_log import calls, line
 from tests.examples import examples
+from tests.features.audit.written import calls, line
 
 FULL = line(
     id="full",

@@ -15,7 +15,7 @@ import pytest
 from dynamic_mcp.features.audit import days, index_file
 from dynamic_mcp.features.audit.index import AuditIndex
 from dynamic_mcp.features.audit.query import LineFilter
-from tests.audit_log import NOON, calls, line, write_log
+from tests.features.audit.written import NOON, calls, line, write_log
 
 DAY = "2026-11-23"
 EVERYTHING = LineFilter()

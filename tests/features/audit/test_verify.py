@@ -18,8 +18,8 @@ from dynamic_mcp.features.audit import chain, days, seals, signing
 from dynamic_mcp.features.audit.day_check import Finding
 from dynamic_mcp.features.audit.log import AuditLog
 from dynamic_mcp.features.audit.verify import Verification, Verifier
-from tests.audit_log import NOON, calls, line, write_log
 from tests.examples import examples
+from tests.features.audit.written import NOON, calls, line, write_log
 
 TODAY = "2026-11-25"
 DAYS = ("2026-11-23", "2026-11-24", TODAY)

@@ -7,7 +7,7 @@ import unicodedata
 import msgspec
 from msgspec import Struct
 
-from dynamic_mcp.face.auth.login.redirects import ForbiddenRedirect, check_redirect, is_loopback
+from dynamic_mcp.features.login_server.redirects import ForbiddenRedirect, check_redirect, is_loopback
 from dynamic_mcp.system.decoding import decode_as
 
 # What one client may make us keep.

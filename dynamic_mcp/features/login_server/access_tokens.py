@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from dynamic_mcp.face.auth.login import grants
-from dynamic_mcp.face.auth.login.addresses import Addresses, is_within
-from dynamic_mcp.face.auth.login.database import Database, DatabaseError
 from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.features.login_server import grants
+from dynamic_mcp.features.login_server.addresses import Addresses, is_within
+from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
-    from dynamic_mcp.face.auth.login.keys import Key
+    from dynamic_mcp.features.login_server.keys import Key
 
 _MAX_CHARS = 16 << 10
 _MAX_REMEMBERED = 10_000
@@ -146,7 +146,7 @@ class AccessTokens:
         now = self._now()
 
         def work(connection: sqlite3.Connection) -> tuple[Mapping[str, Key], frozenset[str]]:
-            from dynamic_mcp.face.auth.login import keys
+            from dynamic_mcp.features.login_server import keys
 
             return keys.all_keys(connection), grants.revoked(connection, now)
 
@@ -155,7 +155,7 @@ class AccessTokens:
 
     def _verify(self, token: str) -> _Verified | None:
         """Check the signature; called in the thread of the database."""
-        from dynamic_mcp.face.auth.login import keys
+        from dynamic_mcp.features.login_server import keys
 
         unsigned = peek(token)
         claims = None if unsigned is None else keys.read_claims(token, self._keys, unsigned.key_id)

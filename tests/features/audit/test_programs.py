@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.features.audit.audited import uses_in
+from tests.hosting_fixtures import _hosting, pytest_generate_tests
 from tests.program import UPSTREAMS, Json, Program, serving
+
+__all__ = ["_hosting", "pytest_generate_tests"]
 
 
 def recording(executed: Path) -> Json:

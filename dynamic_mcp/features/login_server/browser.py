@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import secrets
 
-from dynamic_mcp.face.auth.login.store import hash_of
 from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.features.login_server.store import hash_of
 
 _VALUE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
 

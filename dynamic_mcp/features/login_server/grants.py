@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.face.auth.login import sealing
-from dynamic_mcp.face.auth.login.records import Grant
-from dynamic_mcp.face.auth.login.store import hash_of
+from dynamic_mcp.features.login_server import sealing
+from dynamic_mcp.features.login_server.records import Grant
+from dynamic_mcp.features.login_server.store import hash_of
 from dynamic_mcp.system.decoding import decode_as
 
 CODE_S = 60.0

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.face.auth.login import grants, store
-from dynamic_mcp.face.auth.login.database import Database, DatabaseError, file_for
+from dynamic_mcp.features.login_server import grants, store
+from dynamic_mcp.features.login_server.database import Database, DatabaseError, file_for
 from dynamic_mcp.identity import Authentication
-from tests.face.auth.login.parties import Browser, Clock, Json, authorize_url, error_of, json_of, open_site
+from tests.features.login_server.parties import Browser, Clock, Json, authorize_url, error_of, json_of, open_site
 from tests.program import BOUND_S
 
 ROOT = Path(__file__).parents[4]
@@ -80,7 +80,7 @@ async def test_workers_that_start_at_once_sign_with_one_key(tmp_path: Path) -> N
 REDEEM = """
 import asyncio, json, sys
 from pathlib import Path
-from tests.face.auth.login.parties import Clock, open_site
+from tests.features.login_server.parties import Clock, open_site
 
 async def main() -> None:
     folder, id, code = sys.argv[1:]

@@ -7,7 +7,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from dynamic_mcp.identity import Authentication, Principal
-from tests.face.auth.login.parties import (
+from tests.features.login_server.parties import (
     ORIGIN,
     REDIRECT,
     URL,

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.face.auth.login import store
-from dynamic_mcp.face.auth.login.clients import ForbiddenClient, OAuthClient, make_client, read_metadata
-from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.features.login_server import store
+from dynamic_mcp.features.login_server.clients import ForbiddenClient, OAuthClient, make_client, read_metadata
+from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.oauth.address_policy import AddressPolicy, Resolver
 from dynamic_mcp.system.bounded import BoundedDict
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from html import escape
 from urllib.parse import urlsplit
 
-from dynamic_mcp.face.auth.login.clients import OFFLINE
-from dynamic_mcp.face.auth.login.records import PendingConsent
-from dynamic_mcp.face.auth.login.redirects import describe_target
 from dynamic_mcp.face.auth.pages import page, paragraphs
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import Headers
+from dynamic_mcp.features.login_server.clients import OFFLINE
+from dynamic_mcp.features.login_server.records import PendingConsent
+from dynamic_mcp.features.login_server.redirects import describe_target
 
 ALLOW, DENY = "allow", "deny"
 _LOCAL = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.face.auth.provider import Denial
-from tests.face.auth.login.parties import (
+from tests.features.login_server.parties import (
     CHALLENGE,
     error_of,
     header,

@@ -12,18 +12,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from dynamic_mcp.face.auth.login import grants, store
-from dynamic_mcp.face.auth.login.access_tokens import peek
-from dynamic_mcp.face.auth.login.addresses import Addresses, is_within
-from dynamic_mcp.face.auth.login.client_metadata import is_document_url
-from dynamic_mcp.face.auth.login.clients import CODE, REFRESH
-from dynamic_mcp.face.auth.login.database import Database, DatabaseError
-from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, json_response, parse_form
-from dynamic_mcp.face.auth.login.grants import Family, Issue, Lifetimes, Refused
-from dynamic_mcp.face.auth.login.records import Grant
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.responses import JSON
+from dynamic_mcp.face.http.responses import JSON, NO_STORE
+from dynamic_mcp.features.login_server import grants, store
+from dynamic_mcp.features.login_server.access_tokens import peek
+from dynamic_mcp.features.login_server.addresses import Addresses, is_within
+from dynamic_mcp.features.login_server.client_metadata import is_document_url
+from dynamic_mcp.features.login_server.clients import CODE, REFRESH
+from dynamic_mcp.features.login_server.database import Database, DatabaseError
+from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_response, parse_form
+from dynamic_mcp.features.login_server.grants import Family, Issue, Lifetimes, Refused
+from dynamic_mcp.features.login_server.records import Grant
 from dynamic_mcp.oauth.pkce import challenge_of
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -185,7 +185,7 @@ class Tokens:
         self, connection: sqlite3.Connection, family: Family, scopes: tuple[str, ...], audience: list[str], now: float
     ) -> str:
         """Return an access token (RFC 9068)."""
-        from dynamic_mcp.face.auth.login import keys
+        from dynamic_mcp.features.login_server import keys
 
         person = family.grant.person
         claims = {
@@ -227,7 +227,7 @@ def _refuse_secret(request: PageRequest, fields: Fields) -> None:
 
 def _read_access_token(connection: sqlite3.Connection, token: str) -> tuple[str, str] | None:
     """Return the login and the client of an access token of ours."""
-    from dynamic_mcp.face.auth.login import keys
+    from dynamic_mcp.features.login_server import keys
 
     unsigned = peek(token)
     claims = None if unsigned is None else keys.read_claims(token, keys.all_keys(connection), unsigned.key_id)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from dynamic_mcp.face.auth.login import addresses
-from dynamic_mcp.face.auth.login.addresses import Addresses
-from dynamic_mcp.face.auth.login.clients import CODE, OFFLINE, REFRESH
-from dynamic_mcp.face.auth.login.database import Database
-from dynamic_mcp.face.auth.login.forms import json_response
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import Headers
+from dynamic_mcp.features.login_server import addresses
+from dynamic_mcp.features.login_server.addresses import Addresses
+from dynamic_mcp.features.login_server.clients import CODE, OFFLINE, REFRESH
+from dynamic_mcp.features.login_server.database import Database
+from dynamic_mcp.features.login_server.forms import json_response
 
 _PUBLIC: Headers = ((b"cache-control", b"public, max-age=300"),)
 
@@ -50,7 +50,7 @@ class Metadata:
         now, access_s = self._now(), self._access_s
 
         def work(connection: sqlite3.Connection) -> list[object]:
-            from dynamic_mcp.face.auth.login import keys
+            from dynamic_mcp.features.login_server import keys
 
             keys.current_key(connection, now, access_s)
             return [key.public() for key in keys.all_keys(connection).values()]

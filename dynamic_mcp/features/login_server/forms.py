@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.responses import JSON, Headers
+from dynamic_mcp.face.http.responses import JSON, NO_STORE, Headers
 
-NO_STORE: Headers = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
 NAME = "login"  # of the provider
 _DENIALS = frozenset(("invalid_grant", "invalid_client", "invalid_target", "access_denied"))
 _MAX_FIELDS = 60

@@ -14,28 +14,29 @@ import sqlite3
 from collections.abc import Callable, Collection
 from urllib.parse import urlencode
 
-from dynamic_mcp.face.auth.login import addresses, store
-from dynamic_mcp.face.auth.login.addresses import Addresses
-from dynamic_mcp.face.auth.login.browser import Browsers
-from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, is_document_url
-from dynamic_mcp.face.auth.login.clients import ForbiddenClient, OAuthClient
-from dynamic_mcp.face.auth.login.consent import ALLOW, DENY, consent_page
-from dynamic_mcp.face.auth.login.database import Database
-from dynamic_mcp.face.auth.login.forms import NAME, NO_STORE, Fields, OAuthError, parse_fields, parse_form
-from dynamic_mcp.face.auth.login.grants import add_code
-from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified, person_of
-from dynamic_mcp.face.auth.login.limiter import PeerAddresses, RateLimiter
-from dynamic_mcp.face.auth.login.records import (
+from dynamic_mcp.face.auth.pages import error_page
+from dynamic_mcp.face.http.authenticator import PageRequest, Refused
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.responses import NO_STORE
+from dynamic_mcp.features.login_server import addresses, store
+from dynamic_mcp.features.login_server.addresses import Addresses
+from dynamic_mcp.features.login_server.browser import Browsers
+from dynamic_mcp.features.login_server.client_metadata import ClientDocuments, is_document_url
+from dynamic_mcp.features.login_server.clients import ForbiddenClient, OAuthClient
+from dynamic_mcp.features.login_server.consent import ALLOW, DENY, consent_page
+from dynamic_mcp.features.login_server.database import Database
+from dynamic_mcp.features.login_server.forms import NAME, Fields, OAuthError, parse_fields, parse_form
+from dynamic_mcp.features.login_server.grants import add_code
+from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider, NotIdentified, person_of
+from dynamic_mcp.features.login_server.limiter import PeerAddresses, RateLimiter
+from dynamic_mcp.features.login_server.records import (
     AuthorizationRequest,
     Grant,
     PendingConsent,
     PendingIdentification,
     Person,
 )
-from dynamic_mcp.face.auth.login.redirects import find_redirect
-from dynamic_mcp.face.auth.pages import error_page
-from dynamic_mcp.face.http.authenticator import PageRequest, Refused
-from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.features.login_server.redirects import find_redirect
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.face.auth.login.client_metadata import FetchedDocument, FetchError
-from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider
-from dynamic_mcp.face.auth.login.provider import LoginProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.features.login_server.client_metadata import FetchedDocument, FetchError
+from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider
+from dynamic_mcp.features.login_server.provider import LoginProvider
 from dynamic_mcp.identity import Authentication, Principal
 
 Json = Any  # whatever JSON a test writes down

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynamic_mcp.face.http.authenticator import Refused
 from dynamic_mcp.face.http.exchange import Response
-from tests.face.auth.login.parties import Browser, authorize_url, open_site
+from tests.features.login_server.parties import Browser, authorize_url, open_site
 
 
 def why(response: Response) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dynamic_mcp.face.auth.login.clients import OAuthClient
+from dynamic_mcp.features.login_server.clients import OAuthClient
 from dynamic_mcp.system.decoding import decode_as
 
 T = TypeVar("T")

@@ -6,8 +6,11 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from dynamic_mcp.face.auth.login import store
-from dynamic_mcp.face.auth.login.clients import (
+from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.headers import is_json
+from dynamic_mcp.features.login_server import store
+from dynamic_mcp.features.login_server.clients import (
     CODE,
     REFRESH,
     ForbiddenClient,
@@ -15,12 +18,9 @@ from dynamic_mcp.face.auth.login.clients import (
     make_client,
     read_metadata,
 )
-from dynamic_mcp.face.auth.login.database import Database
-from dynamic_mcp.face.auth.login.forms import OAuthError, json_response
-from dynamic_mcp.face.auth.login.limiter import PeerAddresses, RateLimiter
-from dynamic_mcp.face.http.authenticator import PageRequest
-from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.headers import is_json
+from dynamic_mcp.features.login_server.database import Database
+from dynamic_mcp.features.login_server.forms import OAuthError, json_response
+from dynamic_mcp.features.login_server.limiter import PeerAddresses, RateLimiter
 
 log = logging.getLogger(__name__)
 

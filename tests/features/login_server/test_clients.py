@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.face.auth.login.client_metadata import FetchError, guarded_fetch, is_document_url
+from dynamic_mcp.features.login_server.client_metadata import FetchError, guarded_fetch, is_document_url
 from dynamic_mcp.oauth import address_policy
-from tests.face.auth.login.parties import (
+from tests.features.login_server.parties import (
     REDIRECT,
     Browser,
     Json,

@@ -10,24 +10,24 @@ from pathlib import Path
 
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.face.auth.login import addresses, authorize
-from dynamic_mcp.face.auth.login.access_tokens import AccessTokens
-from dynamic_mcp.face.auth.login.addresses import Addresses
-from dynamic_mcp.face.auth.login.authorize import AuthorizationEndpoint
-from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, Fetch, guarded_fetch
-from dynamic_mcp.face.auth.login.clients import OFFLINE
-from dynamic_mcp.face.auth.login.database import Database, DatabaseError
-from dynamic_mcp.face.auth.login.forms import NAME, OAuthError
-from dynamic_mcp.face.auth.login.grants import Lifetimes
-from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified
-from dynamic_mcp.face.auth.login.limiter import PeerAddresses
-from dynamic_mcp.face.auth.login.metadata import Metadata
-from dynamic_mcp.face.auth.login.registration import Registration
-from dynamic_mcp.face.auth.login.tokens import Tokens
 from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.features.login_server import addresses, authorize
+from dynamic_mcp.features.login_server.access_tokens import AccessTokens
+from dynamic_mcp.features.login_server.addresses import Addresses
+from dynamic_mcp.features.login_server.authorize import AuthorizationEndpoint
+from dynamic_mcp.features.login_server.client_metadata import ClientDocuments, Fetch, guarded_fetch
+from dynamic_mcp.features.login_server.clients import OFFLINE
+from dynamic_mcp.features.login_server.database import Database, DatabaseError
+from dynamic_mcp.features.login_server.forms import NAME, OAuthError
+from dynamic_mcp.features.login_server.grants import Lifetimes
+from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider, NotIdentified
+from dynamic_mcp.features.login_server.limiter import PeerAddresses
+from dynamic_mcp.features.login_server.metadata import Metadata
+from dynamic_mcp.features.login_server.registration import Registration
+from dynamic_mcp.features.login_server.tokens import Tokens
 from dynamic_mcp.identity import Authentication
 
 

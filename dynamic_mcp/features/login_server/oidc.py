@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import msgspec
 
 from dynamic_mcp.config.auth import Oidc
-from dynamic_mcp.face.auth.login.addresses import CALLBACK, Addresses
-from dynamic_mcp.face.auth.login.identity import NotIdentified, Question, check_size
-from dynamic_mcp.face.auth.login.records import Person
-from dynamic_mcp.face.auth.oidc_client import AuthenticationRequest, OidcClient, OidcError
+from dynamic_mcp.features.login_server.addresses import CALLBACK, Addresses
+from dynamic_mcp.features.login_server.identity import NotIdentified, Question, check_size
+from dynamic_mcp.features.login_server.oidc_client import AuthenticationRequest, OidcClient, OidcError
+from dynamic_mcp.features.login_server.records import Person
 from dynamic_mcp.system.decoding import decode_as
 
 # What a provider says of its token and of our client there is nothing about the person.

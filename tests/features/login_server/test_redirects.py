@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.face.auth.login.redirects import find_redirect
+from dynamic_mcp.features.login_server.redirects import find_redirect
 from tests.examples import examples
-from tests.face.auth.login.parties import (
+from tests.features.login_server.parties import (
     REDIRECT,
     Browser,
     authorize_url,

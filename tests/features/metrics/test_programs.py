@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.features.metrics.readers import Samples, read_samples, sample
+from tests.hosting_fixtures import _hosting, pytest_generate_tests
 from tests.http_client import HttpClient
 from tests.journeys.remote_server import free_port
 from tests.process.http_client import connected, serving_http
 from tests.program import Json, odd, running, text_of
+
+__all__ = ["_hosting", "pytest_generate_tests"]
 
 ECHO = {"mcp_method_name": "tools/call", "gen_ai_tool_name": "echo", "dynamic_mcp_group": "odd"}
 SERVER = "mcp_server_operation_duration_seconds_count"

@@ -10,10 +10,10 @@ import pytest
 
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.face.auth.login.addresses import Addresses
-from dynamic_mcp.face.auth.login.oidc import OidcIdentityProvider
+from dynamic_mcp.features.login_server.addresses import Addresses
+from dynamic_mcp.features.login_server.oidc import OidcIdentityProvider
 from dynamic_mcp.identity import Authentication
-from tests.face.auth.login.parties import (
+from tests.features.login_server.parties import (
     ORIGIN,
     URL,
     Browser,
