@@ -71,9 +71,10 @@ class Activity:
 
     def begin_call_now(self) -> bool:
         """Begin a call, which `end_call` ends, if there is a place for it; return whether there was one."""
-        has_place = self._limiter.take_free()
-        self.calls += has_place
-        return has_place
+        if not self._limiter.take_free():
+            return False
+        self.calls += 1
+        return True
 
     async def begin_call(self, client: Hashable = None) -> None:
         """Wait for a place, which `end_call` gives back. Raises Busy if too many calls of the client wait already."""

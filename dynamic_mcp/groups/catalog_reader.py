@@ -71,7 +71,7 @@ class CatalogReader:
 
     def is_new(self, kind: ListKind) -> bool:
         """Tell whether a list is being read, or will be, for the first time over this link."""
-        return kind not in self._read_at and self.is_due([kind])
+        return bool(self._stale or self._reading) and kind not in self._read_at and self.is_due([kind])
 
     def wanted_for_s(self) -> float:
         """Return how long what is missing has been asked for."""

@@ -44,6 +44,10 @@ class Sink(Protocol):
         """Accept all of `data`."""
         ...
 
+    def try_write(self, data: bytes, most_buffered: int) -> bool:
+        """Accept all of `data` unless this is closing, or more is buffered already; return whether it did."""
+        ...
+
     def buffered_bytes(self) -> int:
         """Return how many bytes the other side has not read yet."""
         ...
@@ -150,6 +154,13 @@ class _Writer(asyncio.BaseProtocol):
             self._loop.call_soon(self._end_turn)
             self._pipe.write(data)
 
+    def try_write(self, data: bytes, most_buffered: int) -> bool:
+        pipe = self._pipe
+        if pipe.is_closing() or pipe.get_write_buffer_size() + self._joined_bytes > most_buffered:
+            return False
+        self.write(data)
+        return True
+
     def buffered_bytes(self) -> int:
         return self._pipe.get_write_buffer_size() + self._joined_bytes
 
@@ -237,6 +248,12 @@ class _ThreadSink:
         if not self._closing:
             self._buffered += len(data)
             self._queue.put(data)
+
+    def try_write(self, data: bytes, most_buffered: int) -> bool:
+        if self._closing or self._buffered > most_buffered:
+            return False
+        self.write(data)
+        return True
 
     def buffered_bytes(self) -> int:
         return self._buffered

@@ -108,12 +108,8 @@ class StdioTransport:
 
     def send(self, line: bytes) -> None:
         """Write one line to the child. Raises NotSent if it is ending or has stopped reading."""
-        stdin = self._process.stdin
-        if self._is_ending or stdin.is_closing():
-            raise NotSent(self.group, self.describe_end(), hint=self._hint())
-        if stdin.buffered_bytes() > self._max_unread:
-            raise NotSent(self.group, "the server has stopped reading its input")
-        stdin.write(line)
+        if self._is_ending or not self._process.stdin.try_write(line, self._max_unread):
+            raise self._refusal()
 
     async def close(self) -> None:
         """Close the child's stdin, then send SIGTERM and SIGKILL to its group; returns once it has ended."""
@@ -136,6 +132,11 @@ class StdioTransport:
             how = f"the server exited with code {code}"
         last_lines = list(self._ring)[-REASON_LINES:]
         return f"{how}; stderr: {' | '.join(last_lines)}" if last_lines else how
+
+    def _refusal(self) -> NotSent:
+        if self._is_ending or self._process.stdin.is_closing():
+            return NotSent(self.group, self.describe_end(), hint=self._hint())
+        return NotSent(self.group, "the server has stopped reading its input")
 
     # --- the child's output and end ---------------------------------------------------------------------------
 

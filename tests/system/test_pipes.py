@@ -139,3 +139,16 @@ def test_what_is_held_is_dropped_when_the_reader_goes_meanwhile(runner: asyncio.
         assert sink.buffered_bytes() == 0
 
     runner.run(write_and_go())
+
+
+def test_a_message_is_not_taken_by_a_reader_that_has_stopped_or_gone(runner: asyncio.Runner) -> None:
+    async def write_until_full() -> None:
+        async with opened() as (sink, read, _):
+            assert sink.try_write(b"x" * 200_000, 0)  # more than the pipe holds
+            assert not sink.try_write(b"y", 1000)
+            assert sink.try_write(b"y", 1_000_000)
+            assert await read_until(b"y", read) == b"x" * 200_000 + b"y"
+            await sink.close()
+            assert not sink.try_write(b"z", 1_000_000)
+
+    runner.run(write_until_full())
