@@ -65,7 +65,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     surroundings = replace(surroundings, variables=variables)
     warnings = dict.fromkeys(complaints)
 
-    def heed(resolved: tuple[T, Iterable[str]]) -> T:
+    def collect(resolved: tuple[T, Iterable[str]]) -> T:
         warnings.update(dict.fromkeys(resolved[1]))
         return resolved[0]
 
@@ -74,15 +74,15 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     approve: dict[str, tuple[str, ...]] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
-            groups.append(heed(_group(name, server, settings, surroundings=surroundings)))
+            groups.append(collect(_group(name, server, settings, surroundings=surroundings)))
             presentations[name] = _presentation(name, server, settings)
             approve[name] = _first(server.approve, settings.approve, default=())
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    embeddings = heed(resolve_embeddings(settings.search, surroundings))
-    http = heed(_http(settings, surroundings))
-    principals = heed(_principals(settings, http, file))
-    roots = heed(resolve_roots(settings.roots, surroundings))
-    audit = heed(_audit(settings, surroundings, authenticates=http is not None and bool(http.auth)))
+    embeddings = collect(resolve_embeddings(settings.search, surroundings))
+    http = collect(_http(settings, surroundings))
+    principals = collect(_principals(settings, http, file))
+    roots = collect(resolve_roots(settings.roots, surroundings))
+    audit = collect(_audit(settings, surroundings, authenticates=http is not None and bool(http.auth)))
     return Config(
         file=file,
         groups=tuple(groups),
@@ -98,8 +98,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         access=resolve_access(settings.access, approve, principals),
         approval=settings.approval,
         audit=audit,
-        telemetry=heed(_telemetry(settings, file, surroundings)),
-        metrics=heed(_metrics(settings, surroundings)),
+        telemetry=collect(_telemetry(settings, file, surroundings)),
+        metrics=collect(_metrics(settings, surroundings)),
         profiles=root.profiles,
         plugins=settings.middleware,
         lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
