@@ -44,7 +44,9 @@ class Bearer(Section, frozen=True, tag_field=KIND, tag="bearer"):
 class Claims(Section, frozen=True):
     """Which claims of a token say what."""
 
-    subject: Annotated[str, "Who it is about. Default: sub."] = "sub"
+    subject: Annotated[
+        Annotated[str, Value(lambda claim: claim or None, written=str)], "Who it is about. Default: sub."
+    ] = "sub"
     roles: Annotated[str | None, "Roles of `settings.access`. Default: no claim."] = None
     scopes: Annotated[str | None, "The scopes. Default: `scope`, or `scp`."] = None
 
