@@ -122,7 +122,8 @@ def _value(value: Value) -> Any:
         return value.parse(written)
 
     if value.expand is not None:
-        return Annotated[_type(value.written), BeforeValidator(value.expand), WithJsonSchema(dict(value.schema))]
+        both = BeforeValidator(value.expand), AfterValidator(parse)
+        return Annotated[_type(value.written), *both, WithJsonSchema(dict(value.schema))]
     if value.written is object:
         return Annotated[Any, PlainValidator(parse), WithJsonSchema(dict(value.schema))]
     return Annotated[_type(value.written), AfterValidator(parse), Field(json_schema_extra={**value.schema})]
