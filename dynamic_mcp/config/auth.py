@@ -13,8 +13,8 @@ from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.section import Choice, Section, Value
+from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
-from dynamic_mcp.config.upstream import Substitution
 
 # What tells the providers apart.
 KIND = "kind"

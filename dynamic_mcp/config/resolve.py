@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import resolve_access
-from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.resolved import (
     Answers,
     CommandLine,
@@ -35,16 +34,16 @@ from dynamic_mcp.config.resolved import (
 from dynamic_mcp.config.rules import Policy, Rules, place_rules, read_only_hints
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.stateful import is_stateful
+from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.upstream import (
-    Surroundings,
     env_files,
+    read_variables,
     resolve_embeddings,
     resolve_roots,
     resolve_upstream,
     variables_files,
 )
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.text import os_reason
 
 if TYPE_CHECKING:  # with the first config that has them
     from dynamic_mcp.config.http import Http
@@ -61,7 +60,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     """The config of the enabled servers; each warning once."""
     settings = root.settings
     files = dict.fromkeys(variables_files(settings, surroundings))
-    variables, complaints = _variables(files)
+    variables, complaints = read_variables(files)
     surroundings = replace(surroundings, variables=variables)
     warnings = dict.fromkeys(complaints)
 
@@ -156,20 +155,6 @@ def _metrics(settings: form.Settings, surroundings: Surroundings) -> tuple[Metri
 
 
 # --- servers -----------------------------------------------------------------------------------------------
-
-
-def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
-    """What the files hold, and why one holds nothing; what lacks its variables then says so itself."""
-    variables: dict[str, str] = {}
-    complaints: list[str] = []
-    for file in files:
-        try:
-            variables.update(read_env_file(file))
-        except OSError as exc:
-            complaints.append(f"settings.variables_file: cannot read `{file}`: {os_reason(exc)}")
-        except ValueError:
-            complaints.append(f"settings.variables_file: cannot read `{file}`: it is not UTF-8")
-    return variables, complaints
 
 
 def _group(
