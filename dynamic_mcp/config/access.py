@@ -55,13 +55,13 @@ class Condition(Section, frozen=True):
     maximum: Annotated[float | None, "The largest number."] = field(default=None, name="max")
 
 
-def _at_paths(conditions: Mapping[str, Condition]) -> tuple[Condition, ...]:
+def _with_paths(conditions: Mapping[str, Condition]) -> tuple[Condition, ...]:
     return tuple(replace(each, path=check_json_path(path)) for path, each in conditions.items())
 
 
 _Conditions = Annotated[
     tuple[Condition, ...],
-    Value(_at_paths, written=dict[str, Condition], schema={"propertyNames": {"pattern": "^[$]"}}),
+    Value(_with_paths, written=dict[str, Condition], schema={"propertyNames": {"pattern": "^[$]"}}),
 ]
 
 
@@ -103,13 +103,13 @@ class Rule(Section, frozen=True):
     ] = None
 
     def __post_init__(self) -> None:
-        """Be about everything if it names nothing."""
+        """Apply to tools, prompts and resources if it names none of them."""
         if self.tools is None and self.prompts is None and self.resources is None:
             for kind in ("tools", "prompts", "resources"):
                 force_setattr(self, kind, ("*",))
 
 
-def _in_roles(roles: Mapping[str, list[Rule]]) -> Mapping[str, tuple[Rule, ...]]:
+def _with_places(roles: Mapping[str, list[Rule]]) -> Mapping[str, tuple[Rule, ...]]:
     """Return the rules of each role; one without a name is named by its place."""
     return {
         name: tuple(replace(rule, id=rule.id or f"roles.{name}[{number}]") for number, rule in enumerate(rules))
@@ -117,7 +117,7 @@ def _in_roles(roles: Mapping[str, list[Rule]]) -> Mapping[str, tuple[Rule, ...]]
     }
 
 
-_Roles = Annotated[Mapping[str, tuple[Rule, ...]], Value(_in_roles, written=dict[str, list[Rule]])]
+_Roles = Annotated[Mapping[str, tuple[Rule, ...]], Value(_with_places, written=dict[str, list[Rule]])]
 
 
 class RolesFrom(Section, frozen=True):

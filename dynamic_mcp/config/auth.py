@@ -13,8 +13,8 @@ from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.section import Choice, Section, Value
+from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
-from dynamic_mcp.config.upstream import Substitution
 
 # What tells the providers apart.
 KIND = "kind"
@@ -44,7 +44,9 @@ class Bearer(Section, frozen=True, tag_field=KIND, tag="bearer"):
 class Claims(Section, frozen=True):
     """Which claims of a token say what."""
 
-    subject: Annotated[str, "Who it is about. Default: sub."] = "sub"
+    subject: Annotated[
+        Annotated[str, Value(lambda claim: claim or None, written=str)], "Who it is about. Default: sub."
+    ] = "sub"
     roles: Annotated[str | None, "Roles of `settings.access`. Default: no claim."] = None
     scopes: Annotated[str | None, "The scopes. Default: `scope`, or `scp`."] = None
 

@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.types import LONGEST_EXPRESSION
 
 if TYPE_CHECKING:
     from cel_expr_python.cel import Env, Expression
@@ -37,8 +36,6 @@ _REPORT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+?)(?: \(in container ''\))
 
 def check_expression(text: str) -> str:
     """Check a condition in CEL."""
-    if not text.strip() or len(text) > LONGEST_EXPRESSION:
-        raise FlawError(f"must not be empty, and at most {LONGEST_EXPRESSION} characters")
     try:
         compiled = compile_expression(text)
     except ImportError:

@@ -14,8 +14,8 @@ from dynamic_mcp.config import environment
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import CommandLine
 from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
 from dynamic_mcp.config.types import Duration, Effects, Flags, Globs, Names, Size, Text
-from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
 from dynamic_mcp.errors import closest
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag, Pack

@@ -14,6 +14,7 @@ from dynamic_mcp.config.auth import Forwarded, Jwt, Login, Providers, resolve_pr
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
 from dynamic_mcp.config.types import (
     Address,
     Duration,
@@ -26,7 +27,6 @@ from dynamic_mcp.config.types import (
     Text,
     UrlPath,
 )
-from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
 
 _AT: Keys = ("settings", "http")
 

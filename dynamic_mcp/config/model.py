@@ -35,9 +35,9 @@ from dynamic_mcp.config.section import (
     Value,
     by_tag,
     file_fields,
-    is_own,
-    switched,
-    without_own_keys,
+    is_user_key,
+    switched_section,
+    without_user_keys,
 )
 
 
@@ -52,7 +52,7 @@ class Model(BaseModel):
         json_schema_extra={"patternProperties": {"^x-": {}}},
     )
 
-    _without_own_keys = model_validator(mode="before")(without_own_keys)
+    _without_user_keys = model_validator(mode="before")(without_user_keys)
 
 
 @cache
@@ -60,7 +60,7 @@ def model(section: type[Section]) -> type[Model]:
     """Return the model of a section."""
     members: dict[str, Any] = {each.name: _member(key, each) for key, each in file_fields(section).items()}
     config = section.__struct_config__
-    if config.tag_field is not None and not is_own(config.tag_field):
+    if config.tag_field is not None and not is_user_key(config.tag_field):
         members[config.tag_field] = (Literal[config.tag], Field(description="What it is."))
     return create_model(section.__name__, __base__=Model, __doc__=section.__doc__, **members)
 
@@ -95,20 +95,20 @@ def _type(annotation: Any) -> Any:
 
 
 def _build(section: type[Section], members: Model) -> Section:
-    """Return the section, which judges what its fields need of each other."""
+    """Return the section, which checks its fields against each other."""
     given = {name: getattr(members, name) for name in type(members).model_fields if hasattr(section, name)}
     return section(**{name: value for name, value in given.items() if value is not None})
 
 
 def _marked(mark: object, annotation: Any) -> Any:
-    """Return the type of what is written in another form than its own; None if this mark tells of none."""
+    """Return the type for a mark in an annotation; None if it is no mark."""
     match mark:
         case Value():
             return _value(mark)
         case Part():
             return model(mark.section)
         case Switch():
-            section = _type(switched(annotation))
+            section = _type(switched_section(annotation))
             expand = BeforeValidator(_expand_switch, json_schema_input_type=bool | section | None)
             return Annotated[section | None, expand]
         case Choice():
@@ -122,7 +122,8 @@ def _value(value: Value) -> Any:
         return value.parse(written)
 
     if value.expand is not None:
-        return Annotated[_type(value.written), BeforeValidator(value.expand), WithJsonSchema(dict(value.schema))]
+        both = BeforeValidator(value.expand), AfterValidator(parse)
+        return Annotated[_type(value.written), *both, WithJsonSchema(dict(value.schema))]
     if value.written is object:
         return Annotated[Any, PlainValidator(parse), WithJsonSchema(dict(value.schema))]
     return Annotated[_type(value.written), AfterValidator(parse), Field(json_schema_extra={**value.schema})]

@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.environment import inherit_variables, minimal_variables, read_env_file
+from dynamic_mcp.config.environment import inherit_variables, minimal_variables
 from dynamic_mcp.config.read import read_document
-from dynamic_mcp.config.substitute import references
-from dynamic_mcp.config.upstream import Surroundings, variables_files
+from dynamic_mcp.config.substitute import Surroundings, references
+from dynamic_mcp.config.upstream import read_variables, variables_files
 
 # The fields of a server and of the settings in which variables are substituted.
 _TEXTS = (
@@ -48,7 +48,7 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     settings = root.settings
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
     servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
-    own = _read_variables_files(settings, surroundings)
+    own, _ = read_variables(variables_files(settings, surroundings))  # an unreadable one defines none
     known = {**environment, **own}
     names = {
         name
@@ -75,17 +75,6 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
 def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
     enabled = settings.enabled if server.enabled is None else server.enabled
     return enabled is not False
-
-
-def _read_variables_files(settings: form.Settings, surroundings: Surroundings) -> dict[str, str]:
-    """Return the variables that the `variables_file`s define; an unreadable one defines none."""
-    variables: dict[str, str] = {}
-    for file in variables_files(settings, surroundings):
-        try:
-            variables.update(read_env_file(file))
-        except (OSError, ValueError):
-            continue
-    return variables
 
 
 def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) -> set[str]:

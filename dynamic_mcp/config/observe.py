@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
 from dynamic_mcp.config.types import Address, Command, Duration, Endpoint, File
-from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.observe import otel_extra
 

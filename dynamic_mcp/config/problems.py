@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from dynamic_mcp.config import form
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
-from dynamic_mcp.config.section import alternatives, by_tag, choice_in, file_fields, is_own
+from dynamic_mcp.config.section import alternatives, by_tag, choice_in, file_fields, is_user_key
 from dynamic_mcp.errors import ConfigError
 
 _KIND_HINT = (
@@ -156,4 +156,4 @@ def _inside(annotation: Any, key: str | int) -> Any:  # Any: types are values he
 
 def _field_names(section: type[Struct]) -> list[str]:
     tag = section.__struct_config__.tag_field
-    return [*([tag] if tag is not None and not is_own(tag) else []), *file_fields(section)]
+    return [*([tag] if tag is not None and not is_user_key(tag) else []), *file_fields(section)]

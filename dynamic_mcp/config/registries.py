@@ -5,22 +5,17 @@ Serving does not need them, so they are no part of a `Config`.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from dynamic_mcp.config import form
-from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.read import parse
 from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import NAME_LENGTH, Headers, Url
-from dynamic_mcp.config.upstream import Substitution, Surroundings, variables_files
-from dynamic_mcp.errors import ConfigError
 
 
 class Registry(Section, Private, frozen=True):
@@ -48,32 +43,13 @@ Registries = Annotated[tuple[Registry, ...], Value(_check_registries, written=li
 OFFICIAL = Registry("official", "https://registry.modelcontextprotocol.io")
 
 
-def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registry, ...]:
-    """Return the registries of a config, which need not exist yet. Raises ConfigError, also for an unset variable."""
-    if not file.exists():
-        return (OFFICIAL,)
-    settings = parse(file).root.settings
-    if settings.registries is None:
-        return (OFFICIAL,)
-    texts = Substitution({**environment, **_read_variables(file, settings, environment)})
-    found = []
-    for number, each in enumerate(settings.registries):
-        at = ("settings", "registries", number)
-        url = texts.fill_url((*at, "url"), each.url)
-        headers = {name: texts.fill_secret((*at, "headers", name), text) for name, text in each.headers.items()}
-        found.append(Registry(each.name, url.rstrip("/").removesuffix("/v0.1"), headers))
-    if texts.failures:
-        where, _, message = texts.failures[0].partition(": ")
-        raise ConfigError(str(file), where, message)
-    return tuple(found)
+def resolve_registries(own: Sequence[Registry] | None, texts: Substitution) -> tuple[Registry, ...]:
+    """Return the registries with their variables."""
+    return (OFFICIAL,) if own is None else tuple(_resolve(each, number, texts) for number, each in enumerate(own))
 
 
-def _read_variables(file: Path, settings: form.Settings, environment: Mapping[str, str]) -> Mapping[str, str]:
-    surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
-    variables: dict[str, str] = {}
-    for each in variables_files(settings, surroundings):
-        try:
-            variables.update(read_env_file(each))
-        except (OSError, ValueError):
-            continue  # what lacks its variable says so
-    return variables
+def _resolve(own: Registry, number: int, texts: Substitution) -> Registry:
+    at: Keys = ("settings", "registries", number)
+    url = texts.fill_url((*at, "url"), own.url)
+    headers = {name: texts.fill_secret((*at, "headers", name), text) for name, text in own.headers.items()}
+    return Registry(own.name, url.rstrip("/").removesuffix("/v0.1"), headers)

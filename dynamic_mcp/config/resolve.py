@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import resolve_access
-from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.resolved import (
     Answers,
     CommandLine,
@@ -35,16 +34,16 @@ from dynamic_mcp.config.resolved import (
 from dynamic_mcp.config.rules import Policy, Rules, place_rules, read_only_hints
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.stateful import is_stateful
+from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.upstream import (
-    Surroundings,
     env_files,
+    read_variables,
     resolve_embeddings,
     resolve_roots,
     resolve_upstream,
     variables_files,
 )
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.text import os_reason
 
 if TYPE_CHECKING:  # with the first config that has them
     from dynamic_mcp.config.http import Http
@@ -61,11 +60,11 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     """The config of the enabled servers; each warning once."""
     settings = root.settings
     files = dict.fromkeys(variables_files(settings, surroundings))
-    variables, complaints = _variables(files)
+    variables, complaints = read_variables(files)
     surroundings = replace(surroundings, variables=variables)
     warnings = dict.fromkeys(complaints)
 
-    def heed(resolved: tuple[T, Iterable[str]]) -> T:
+    def collect(resolved: tuple[T, Iterable[str]]) -> T:
         warnings.update(dict.fromkeys(resolved[1]))
         return resolved[0]
 
@@ -74,15 +73,15 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     approve: dict[str, tuple[str, ...]] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
-            groups.append(heed(_group(name, server, settings, surroundings=surroundings)))
+            groups.append(collect(_group(name, server, settings, surroundings=surroundings)))
             presentations[name] = _presentation(name, server, settings)
             approve[name] = _first(server.approve, settings.approve, default=())
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    embeddings = heed(resolve_embeddings(settings.search, surroundings))
-    http = heed(_http(settings, surroundings))
-    principals = heed(_principals(settings, http, file))
-    roots = heed(resolve_roots(settings.roots, surroundings))
-    audit = heed(_audit(settings, surroundings, authenticates=http is not None and bool(http.auth)))
+    embeddings = collect(resolve_embeddings(settings.search, surroundings))
+    http = collect(_http(settings, surroundings))
+    principals = collect(_principals(settings, http, file))
+    roots = collect(resolve_roots(settings.roots, surroundings))
+    audit = collect(_audit(settings, surroundings, authenticates=http is not None and bool(http.auth)))
     return Config(
         file=file,
         groups=tuple(groups),
@@ -98,8 +97,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         access=resolve_access(settings.access, approve, principals),
         approval=settings.approval,
         audit=audit,
-        telemetry=heed(_telemetry(settings, file, surroundings)),
-        metrics=heed(_metrics(settings, surroundings)),
+        telemetry=collect(_telemetry(settings, file, surroundings)),
+        metrics=collect(_metrics(settings, surroundings)),
         profiles=root.profiles,
         plugins=settings.middleware,
         lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
@@ -156,20 +155,6 @@ def _metrics(settings: form.Settings, surroundings: Surroundings) -> tuple[Metri
 
 
 # --- servers -----------------------------------------------------------------------------------------------
-
-
-def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
-    """What the files hold, and why one holds nothing; what lacks its variables then says so itself."""
-    variables: dict[str, str] = {}
-    complaints: list[str] = []
-    for file in files:
-        try:
-            variables.update(read_env_file(file))
-        except OSError as exc:
-            complaints.append(f"settings.variables_file: cannot read `{file}`: {os_reason(exc)}")
-        except ValueError:
-            complaints.append(f"settings.variables_file: cannot read `{file}`: it is not UTF-8")
-    return variables, complaints
 
 
 def _group(

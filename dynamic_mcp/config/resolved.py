@@ -352,7 +352,7 @@ class Daemon(Section, frozen=True):
     ] = field(default=300.0, name="linger")
 
     def __post_init__(self) -> None:
-        """Have no time instead of one without an end."""
+        """Replace infinity, which `never` is read as, by None."""
         if self.linger_s == inf:
             force_setattr(self, "linger_s", None)
 

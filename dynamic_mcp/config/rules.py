@@ -49,7 +49,7 @@ class Annotations(Section, frozen=True):
     )
 
 
-def _given(own: Annotations) -> Mapping[str, str | bool]:
+def _list_annotations(own: Annotations) -> Mapping[str, str | bool]:
     """Return the annotations that the config has, by the names that MCP has for them."""
     found = {
         "title": own.title,
@@ -69,7 +69,7 @@ class Override(Section, frozen=True):
     title: Annotated[_Text | None, "Another title."] = None
     description: Annotated[_Text | None, "Another description."] = None
     annotations: Annotated[
-        Annotated[Mapping[str, str | bool], Value(_given, written=Annotations)],
+        Annotated[Mapping[str, str | bool], Value(_list_annotations, written=Annotations)],
         "Other annotations; those that are left out stay.",
     ] = {}
     is_hidden: Annotated[bool | None, "Neither list the tool nor accept calls of it. Default: false."] = field(
@@ -221,7 +221,7 @@ def _find_twice(overrides: Iterable[Override | ArgumentOverride]) -> str | None:
     return next((name for name, times in taken.items() if times > 1), None)
 
 
-def _named(overrides: Mapping[str, Override]) -> tuple[Override, ...]:
+def _with_names(overrides: Mapping[str, Override]) -> tuple[Override, ...]:
     """Return how tools are shown, in the order of the file.
 
     Raises FlawError if two tools, or two arguments of one, get the same name.
@@ -243,15 +243,15 @@ def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> No
         raise FlawError(f"two arguments of `{printable(tool)}` get the name `{printable(twice)}`")
 
 
-def _numbered(rules: Sequence[T], place: str) -> tuple[T, ...]:
+def _with_numbers(rules: Sequence[T], place: str) -> tuple[T, ...]:
     return tuple(replace(each, id=f"{place}[{number}]") for number, each in enumerate(rules))
 
 
-Overrides = Annotated[tuple[Override, ...], Value(_named, written=dict[str, Override])]
-Guards = Annotated[tuple[Guard, ...], Value(lambda given: _numbered(given, "guards"), written=list[Guard])]
-Limits = Annotated[tuple[Limit, ...], Value(lambda given: _numbered(given, "limits"), written=list[Limit])]
-Caches = Annotated[tuple[Cache, ...], Value(lambda given: _numbered(given, "cache"), written=list[Cache])]
-Redacts = Annotated[tuple[Redact, ...], Value(lambda given: _numbered(given, "redact"), written=list[Redact])]
+Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str, Override])]
+Guards = Annotated[tuple[Guard, ...], Value(lambda rules: _with_numbers(rules, "guards"), written=list[Guard])]
+Limits = Annotated[tuple[Limit, ...], Value(lambda rules: _with_numbers(rules, "limits"), written=list[Limit])]
+Caches = Annotated[tuple[Cache, ...], Value(lambda rules: _with_numbers(rules, "cache"), written=list[Cache])]
+Redacts = Annotated[tuple[Redact, ...], Value(lambda rules: _with_numbers(rules, "redact"), written=list[Redact])]
 
 
 class Rules(Struct, frozen=True):

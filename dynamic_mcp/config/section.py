@@ -4,8 +4,8 @@ A section is one struct. The annotation of a field says all about it: the type o
 how it is written where that is something else (`Value`, `Switch`, `Part`, `Choice`), its bounds, and its description.
 `read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all that is wrong.
 
-A field that is left out, or null, has its default. Keys that start with `x-` belong to the person who wrote the file
-and are ignored in every section, so a field whose name in the file starts with it is for the program alone.
+A field that is left out, or null, has its default. Keys that start with `x-` are the user's own and ignored, so a
+field with such a name in the file cannot be written: the program sets it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Reader = Callable[[object], Any]  # Any: each reads its own type
 
 
 class Section(Struct, frozen=True):
-    """An object of the file. Its `__post_init__` judges what its fields need of each other, and raises FlawError."""
+    """An object of the file. A `__post_init__` checks its fields against each other and raises FlawError."""
 
 
 class Value:
-    """How a value is written. Stands in the annotation of the value's own type.
+    """How a value is written in the file. It stands in an annotation, beside the type of the value in use.
 
-    `parse` returns the value to use, None if it is left out, or raises FlawError. It gets what `written` describes;
-    `object` is any JSON. `expand` makes that of another way to write it. `schema` is what the JSON Schema says of the
-    value: all of it if `written` is any JSON or there is an `expand`, else what it adds to the type.
+    `parse` returns the value to use, None if it is left out, or raises FlawError. Its argument is of the type
+    `written`; `object` is any JSON. `expand` turns a shorter way to write the value into that type. `schema` is the
+    whole JSON Schema if `written` is `object` or there is an `expand`, else an addition to that of the type.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Value:
         self.schema = schema or {}
 
     def reader(self) -> Reader:
-        """Return what makes the value of what is written. It raises ValueError."""
+        """Return the function that reads the value. It raises ValueError."""
         return self.parse if self.written is object else partial(self._read, reader(self.written))
 
     def _read(self, read_written: Reader, value: object) -> Any:
@@ -59,7 +59,7 @@ class Value:
 
 
 class Switch:
-    """Marks a section that may also be `true`, which takes all defaults, or `false`."""
+    """Marks a section that may also be `true`, for all defaults, or `false`."""
 
     @staticmethod
     def expand(value: object) -> object:
@@ -85,14 +85,14 @@ class Choice:
 
 
 class Part:
-    """Marks fields of a section of which each may be left out: the fields that are given, by their names here."""
+    """Marks a mapping of those fields of a section that are in the file, by their names in the struct."""
 
     def __init__(self, section: type[Section]) -> None:
         self.section = section
 
 
 class Deferred:
-    """The type of a feature's section, which is imported once a config has it."""
+    """A type that is imported once a config has a value of it."""
 
     target: ClassVar[str] = ""
 
@@ -104,12 +104,12 @@ class Deferred:
 
 
 def deferred(target: str) -> type[Deferred]:
-    """Return what stands for a type, `module:Name`, in annotations."""
+    """Return a class that stands for the type `module:Name` in annotations."""
     return type(target.rpartition(":")[2], (Deferred,), {"target": target})
 
 
 def read(section: type[S], written: object) -> S:
-    """Return a section from JSON. Raises ValueError, of which a message says less than `find_problems`."""
+    """Return a section from JSON. Raises ValueError at the first problem; `find_problems` finds and explains all."""
     members = _read_fields(section, written)
     try:
         return section(**members)
@@ -118,7 +118,7 @@ def read(section: type[S], written: object) -> S:
 
 
 def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
-    """Return the values of the fields that are given."""
+    """Return the values of the fields that are in the file."""
     if not isinstance(written, dict):
         raise FlawError("must be an object")
     known, members = file_fields(section), {}
@@ -127,26 +127,26 @@ def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
             found = None if value is None else _field_reader(section, key)(value)
             if found is not None:
                 members[known[key].name] = found
-        elif not is_own(key) and key != section.__struct_config__.tag_field:
+        elif not is_user_key(key) and key != section.__struct_config__.tag_field:
             raise FlawError(f"has an unknown field: `{key}`")
     return members
 
 
-def without_own_keys(section: object) -> object:
-    """Return a section without the keys that belong to the person who wrote it."""
+def without_user_keys(section: object) -> object:
+    """Return a section without the user's own keys."""
     if not isinstance(section, dict):
         return section
-    return {key: value for key, value in section.items() if not is_own(key)}
+    return {key: value for key, value in section.items() if not is_user_key(key)}
 
 
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
     """Return the fields of a section that can stand in the file, by their names there."""
-    return {each.encode_name: each for each in fields(section) if not is_own(each.encode_name)}
+    return {each.encode_name: each for each in fields(section) if not is_user_key(each.encode_name)}
 
 
-def is_own(key: str) -> bool:
-    """Return whether a key of the file belongs to the person who wrote it."""
+def is_user_key(key: str) -> bool:
+    """Return whether a key of the file is the user's own, and ignored."""
     return key.startswith("x-")
 
 
@@ -156,9 +156,9 @@ def _field_reader(section: type[Struct], key: str) -> Reader:
 
 
 def reader(annotation: Any) -> Reader:  # Any: types are values here
-    """Return what makes a value of this type from JSON. It raises ValueError."""
+    """Return the function that reads a value of this type. It raises ValueError."""
     origin, parts = get_origin(annotation), get_args(annotation)
-    if not _is_ours(annotation):
+    if not _needs_reader(annotation):
         return partial(convert, type=annotation)
     if origin is Annotated:
         return next((found for mark in parts[1:] if (found := _marked(mark, parts[0]))), None) or reader(parts[0])
@@ -172,11 +172,11 @@ def reader(annotation: Any) -> Reader:  # Any: types are values here
     return partial(_read_deferred, annotation) if issubclass(annotation, Deferred) else partial(read, annotation)
 
 
-def _is_ours(annotation: Any) -> bool:
-    """Return whether msgspec alone cannot read a type."""
+def _needs_reader(annotation: Any) -> bool:
+    """Return whether msgspec cannot read a type."""
     if isinstance(annotation, type) and issubclass(annotation, (Section, Deferred)):
         return True
-    return isinstance(annotation, (Value, Switch, Choice, Part)) or any(map(_is_ours, get_args(annotation)))
+    return isinstance(annotation, (Value, Switch, Choice, Part)) or any(map(_needs_reader, get_args(annotation)))
 
 
 def _marked(mark: object, annotation: Any) -> Reader | None:
@@ -186,7 +186,7 @@ def _marked(mark: object, annotation: Any) -> Reader | None:
         case Part():
             return partial(_read_fields, mark.section)
         case Switch():
-            return partial(_read_switch, reader(switched(annotation)))
+            return partial(_read_switch, reader(switched_section(annotation)))
         case Choice():
             return partial(_read_choice, mark, by_tag(annotation))
     return None
@@ -220,7 +220,7 @@ def _read_deferred(annotation: type[Deferred], value: object) -> Any:
     return reader(annotation.load())(value)
 
 
-# --- what an annotation allows -----------------------------------------------------------------------------
+# --- annotations --------------------------------------------------------------------------------------------
 
 
 def by_tag(annotation: Any) -> dict[str, type[Section]]:
@@ -257,6 +257,6 @@ def alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def switched(annotation: Any) -> Any:
+def switched_section(annotation: Any) -> Any:
     """Return the type of the section of which an annotation is a switch."""
     return next(each for each in get_args(annotation) if isinstance(each, type) and each is not type(None))

@@ -1,12 +1,19 @@
 """Substitutes variables: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$${` for a literal `${`.
 
 The values of variables are never expanded again. Any other text with a `$` stays as it is, and no shell is involved.
+Everything that is missing is reported with its path.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from msgspec import Struct
+
+from dynamic_mcp.config import environment
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.config.types import check_url
 
 _DEFAULT = r"(?:\$\{[^{}]*\}|[^}])*"
 _REFERENCE = rf"\$\$\{{|\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(?P<rest>{_DEFAULT}))?\}}"
@@ -57,6 +64,93 @@ def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
             yield from references(rest, environment)
         elif name:
             yield name
+
+
+class Surroundings(Struct, frozen=True):
+    """The surroundings of a config: the variables and the platform of who is served, and the directory of the file.
+
+    `variables` come from the files in `variables_file` and are only for substitution in the config.
+    `working_directory` is for programs without `cwd`; None is the proxy's own.
+    """
+
+    environment: Mapping[str, str]
+    platform: str
+    directory: Path
+    variables: Mapping[str, str] = {}
+    working_directory: str | None = None
+
+    def all_variables(self) -> Mapping[str, str]:
+        """Return all variables for substitution in the config."""
+        return {**self.environment, **self.variables} if self.variables else self.environment
+
+
+class Substitution:
+    """Substitutes variables in texts, and collects warnings, failures and names without a value."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.warnings: list[str] = []
+        self.failures: list[str] = []
+        self.unset: dict[str, None] = {}
+        self.empty: dict[str, None] = {}
+
+    def warn(self, at: Keys, message: str) -> None:
+        """Note what is odd about the text at these keys."""
+        self.warnings.append(f"{format_path(at)}: {message}")
+
+    def fail(self, at: Keys, message: str) -> None:
+        """Note why the text at these keys cannot be used."""
+        self.failures.append(f"{format_path(at)}: {message}")
+
+    def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
+        """Return a text with its variables; one that is not set stays, and is a failure if `is_required`."""
+        expansion = expand(text, self._environment)
+        self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
+        self.empty.update(dict.fromkeys(expansion.empty))
+        for name in expansion.undefined:
+            if is_required:
+                self.fail(at, f"`${{{name}}}` is not set")
+            else:
+                self.warn(at, f"`${{{name}}}` is not set and is left unchanged")
+        for failure in expansion.failures:
+            self.fail(at, failure)
+        if "\0" in expansion.text:
+            self.fail(at, "contains a NUL character")
+        return expansion.text
+
+    def fill_optional(self, at: Keys, text: str | None) -> str | None:
+        """Return a text that may be left out with its variables."""
+        return None if text is None else self.fill(at, text)
+
+    def fill_header(self, at: Keys, text: str) -> str:
+        """Return the value of a header with its variables."""
+        value = self.fill(at, text)
+        if "\r" in value or "\n" in value:
+            self.fail(at, "contains a line break")
+        return value
+
+    def fill_secret(self, at: Keys, text: str) -> str:
+        """Return a secret for a header with its variables, all of which must be set."""
+        value = self.fill(at, text, is_required=True)
+        if not value.isascii() or not value.isprintable():
+            self.fail(at, "contains characters that a header cannot have")
+        return value
+
+    def fill_url(self, at: Keys, text: str) -> str:
+        """Return a URL with its variables, all of which must be set."""
+        known = len(self.failures)
+        url = self.fill(at, text, is_required=True)
+        if len(self.failures) == known:
+            try:
+                check_url(url)
+            except FlawError:  # its message would reveal the values of the variables
+                self.fail(at, "is not a URL once its variables are substituted")
+        return url
+
+
+def resolve_path(text: str, surroundings: Surroundings) -> Path:
+    """Return the path that a user wrote; `~` is their home, and relative paths start beside the config."""
+    return environment.resolve_path(text, surroundings.environment, base=surroundings.directory)
 
 
 def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:

@@ -25,7 +25,6 @@ NAME_LENGTH = 64
 SMALLEST_LIMIT = 1000
 NO_LIMIT = 1 << 62  # the value of `off` for a size
 UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
-LONGEST_EXPRESSION = 2000
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
@@ -307,6 +306,9 @@ RawJson = Annotated[Raw, Value(lambda value: Raw(wire.encode(value)), written=An
 # --- expressions ----------------------------------------------------------------------------------------------------
 
 
+_LONGEST_EXPRESSION = 2000
+
+
 def check_json_path(path: str) -> str:
     """Check a JSONPath that leads to an argument."""
     if not path.startswith("$"):
@@ -339,6 +341,8 @@ def check_pattern(pattern: str) -> str:
 def _check_expression(text: str) -> str:
     from dynamic_mcp.config.cel import check_expression  # with the first of them
 
+    if not text.strip() or len(text) > _LONGEST_EXPRESSION:
+        raise FlawError(f"must not be empty, and at most {_LONGEST_EXPRESSION} characters")
     return check_expression(text)
 
 
@@ -348,7 +352,7 @@ JsonPath = Annotated[str, Value(check_json_path, written=str, schema={"pattern":
 Pattern = Annotated[str, Value(check_pattern, written=str)]
 # A condition in CEL.
 Expression = Annotated[
-    str, Value(_check_expression, written=str, schema={"minLength": 1, "maxLength": LONGEST_EXPRESSION})
+    str, Value(_check_expression, written=str, schema={"minLength": 1, "maxLength": _LONGEST_EXPRESSION})
 ]
 
 

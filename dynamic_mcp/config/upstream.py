@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config import environment, form
-from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import (
     Broken,
     CommandLine,
@@ -23,31 +22,12 @@ from dynamic_mcp.config.resolved import (
     Remote,
     Upstream,
 )
-from dynamic_mcp.config.substitute import expand
-from dynamic_mcp.config.types import check_url
+from dynamic_mcp.config.substitute import Substitution, Surroundings, expand, resolve_path
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 from dynamic_mcp.system.text import os_reason
 
 # The grants that log in with an assertion.
 _WITH_ASSERTION = ("jwt_bearer", "cross_app")
-
-
-class Surroundings(Struct, frozen=True):
-    """The surroundings of a config: the variables and the platform of who is served, and the directory of the file.
-
-    `variables` come from the files in `variables_file` and are only for substitution in the config.
-    `working_directory` is for programs without `cwd`; None is the proxy's own.
-    """
-
-    environment: Mapping[str, str]
-    platform: str
-    directory: Path
-    variables: Mapping[str, str] = {}
-    working_directory: str | None = None
-
-    def all_variables(self) -> Mapping[str, str]:
-        """Return all variables for substitution in the config."""
-        return {**self.environment, **self.variables} if self.variables else self.environment
 
 
 class ResolvedUpstream(Struct, frozen=True):
@@ -98,6 +78,20 @@ def variables_files(settings: form.Settings, surroundings: Surroundings) -> list
     ]
 
 
+def read_variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
+    """What the files hold, and why one holds nothing; what lacks its variables then says so itself."""
+    variables: dict[str, str] = {}
+    complaints: list[str] = []
+    for file in files:
+        try:
+            variables.update(environment.read_env_file(file))
+        except OSError as exc:
+            complaints.append(f"settings.variables_file: cannot read `{file}`: {os_reason(exc)}")
+        except ValueError:
+            complaints.append(f"settings.variables_file: cannot read `{file}`: it is not UTF-8")
+    return variables, complaints
+
+
 def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
     """Resolve the embeddings endpoint; None, with a warning, if a variable that it needs is not set."""
     if search.embeddings is None:
@@ -110,70 +104,6 @@ def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple
     if texts.failures:
         return None, [f"{failure}: tools are found by words only" for failure in texts.failures]
     return Embeddings(url, name, key), texts.warnings
-
-
-class Substitution:
-    """Substitutes variables in texts, and collects warnings, failures and names without a value."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self.warnings: list[str] = []
-        self.failures: list[str] = []
-        self.unset: dict[str, None] = {}
-        self.empty: dict[str, None] = {}
-
-    def warn(self, at: Keys, message: str) -> None:
-        """Note what is odd about the text at these keys."""
-        self.warnings.append(f"{format_path(at)}: {message}")
-
-    def fail(self, at: Keys, message: str) -> None:
-        """Note why the text at these keys cannot be used."""
-        self.failures.append(f"{format_path(at)}: {message}")
-
-    def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
-        """Return a text with its variables; one that is not set stays, and is a failure if `is_required`."""
-        expansion = expand(text, self._environment)
-        self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
-        self.empty.update(dict.fromkeys(expansion.empty))
-        for name in expansion.undefined:
-            if is_required:
-                self.fail(at, f"`${{{name}}}` is not set")
-            else:
-                self.warn(at, f"`${{{name}}}` is not set and is left unchanged")
-        for failure in expansion.failures:
-            self.fail(at, failure)
-        if "\0" in expansion.text:
-            self.fail(at, "contains a NUL character")
-        return expansion.text
-
-    def fill_optional(self, at: Keys, text: str | None) -> str | None:
-        """Return a text that may be left out with its variables."""
-        return None if text is None else self.fill(at, text)
-
-    def fill_header(self, at: Keys, text: str) -> str:
-        """Return the value of a header with its variables."""
-        value = self.fill(at, text)
-        if "\r" in value or "\n" in value:
-            self.fail(at, "contains a line break")
-        return value
-
-    def fill_secret(self, at: Keys, text: str) -> str:
-        """Return a secret for a header with its variables, all of which must be set."""
-        value = self.fill(at, text, is_required=True)
-        if not value.isascii() or not value.isprintable():
-            self.fail(at, "contains characters that a header cannot have")
-        return value
-
-    def fill_url(self, at: Keys, text: str) -> str:
-        """Return a URL with its variables, all of which must be set."""
-        known = len(self.failures)
-        url = self.fill(at, text, is_required=True)
-        if len(self.failures) == known:
-            try:
-                check_url(url)
-            except FlawError:  # its message would reveal the values of the variables
-                self.fail(at, "is not a URL once its variables are substituted")
-        return url
 
 
 def _resolve_program(
@@ -235,11 +165,6 @@ def resolve_roots(written: Iterable[str], surroundings: Surroundings) -> tuple[t
     filled = [texts.fill(("settings", "roots", str(number)), each) for number, each in enumerate(written)]
     uris = tuple(each if "://" in each else resolve_path(each, surroundings).as_uri() for each in filled)
     return uris, [*texts.warnings, *texts.failures]
-
-
-def resolve_path(text: str, surroundings: Surroundings) -> Path:
-    """Return the path that a user wrote; `~` is their home, and relative paths start beside the config."""
-    return environment.resolve_path(text, surroundings.environment, base=surroundings.directory)
 
 
 def _resolve_remote(

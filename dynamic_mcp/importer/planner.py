@@ -119,7 +119,7 @@ def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[
     """Return the resolved config of these servers, as if they were in that file; all must be valid."""
     from dynamic_mcp.config import form
     from dynamic_mcp.config.resolve import resolve
-    from dynamic_mcp.config.upstream import Surroundings
+    from dynamic_mcp.config.substitute import Surroundings
 
     root = form.root({"mcpServers": dict(servers)})
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.read import parse
-from dynamic_mcp.config.registries import OFFICIAL, read_registries
+from dynamic_mcp.config.read import parse, read_registries
+from dynamic_mcp.config.registries import OFFICIAL
 from dynamic_mcp.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
-from dynamic_mcp.config.registries import read_registries
+from dynamic_mcp.config.read import read_registries
 from dynamic_mcp.errors import ConfigError, NotFound
 from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MAX_BYTES
