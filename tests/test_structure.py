@@ -1,0 +1,43 @@
+"""How the files of the package depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+
+import grimp
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports in functions and for types count: a reader follows them, too."""
+    graph = grimp.build_graph("dynamic_mcp")
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+    assert len(imports) > 500
+    assert [sorted(circle) for circle in find_circles(imports)] == []
+
+
+def test_a_circle_is_found() -> None:
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
+
+    assert [sorted(circle) for circle in find_circles(imports)] == [["b", "c"]]
+
+
+def find_circles(imports: Mapping[str, Set[str]]) -> Iterator[set[str]]:
+    """Yield the modules of each circle: those that import one another, perhaps through others."""
+    reached = {module: _reach(imports, module) for module in imports}
+    seen: set[str] = set()
+    for module in imports:
+        if module not in seen and module in reached[module]:
+            circle = {other for other in reached[module] if module in reached[other]}
+            seen |= circle
+            yield circle
+
+
+def _reach(imports: Mapping[str, Set[str]], module: str) -> set[str]:
+    found: set[str] = set()
+    left = [module]
+    while left:
+        new = imports[left.pop()] - found
+        found |= new
+        left += new
+    return found
