@@ -14,6 +14,7 @@ from dynamic_mcp.errors import ProtocolViolation, Refused
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.mask import mask_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class ServerHello(Struct, frozen=True):
         except wire.Malformed:
             return ""
         return wire.text(info.get("title")) or ""
+
+
+Opened = tuple[AnyLink, ServerHello]
 
 
 def complete_info(info: Raw) -> Raw:

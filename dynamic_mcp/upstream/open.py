@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, Opened
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.upstream.link import Listener
-
-Opened = tuple[AnyLink, ServerHello]
 
 
 class OpenLink(Protocol):

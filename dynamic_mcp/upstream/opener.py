@@ -27,10 +27,9 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.extensions import declare_login
-from dynamic_mcp.upstream.handshake import Era, greet, lacking
+from dynamic_mcp.upstream.handshake import Era, Opened, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.open import Opened
 from dynamic_mcp.upstream.stdio import StdioTransport
 
 # What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
