@@ -19,7 +19,7 @@ from dynamic_mcp.cli.main import run
 def follow(frame, event, argument):
     if event in ("call", "return") and "/dynamic_mcp/" in frame.f_code.co_filename:
         file = frame.f_code.co_filename.rpartition("/dynamic_mcp/")[2]
-        noted.write(f"{file} {frame.f_code.co_name}\\n")
+        noted.write(f"{event} {file} {frame.f_code.co_name}\\n")
 with open(sys.argv[2], "w") as noted:
     sys.setprofile(follow)
     try:
@@ -27,7 +27,7 @@ with open(sys.argv[2], "w") as noted:
     finally:
         sys.setprofile(None)
 """
-FIRST, LAST = ("face/lines.py", "_receive"), ("session/legacy.py", "_send_answer")
+FIRST, LAST = "call face/lines.py _receive", "call session/legacy.py _send_answer"
 
 
 def test_a_call_passes_the_functions_of_the_picture_in_their_order(tmp_path: Path) -> None:
@@ -53,17 +53,17 @@ def test_a_call_passes_the_functions_of_the_picture_in_their_order(tmp_path: Pat
             pass
     program.communicate(timeout=BOUND_S)
 
-    passed = [(file, name) for file, name in map(str.split, noted.read_text().splitlines())]
+    passed = noted.read_text().splitlines()
     last = max(number for number, each in enumerate(passed) if each == LAST)
     first = max(number for number, each in enumerate(passed[:last]) if each == FIRST)
-    of_call = iter(passed[first : last + 1])
+    of_call = iter([each.partition(" ")[2] for each in passed[first : last + 1]])
     assert [each for each in read_picture() if each not in of_call] == []
 
 
-def read_picture() -> list[tuple[str, str]]:
+def read_picture() -> list[str]:
     """Return the files and functions in their order."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     picture = text.partition("<!-- way of a call -->")[2].partition("<!-- end of the way of a call -->")[0]
     found = re.findall(r"\u2502 \w+\.(\w+) +(\S+\.py)", picture)
     assert len(found) > 15
-    return [(file, name) for name, file in found]
+    return [f"{file} {name}" for name, file in found]
