@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_origin
 
@@ -10,13 +12,14 @@ from msgspec import Struct
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import Profile, ProfileTools, RolesFrom
+from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.problems import find_problems
 from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.config.resolved import Embeddings, IdentityProvider
 from dynamic_mcp.config.rules import Cache, Guard, Limit, Plugin, Redact
-from dynamic_mcp.config.section import alternatives, file_fields, sections_in
+from dynamic_mcp.config.section import alternatives, file_fields, reader, sections_in
 
 Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
 Place = Callable[[Any], Any]
@@ -143,6 +146,28 @@ def test_whatever_is_refused_has_words_and_whatever_is_taken_has_none(
             assert verdicts == {True}, f"{key} does not take any JSON"
             continue
         assert verdicts == {True, False}, f"{key} takes all or nothing of what people write"
+
+
+def _described_defaults(section: type[Struct]) -> Iterator[tuple[str, object, object]]:
+    """Yield the fields whose description names a default: its value, and what the field has if it is left out."""
+    for key, each in file_fields(section).items():
+        (description,) = (part for part in get_args(each.type) if isinstance(part, str))
+        named = re.search(r"Default: `?(\S+?)`?\.$", description)
+        is_one = isinstance(each.default, (str, bytes, int, float, TcpAddress)) and each.default != ""
+        if named is not None and is_one:
+            is_json = re.fullmatch(r"true|false|[1-9][0-9]*", named[1])
+            default = reader(each.type)(json.loads(named[1]) if is_json else named[1])
+            yield key, default, each.default
+
+
+def test_the_default_that_a_description_names_is_the_one_of_the_struct() -> None:
+    found = {
+        (section.__name__, key): (named, default)
+        for section, _, _ in SECTIONS
+        for key, named, default in _described_defaults(section)
+    }
+    assert {where: values for where, values in found.items() if values[0] != values[1]} == {}
+    assert len(found) > 40
 
 
 def _takes_json(annotation: object) -> bool:
