@@ -9,7 +9,7 @@ import grimp
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Imports in functions and for types count: a reader follows them, too."""
-    graph = grimp.build_graph("dynamic_mcp")
+    graph = grimp.build_graph("dynamic_mcp", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
     assert len(imports) > 500

@@ -25,7 +25,6 @@ from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.observe.cache_clearing import clearing_folder
-from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
@@ -145,6 +144,7 @@ class Serving:
         """Keep the entry among the running proxies up to date."""
         if self._kind == "stdio":  # its client comes at once, and is answered before more is loaded
             await wait_for_greeting(self.proxy, _LISTED_WITHIN_S)
+        from dynamic_mcp.observe.proxies import ProxyRegistry
         from dynamic_mcp.proxy.status import read_status
 
         config = self.config.file if self._origin is None else self._origin.label
