@@ -46,7 +46,7 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
             await asyncio.to_thread(import_module, name)
         except Upgraded:
             return
-        except ImportError as exc:
+        except (ImportError, OSError) as exc:  # no descriptor may be free
             log.debug("`%s` cannot be loaded: %s", name, exc)
     log.debug("loaded all that serving may need")
 

@@ -178,6 +178,8 @@ class Serving:
                 import_module(name)  # some milliseconds at most; a thread would slow the loop down for longer
             except Upgraded:
                 return
+            except OSError as exc:  # no descriptor is free
+                log.debug("`%s` cannot be loaded yet: %s", name, exc)
             await asyncio.sleep(0)
         gc.freeze()
         log.debug("loaded what a client may come to")
@@ -194,13 +196,16 @@ class Serving:
         log.warning("dynamic-mcp was upgraded while it runs; what runs is the old version until it is restarted")
 
     async def open(self) -> None:
-        """Open the plug-ins of the config, before the first client comes.
+        """Load what a client may come to, and open the plug-ins of the config, before the first client comes.
 
         Raises ConfigError, and then all is closed.
         """
         if self._is_open:
             return
         try:
+            if self._kind != "stdio":  # its first call may find no descriptor free to load anything with
+                for name in _REST:
+                    import_module(name)
             await self.proxy.open_plugins(self.config)
         except BaseException:
             await self.close()
