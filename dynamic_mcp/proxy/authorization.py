@@ -72,6 +72,8 @@ class Authorization(Step):
         if current is None:
             raise NotFound("group", group.name, view.names, hint=view.names_in_words())
         if current.rules is not group.rules:  # the config has changed since
+            if current.rules is not None and method not in HARMLESS:
+                check_form(params or {})
             decision = self._judge(request, current, method, params or {}, group)
         return decision
 

@@ -12,6 +12,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.globs import fold
 from dynamic_mcp.proxy.chain import Step
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
+from dynamic_mcp.proxy.view import GroupView
 
 # Parameters that say what a request is about.
 _TEXTS = frozenset(("name", "uri", "taskId", "type"))
@@ -30,7 +31,7 @@ HARMLESS = frozenset(
 
 
 class CheckForm(Step):
-    """Lets calls pass whose parameters can be read in one way only; where there are access rules, all requests."""
+    """Lets requests pass whose parameters can be read in one way only, where rules or plug-ins look at them."""
 
     decides = True
 
@@ -39,12 +40,27 @@ class CheckForm(Step):
         params = call.params or {}
         if call.method == "tools/call":
             tool = wire.text(params.get("name"))
-            if tool is None or not params.keys() <= _PLAIN:
-                check_form(params)
+            if (tool is None or not params.keys() <= _PLAIN) and self._is_ruled(call.group):
+                _check(call, params)
             return next(call if call.tool == tool else structs.replace(call, tool=tool))
-        if self.services.has_access_rules and call.method not in HARMLESS:
-            check_form(params)
+        if call.group.rules is not None and call.method not in HARMLESS:
+            _check(call, params)
         return next(call)
+
+    def _is_ruled(self, group: GroupView) -> bool:
+        plugins = self.services.plugins
+        has_plugins = plugins is not None and plugins.are_for(group.name)
+        return has_plugins or group.rules is not None or group.call_rules is not None
+
+
+def _check(call: UpstreamRequest, params: Mapping[str, Raw]) -> None:
+    try:
+        check_form(params)
+    except wire.Malformed:
+        if call.request.observation is not None:
+            plain = {name: value for name, value in params.items() if name != "arguments"}  # not redacted yet
+            call.request.observation.note_target(call.group, call.method, plain)
+        raise
 
 
 def check_form(params: Mapping[str, Raw]) -> None:

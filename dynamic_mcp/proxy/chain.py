@@ -8,7 +8,7 @@ again, by the config of that moment.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +48,7 @@ class Services:
     """
 
     has_access_rules = False
+    has_been_observed = False  # requests that began then are, to their ends
     approval: Approval | None = None
     plugins: Plugins | None = None
     observers: Observers | None = None
@@ -65,7 +66,7 @@ class Services:
         self.clearing_folder = clearing_folder
 
 
-class _AnyStep:
+class _BaseStep:
     """What one feature does on the way of calls, for one proxy. It is made when a group first wants it."""
 
     # Whether it judges or replaces arguments, so that it runs again once a later step has changed them.
@@ -91,7 +92,7 @@ class _AnyStep:
         """Called when a server has said that a resource has changed."""
 
 
-class Step(_AnyStep):
+class Step(_BaseStep):
     """A step that passes on what it was given, or what it knows to be allowed."""
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
@@ -99,12 +100,15 @@ class Step(_AnyStep):
         raise NotImplementedError
 
 
-class ChangingStep(_AnyStep):
+class ChangingStep(_BaseStep):
     """A step that lets others change arguments, or that waits so long that the config may be another afterwards."""
 
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
         """Answer a call, by `restart` where it has waited or the arguments are others, and else by `next`."""
         raise NotImplementedError
+
+
+AnyStep = Step | ChangingStep
 
 
 class Row(Struct, frozen=True):
@@ -136,7 +140,7 @@ def _may_ask(group: GroupView, services: Services) -> bool:
 
 
 def _is_observed(group: GroupView, services: Services) -> bool:
-    return services.observers is not None
+    return services.observers is not None or services.has_been_observed
 
 
 # The way of a call, in its order.
@@ -219,7 +223,7 @@ class Chains:
     def __init__(self, services: Services) -> None:
         self.services = services
         self._turns = Turns()
-        self._steps: dict[int, Step | ChangingStep] = {}
+        self._steps: dict[int, AnyStep] = {}
         self._compiled: WeakSet[GroupView] = WeakSet()
         self._version = 0
 
@@ -268,7 +272,7 @@ class Chains:
 
     def record_task(self, group: GroupView, id: str, tool: str) -> None:
         """Tell the steps which tool a task is of; who may not use the tool may not ask about its tasks either."""
-        for step in self._steps.values():
+        for step in self._find(group).values():
             step.record_task(group, id, tool)
 
     def record_update(self, group: Group, frame: Frame) -> None:
@@ -291,42 +295,58 @@ class Chains:
         self._compiled.add(group)
         return chain
 
-    def _compile_for(self, steps: Mapping[int, Step | ChangingStep], group: GroupView, tool: str | None) -> Next:
-        """Return the chain of one tool, without the steps that have nothing to do for it."""
-        wanted = [row for row, step in steps.items() if row >= _HEAD and step.is_wanted(group, tool)]
+    def _compile_for(
+        self, steps: Mapping[int, AnyStep], group: GroupView, tool: str | None, *, after: int = _HEAD - 1
+    ) -> Next:
+        """Return the chain of one tool after a row, without the steps that have nothing to do for it."""
+        wanted = [row for row, step in steps.items() if row > after and step.is_wanted(group, tool)]
         if _LAST in wanted:
             wanted.remove(_LAST)
             last = self._link(steps, [_LAST], _send_now)
             return self._link(steps, wanted, partial(self._send_by, last))
         return self._link(steps, wanted, self._send)
 
-    def _link(self, steps: Mapping[int, Step | ChangingStep], rows: Iterable[int], chain: Next) -> Next:
+    def _link(self, steps: Mapping[int, AnyStep], rows: Iterable[int], chain: Next) -> Next:
         """Return a chain of the steps in these rows, before another chain."""
         for row in sorted(rows, reverse=True):
             step = steps[row]
             if isinstance(step, ChangingStep):
-                again = _list_deciding(steps, row)
-                chain = partial(step, next=chain, restart=partial(self._restart, row, self._version, again))
+                chain = partial(step, next=chain, restart=partial(self._restart, row, self._version, chain))
             else:
                 chain = partial(step, next=chain)
         return chain
 
     def _restart(
-        self, row: int, version: int, again: Sequence[Step], call: UpstreamRequest, following: Next
+        self, row: int, version: int, next: Next, call: UpstreamRequest, following: Next
     ) -> Awaitable[Frame]:
-        """Have a call decided again by the steps before this row, as they are now."""
-        if version != self._version:
-            again = _list_deciding(self._find(call.group), row)
-        for step in reversed(again):
-            following = partial(step, next=following)
-        return following(structs.replace(call, decision=None))
+        """Have a call decided again by the steps before this row, and then go on, by the config of this moment.
 
-    def _find(self, group: GroupView) -> dict[int, Step | ChangingStep]:
+        `version` is that of the config by which `next`, all that comes after the row, was compiled.
+        """
+        steps = self._find(call.group)
+        if following is next and version != self._version:
+            following = next = self._compile_for(steps, call.group, call.tool, after=row)
+        chain = partial(self._go_on, row, self._version, next, following)
+        again = [step for number, step in steps.items() if number < row and step.decides]
+        for step in reversed(again):
+            if isinstance(step, ChangingStep):
+                chain = partial(step, next=chain, restart=_go_on_now)
+            else:
+                chain = partial(step, next=chain)
+        return chain(structs.replace(call, decision=None))
+
+    def _go_on(self, row: int, version: int, next: Next, following: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+        """Go on with a call that was decided again, unless the config has changed meanwhile."""
+        if version == self._version:
+            return following(call)
+        return self._restart(row, version, next, call, following)
+
+    def _find(self, group: GroupView) -> dict[int, AnyStep]:
         """Return the steps that a group wants, by their rows."""
         services = self.services
         return {row: self._step(row) for row, each in enumerate(ORDER) if each.is_wanted(group, services)}
 
-    def _step(self, row: int) -> Step | ChangingStep:
+    def _step(self, row: int) -> AnyStep:
         step = self._steps.get(row)
         if step is None:
             module, _, name = ORDER[row].step.partition(":")
@@ -397,8 +417,9 @@ class _ToolChains:
         return chain(call)
 
 
-def _list_deciding(steps: Mapping[int, Step | ChangingStep], before: int) -> list[Step]:
-    return [step for row, step in steps.items() if row < before and step.decides and isinstance(step, Step)]
+def _go_on_now(call: UpstreamRequest, following: Next) -> Awaitable[Frame]:
+    """Take the place of `restart` in what has been restarted, which looks at its end whether that is needed again."""
+    return following(call)
 
 
 def _send_now(call: UpstreamRequest) -> Awaitable[Frame]:

@@ -135,6 +135,7 @@ class Proxy:
     @observers.setter
     def observers(self, observers: Observers | None) -> None:
         self._services.observers = observers
+        self._services.has_been_observed |= observers is not None
         self._chains.reset()
         self._compile_answers()
 

@@ -13,8 +13,8 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import Services, Step
-from dynamic_mcp.proxy.request import Next, Request, UpstreamRequest
+from dynamic_mcp.proxy.chain import ChangingStep, Services, Step
+from dynamic_mcp.proxy.request import Next, Request, Restart, UpstreamRequest
 from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WITH_ARGUMENTS = frozenset(("tools/call", "prompts/get"))
 
 
-class RedactArguments(Step):
+class RedactArguments(ChangingStep):
     """Passes on requests with arguments as they may be sent."""
 
     decides = True
@@ -38,17 +38,17 @@ class RedactArguments(Step):
         redactor = _redactor_of(group)
         return redactor is not None and redactor.has_for_arguments(tool)
 
-    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+    def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
         """Replace what is to be replaced, once in the same params."""
         given = (call.params or {}).get("arguments")
         if given is None or call.method not in _WITH_ARGUMENTS or call.redacted is call.params:
             return next(call)
         if len(given) > MAX_BYTES_IN_LOOP:
-            return self._redact_in_thread(call, next)
+            return self._redact_in_thread(call, next, restart)
         return next(_redact_arguments(call))
 
-    async def _redact_in_thread(self, call: UpstreamRequest, next: Next) -> Frame:
-        return await next(await self._workers.run(partial(_redact_arguments, call)))
+    async def _redact_in_thread(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
+        return await restart(await self._workers.run(partial(_redact_arguments, call)), next)
 
 
 class RedactAnswers(Step):

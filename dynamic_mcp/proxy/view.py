@@ -65,7 +65,7 @@ class GroupView:
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
         self.chain: Callable[..., Awaitable[Frame]] | None = None  # compiled by `Chains` with the first request
-        self._lists = AllowedLists(presentation, rules)
+        self.allowed_lists: AllowedLists = AllowedLists(presentation, rules) if base is None else base.allowed_lists
 
     def __repr__(self) -> str:
         return f"<GroupView of {self.group!r}>"
@@ -137,7 +137,7 @@ class GroupView:
 
         `name` is the server's.
         """
-        return self._lists.judge(kind, name, self.group.known)
+        return self.allowed_lists.judge(kind, name, self.group.known)
 
     @property
     def may_hide(self) -> bool:
@@ -218,7 +218,7 @@ class GroupView:
             return None
         if self.group.admission.gate is not None:
             said = await self.group.admission.gate.admit_hello(said)
-        return self._lists.filter_hello(said, self.group.known)
+        return self.allowed_lists.filter_hello(said, self.group.known)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
@@ -237,7 +237,7 @@ class GroupView:
 
     def _present(self, whole: Catalog) -> Catalog:
         """Return what is admitted of a catalog as it is shown, as far as it is presented and allowed."""
-        allowed = self._lists.filter(whole)
+        allowed = self.allowed_lists.filter(whole)
         return allowed if self.overridden is None else self.overridden.show(allowed)
 
 

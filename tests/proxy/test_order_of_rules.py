@@ -253,13 +253,13 @@ async def test_a_tool_that_is_not_shown_any_more_is_not_called_by_its_name() -> 
     assert steps == []
 
 
-async def test_parameters_that_can_be_read_in_two_ways_are_refused_before_all_other_steps() -> None:
+async def test_parameters_that_can_be_read_in_two_ways_are_refused_before_any_rule_is_asked() -> None:
     steps = Steps()
 
     with pytest.raises(wire.Malformed, match="`Name` is not a parameter"):
         await pass_all(steps, params={"name": Raw(b'"echo"'), "Name": Raw(b'"delete"')})
 
-    assert steps == []
+    assert steps == ["observe"]  # so that the audit log can say what it was about
 
 
 async def test_the_steps_run_in_the_order_of_the_table() -> None:
