@@ -61,8 +61,8 @@ def _options() -> Iterator[tuple[str, list[str]]]:
             inner = list(command.commands.values()) if isinstance(command, click.Group) else [command]
             options = [param for each in inner for param in each.params if isinstance(param, click.Option)]
             words = [word for option in options for word in option.opts]
-            # these go on until somebody interrupts them
-            yield name, sorted({*words, "--help"} - {"-f", "--follow", "-w", "--watch"})
+            # these go on until they are interrupted
+            yield name, sorted({*words, "--help"} - {"-f", "--follow", "-w", "--watch", "--http"})
 
 
 OPTIONS = dict(_options())
