@@ -247,7 +247,7 @@ async def test_a_call_that_is_under_way_when_the_client_is_gone_still_ends(tmp_p
 # Row 32.
 
 
-@pytest.mark.parametrize("size", [40_000, pytest.param(200_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("size", [40_000, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(tmp_path: Path, size: int) -> None:
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, line_bytes=1 << 20, settings=WHOLE) as program:
         await assert_alive(program, "odd", "good")
