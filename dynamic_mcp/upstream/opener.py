@@ -55,13 +55,7 @@ async def open_link(
     lacks: Era | None = None,
     logins: Logins | None = None,
 ) -> Opened:
-    """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
-
-    The link speaks the era of the client if the upstream does; `lacks` is the one that it was found not to speak.
-    Credentials come from the config's headers, else from the logins.
-
-    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
-    """
+    """Open a link as `open.open_link` promises."""
     is_modern_first = lacks != "modern" if hello.revision.is_stateless else lacks == "legacy"
     match config.upstream:
         case Program() as program if is_modern_first:
