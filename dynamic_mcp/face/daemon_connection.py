@@ -87,10 +87,15 @@ class DaemonConnection(asyncio.Protocol):
             self._write(line)
 
     async def close(self) -> None:
-        """Close the connection; the daemon cancels what is in flight."""
+        """Close the connection; the daemon cancels what is in flight.
+
+        It closes its own end when it has read everything: while that of this command is open, nothing that the daemon
+        writes meanwhile fails, which would end the session before its last lines are read.
+        """
         if self._transport is None:
             return
-        self._transport.close()
+        if self._is_open():
+            self._transport.write_eof()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._closed.wait()

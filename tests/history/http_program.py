@@ -63,6 +63,14 @@ class HttpProgram:
         """Return what it has written to stderr."""
         return self._stderr.read_text()
 
+    def remote_connections(self) -> int:
+        """Count its connections to servers, which it keeps for a while when nothing uses them."""
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        own = f":{self.port:04X}"
+        remote = {f"socket:[{inode}]" for _, local, _, _, _, _, _, _, _, inode, *_ in rows if not local.endswith(own)}
+        held = [str(each.readlink()) for each in Path(f"/proc/{self.pid}/fd").iterdir()]
+        return sum(each in remote for each in held)
+
     async def wait_until_it_listens(self) -> None:
         """Wait until it takes connections."""
         async with asyncio.timeout(_STARTS_WITHIN_S):
