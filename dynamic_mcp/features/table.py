@@ -16,11 +16,11 @@ from msgspec import Struct
 class Rules(Struct, frozen=True):
     """Rules on the calls of a server: the key of the config that has them, and what they are compiled to.
 
-    `compiled` is the class of a `policy.call_rules.RuleSet`, as `module:Class`.
+    `compile` makes a `policy.call_rules.RuleSet` of what is presented of a server, and its name.
     """
 
     key: str
-    compiled: str
+    compile: str
 
 
 class Command(Struct, frozen=True):
@@ -89,10 +89,16 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
-    Feature("guards", rules=Rules("guards", "guards:Guards"), steps={"guards": "step:JudgeArguments"}),
+    Feature(
+        "cache",
+        rules=Rules("cache", "rules:CacheRules"),
+        steps={"cache": "step:ResultCache"},
+        commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
     Feature(
         "limits",
-        rules=Rules("limits", "limits:Limits"),
+        rules=Rules("limits", "limits:compile_rules"),
         steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
     ),
 )

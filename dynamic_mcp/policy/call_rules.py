@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp.config.access import ToolAccess
-from dynamic_mcp.config.rules import Rules
+from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.table import FEATURES
-from dynamic_mcp.policy.caching import CacheRules
 from dynamic_mcp.policy.overrides import Overrides
 from dynamic_mcp.policy.redact import redactor_for
 
@@ -28,14 +26,14 @@ class RuleSet:
 class CallRules:
     """What a config says of the calls of one server; what it does not say is None, or empty."""
 
-    def __init__(self, rules: Rules, server: str, access: ToolAccess) -> None:
+    def __init__(self, presentation: Presentation, server: str) -> None:
+        rules = presentation.rules
         self.overrides = Overrides(rules.overrides) if rules.overrides else None
-        self.cache = CacheRules(rules, server, access) if rules.cache else None
         self.redactor = redactor_for(rules.redact) if rules.redact else None
-        self.sets: Mapping[str, RuleSet] = dict(_compile(rules, server))
+        self.sets: Mapping[str, RuleSet] = dict(_compile(presentation, server))
 
 
-def _compile(rules: Rules, server: str) -> Iterator[tuple[str, RuleSet]]:
+def _compile(presentation: Presentation, server: str) -> Iterator[tuple[str, RuleSet]]:
     for feature in FEATURES:
-        if feature.rules is not None and (own := getattr(rules, feature.rules.key)):
-            yield feature.name, feature.find(feature.rules.compiled)(own, server)
+        if feature.rules is not None and getattr(presentation.rules, feature.rules.key):
+            yield feature.name, feature.find(feature.rules.compile)(presentation, server)

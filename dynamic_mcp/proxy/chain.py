@@ -44,8 +44,8 @@ _LONGEST_NAME = 200
 class Services:
     """What the steps of one proxy work with; what is None or False is not configured.
 
-    `view_for` returns what a client may see now, and `note` takes events. Steps go by the time of `clock`; marks in
-    `clearing_folder` have kept results dropped.
+    `view_for` returns what a client may see now, and `note` takes events. Steps go by the time of `clock`;
+    `state_folder` is where they share things with other processes of the user, if they may.
     """
 
     has_access_rules = False
@@ -59,12 +59,12 @@ class Services:
         view_for: Callable[[Client], View],
         note: Callable[[Event], None],
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
     ) -> None:
         self.view_for = view_for
         self.note = note
         self.clock = clock
-        self.clearing_folder = clearing_folder
+        self.state_folder = state_folder
 
 
 class _BaseStep:
@@ -206,7 +206,7 @@ ORDER = (
         "dynamic_mcp.proxy.approval.step:AskForApproval",
         _may_ask,
     ),
-    Row("cache", "A kept result is the answer.", "dynamic_mcp.proxy.result_cache:ResultCache", _has_rule("cache")),
+    Row("cache", "A kept result is the answer.", slot="cache"),
     Row(
         "concurrent",
         "The call waits until one of the places of its tool is free.",

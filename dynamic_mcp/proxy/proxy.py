@@ -77,7 +77,7 @@ class Proxy:
         logins: Logins | None = None,
         open_approval: OpenApproval | None = None,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
         has_base: bool = True,
         pins: Path | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._services = Services(self.view_for, self.note, clock, clearing_folder)
+        self._services = Services(self.view_for, self.note, clock, state_folder)
         self._chains = chains = Chains(self._services)
         self._open_approval = open_approval
         self._plugins: Plugins | None = None  # also those of configs before, until they are closed

@@ -244,7 +244,7 @@ class GroupView:
 def _compile(presentation: Presentation, server: str) -> CallRules:
     from dynamic_mcp.policy.call_rules import CallRules
 
-    return CallRules(presentation.rules, server, presentation.access)
+    return CallRules(presentation, server)
 
 
 def _override(rules: CallRules | None, server: str) -> OverriddenTools | None:

@@ -130,7 +130,7 @@ NOT_AT_THE_START = (
     "importer", "middleware", "oauth.discovery", "oauth.login", "oauth.registration", "oauth.tokens",
     "observe.approvals", "observe.proxies", "policy.access", "policy.call_rules",
     "policy.redact", "proxy.approval", "proxy.authorization", "proxy.calls", "proxy.completion", "proxy.plugins",
-    "proxy.prompts", "proxy.result_cache", "proxy.status", "search", "session.batches", "session.modern",
+    "proxy.prompts", "proxy.status", "search", "session.batches", "session.modern",
     "upstream.cli", "upstream.http", "upstream.link", "upstream.opener", "upstream.process.child",
     "upstream.remote", "upstream.stdio",
     *(f"features.{feature.name}" for feature in FEATURES),
