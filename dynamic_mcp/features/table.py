@@ -21,6 +21,7 @@ class Rules(Struct, frozen=True):
 
     key: str
     compile: str
+    changes_messages: bool = False  # what servers answer, and what they say by themselves
 
 
 class Command(Struct, frozen=True):
@@ -94,6 +95,11 @@ FEATURES = (
         rules=Rules("cache", "rules:CacheRules"),
         steps={"cache": "step:ResultCache"},
         commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature(
+        "redaction",
+        rules=Rules("redact", "redactor:compile_rules", changes_messages=True),
+        steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
     ),
     Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
     Feature(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.policy.overrides import Overrides
-from dynamic_mcp.policy.redact import redactor_for
 
 
 class RuleSet:
@@ -22,6 +21,14 @@ class RuleSet:
     def check_arguments(self, tool: str, arguments: Raw) -> None:
         """Raise DynamicMcpError if a tool may not be called with these arguments, whoever allows it."""
 
+    def present_text(self, tool: str, text: str) -> str:
+        """Return a text of our own in an answer of a tool as clients may see it; it may repeat arguments."""
+        return text
+
+    def present_message(self, payload: Raw) -> Raw:
+        """Return the params of what the server says by itself as clients may see them."""
+        return payload
+
 
 class CallRules:
     """What a config says of the calls of one server; what it does not say is None, or empty."""
@@ -29,8 +36,7 @@ class CallRules:
     def __init__(self, presentation: Presentation, server: str) -> None:
         rules = presentation.rules
         self.overrides = Overrides(rules.overrides) if rules.overrides else None
-        self.redactor = redactor_for(rules.redact) if rules.redact else None
-        self.sets: Mapping[str, RuleSet] = dict(_compile(presentation, server))
+        self.sets: dict[str, RuleSet] = dict(_compile(presentation, server))
 
 
 def _compile(presentation: Presentation, server: str) -> Iterator[tuple[str, RuleSet]]:

@@ -177,8 +177,7 @@ ORDER = (
     Row(
         "redact",
         "What is to be replaced in arguments is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactArguments",
-        _has_rule("redactor"),
+        slot="redact arguments",
     ),
     Row(
         "observe",
@@ -215,8 +214,7 @@ ORDER = (
     Row(
         "redact",
         "On the way back: what is to be replaced in the answer is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactAnswers",
-        _has_rule("redactor"),
+        slot="redact answers",
     ),
     Row(
         "audit",

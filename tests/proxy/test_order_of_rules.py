@@ -17,12 +17,12 @@ from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
+from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.call_rules import CallRules
-from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.policy.shown_tool import ShownTool
 from dynamic_mcp.proxy.approval.approval import Approval
 from dynamic_mcp.proxy.approval.subject import Right
@@ -186,7 +186,7 @@ class NotedGroup(GroupView):
         self.steps = steps
         self.call_rules = rules = CallRules(view.presentation, "up")
         rules.sets = {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
-        rules.redactor = NotedRedactor(steps)
+        rules.sets["redaction"] = NotedRedactor(steps)
 
     def find_shown(self, tool: str) -> ShownTool | None:
         return NotedTool(self.steps)
@@ -370,7 +370,6 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
         "dynamic_mcp.proxy.call_",
         "dynamic_mcp.proxy.hidden",
         "dynamic_mcp.proxy.observed_calls",
-        "dynamic_mcp.proxy.redaction",
         *(f"dynamic_mcp.features.{feature.name}" for feature in FEATURES),
     )
     assert [each for each in loaded if each == "re2" or each.startswith(rules)] == []
