@@ -134,10 +134,9 @@ def _check_rules(config: Config) -> list[Finding]:
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.guards import check_guards, check_redact
-    from dynamic_mcp.doctor.overrides import check_overrides
 
     catalogs = known_catalogs(config)
-    checks = check_overrides, check_guards, check_call_rules, check_redact
+    checks = check_guards, check_call_rules, check_redact
     return [finding for check in checks for finding in check(config, catalogs)]
 
 

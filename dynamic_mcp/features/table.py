@@ -41,7 +41,7 @@ class Feature(Struct, frozen=True):
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config, and connects to nothing
+    check: str = ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
@@ -56,9 +56,13 @@ class Feature(Struct, frozen=True):
         """Whether serving may need it, and not commands alone."""
         return bool(self.observer or self.auth_provider or self.steps)
 
-    def is_wanted(self, config: Struct) -> bool:
-        """Return whether a config has one of its keys, each of which is a member of `Config`."""
-        return any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
+    def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
+        """Return whether a config has one of its keys, each of which is a member of `Config`, or rules of it."""
+        if any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys):
+            return True
+        return self.rules is not None and any(
+            getattr(each.rules, self.rules.key) for each in config.presentations.values()
+        )
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
@@ -95,6 +99,12 @@ FEATURES = (
         rules=Rules("cache", "rules:CacheRules"),
         steps={"cache": "step:ResultCache"},
         commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature(
+        "overrides",
+        rules=Rules("overrides", "view:compile_rules"),
+        steps={"overrides": "step:RestoreCalls"},
+        check="check",
     ),
     Feature(
         "redaction",

@@ -148,10 +148,6 @@ def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> boo
     return group.call_rules is not None and feature.name in group.call_rules.sets
 
 
-def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
-    return lambda group, services: getattr(group.call_rules, kind, None) is not None
-
-
 def _may_ask(group: GroupView, services: Services) -> bool:
     return services.has_access_rules or group.presentation.rules.asks
 
@@ -171,8 +167,7 @@ ORDER = (
     Row(
         "overrides",
         "Shown names become the server's own; defaults and fixed arguments are put in.",
-        "dynamic_mcp.proxy.call_overrides:RestoreCalls",
-        _has_rule("overrides"),
+        slot="overrides",
     ),
     Row(
         "redact",

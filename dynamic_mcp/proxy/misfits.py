@@ -46,7 +46,7 @@ def _is_judged(group: GroupView, tool: str) -> bool:
 
 
 def _has_own_schema(group: GroupView, tool: str) -> bool:
-    """Return whether an override or a plug-in has given a tool other arguments than its server."""
+    """Return whether a rule or a plug-in has given a tool other arguments than its server."""
     overridden, whole, known = group.find_shown(tool), group.group.known, group.known
     if overridden is not None and overridden.changes_arguments:
         return True

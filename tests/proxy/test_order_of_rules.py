@@ -17,13 +17,13 @@ from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
+from dynamic_mcp.features.overrides.shown_tool import ShownTool
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.call_rules import CallRules
-from dynamic_mcp.policy.shown_tool import ShownTool
 from dynamic_mcp.proxy.approval.approval import Approval
 from dynamic_mcp.proxy.approval.subject import Right
 from dynamic_mcp.proxy.chain import ORDER, Chains, Services
@@ -32,7 +32,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 from tests.policy.rules import access_of, person
 
 NAMES = [row.name for row in ORDER]
@@ -185,7 +185,7 @@ class NotedGroup(GroupView):
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
         self.call_rules = rules = CallRules(view.presentation, "up")
-        rules.sets = {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
+        rules.sets |= {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
         rules.sets["redaction"] = NotedRedactor(steps)
 
     def find_shown(self, tool: str) -> ShownTool | None:
