@@ -27,6 +27,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
+from dynamic_mcp.policy.call_rules import judging_rules
 from dynamic_mcp.proxy.approval.form import build_form
 from dynamic_mcp.proxy.approval.queue import OpenBox, Queue
 from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
@@ -291,8 +292,8 @@ class HumanApproval:
 
 def _rules_of(config: Config) -> object:
     """Return what says who is asked about what."""
-    guards = {name: each.rules.guards for name, each in config.presentations.items() if each.rules.guards}
-    return config.access, config.approval, guards
+    judging = ((name, judging_rules(each)) for name, each in config.presentations.items())
+    return config.access, config.approval, {name: rules for name, rules in judging if rules}
 
 
 def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
