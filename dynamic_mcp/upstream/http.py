@@ -217,7 +217,7 @@ class HttpTransport:
 
 
 class _NotificationStream:
-    """Keeps one stream open for what belongs to no request, and reopens it ever more slowly; `take` receives its events.
+    """Keeps one stream open for what belongs to no request, and reopens it ever more slowly; `take` gets its events.
 
     Nothing that happens to it affects requests.
     """
