@@ -12,15 +12,15 @@ from pathlib import Path
 from msgspec import Raw, structs
 
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.observe.approval_box import ApprovalBox
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval
+from dynamic_mcp.observe.approval_box import ApprovalServer
+from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval
 
 BOUND_S = 30
 
 
-def waiting(id: str = "7F3K2M", **changes: object) -> PendingApproval:
+def waiting(id: str = "7F3K2M", **changes: object) -> QueuedApproval:
     now = time.time()
-    pending = PendingApproval(
+    pending = QueuedApproval(
         id=id,
         pid=os.getpid(),
         since=now,
@@ -37,7 +37,7 @@ class Proxy:
     """Notes what it is told, and refuses to delete `/etc`."""
 
     def __init__(self, folder: Path) -> None:
-        self.box = ApprovalBox(folder, self._receive, poll_s=0.01)
+        self.server = ApprovalServer(folder, self._receive, poll_s=0.01)
         self.received: list[ApprovalDecision] = []
         self.has_received = asyncio.Event()
 
@@ -49,13 +49,13 @@ class Proxy:
 
 
 @asynccontextmanager
-async def running(folder: Path, *pending: PendingApproval) -> AsyncIterator[Proxy]:
+async def running(folder: Path, *pending: QueuedApproval) -> AsyncIterator[Proxy]:
     """A proxy in which this waits."""
     proxy = Proxy(folder)
     async with asyncio.timeout(BOUND_S):
         for each in pending:
-            await proxy.box.put(each)
+            await proxy.server.put(each)
         try:
             yield proxy
         finally:
-            await proxy.box.close()
+            await proxy.server.close()

@@ -12,8 +12,8 @@ from dynamic_mcp.cli import approve_view
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.host.pending_json import to_json
-from dynamic_mcp.observe.approval_desk import ApprovalDesk
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, Scope, approvals_dir
+from dynamic_mcp.observe.approval_desk import ApprovalClient
+from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, Scope, approvals_dir
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape
@@ -23,7 +23,7 @@ _LONGEST_REASON = 1000
 
 def list_pending(this: Invocation) -> None:
     """Print what waits."""
-    waiting = of_config(this, desk().list_pending())
+    waiting = of_config(this, open_client().list_pending())
     if this.out.is_json:
         this.out.print_json([to_json(each, time.time()) for each in waiting])
     elif waiting:
@@ -59,7 +59,7 @@ def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is
         print_rule(this.out, pending)
 
 
-def _may_allow(this: Invocation, pending: PendingApproval, scope: Scope) -> bool:
+def _may_allow(this: Invocation, pending: QueuedApproval, scope: Scope) -> bool:
     """Show a call, all of it if the person wants to see that, and return whether it may be made."""
     question = f"Allow it {_HOW_LONG[scope]}?"
     if not approve_view.show_details(this.out, pending, time.time(), is_short=True):
@@ -78,25 +78,25 @@ def deny_call(this: Invocation, id: str, reason: str) -> None:
     send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
 
 
-def desk() -> ApprovalDesk:
+def open_client() -> ApprovalClient:
     """Return what waits for this user."""
-    return ApprovalDesk(approvals_dir())
+    return ApprovalClient(approvals_dir())
 
 
-def find(typed: str) -> PendingApproval:
+def find(typed: str) -> QueuedApproval:
     """Return what waits with this id, or one that begins so. Raises NotFound and InvalidArguments."""
-    found = desk().find(typed)
+    found = open_client().find(typed)
     if len(found) == 1:
         return found[0]
     if found:
         several = ", ".join(each.id for each in found)
         raise InvalidArguments(f"more than one call that waits begins with `{escape(typed)}`: {several}")
-    ids = [each.id for each in desk().list_pending()]
+    ids = [each.id for each in open_client().list_pending()]
     named = f"waiting: {', '.join(ids)}" if ids else "nothing waits; it was decided, or has expired"
     raise NotFound("call that waits", typed, closest(typed.upper(), ids), hint=named)
 
 
-def of_config(this: Invocation, waiting: list[PendingApproval]) -> list[PendingApproval]:
+def of_config(this: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApproval]:
     """Return what waits in proxies that serve the config of the command line, if it names one."""
     config = this.explicit_path()
     return [each for each in waiting if config is None or each.config == str(config)]
@@ -111,10 +111,10 @@ def require_person(verb: str, *, is_sure: bool) -> None:
         )
 
 
-def send(this: Invocation, pending: PendingApproval, decision: ApprovalDecision) -> None:
+def send(this: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
     """Send a decision and say what became of it. Raises InvalidArguments and DynamicMcpError."""
     with this.out.progress("waiting for the proxy"):
-        answer = desk().decide(decision)
+        answer = open_client().decide(decision)
     if answer.outcome != "taken":
         raise _failure(pending, answer)
     if this.out.is_json_requested:
@@ -124,7 +124,7 @@ def send(this: Invocation, pending: PendingApproval, decision: ApprovalDecision)
     this.out.say(f"{pending.id} is {_describe(decision)}: `{pending.name}` of group `{pending.group}`")
 
 
-def _failure(pending: PendingApproval, answer: ApprovalAnswer) -> DynamicMcpError:
+def _failure(pending: QueuedApproval, answer: ApprovalAnswer) -> DynamicMcpError:
     match answer.outcome:
         case "refused":
             return InvalidArguments(f"{pending.id} still waits: {answer.reason}")

@@ -13,11 +13,11 @@ from pathlib import Path
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.observe.approvals import PendingApproval
+from dynamic_mcp.observe.approvals import QueuedApproval
 from dynamic_mcp.system.file_reader import read_bytes
 
 
-def print_rule(out: Output, pending: PendingApproval) -> None:
+def print_rule(out: Output, pending: QueuedApproval) -> None:
     """Print the part of the config that asks as it would be without this tool, and what to do with it."""
     document = _read(pending.config)
     found = _without_approve(document, pending) or _without_rule(document, pending)
@@ -43,7 +43,7 @@ def _read(config: str) -> Mapping[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-def _without_approve(document: Mapping[str, object], pending: PendingApproval) -> _Change | None:
+def _without_approve(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:
     """Return the globs of the tools to approve that do not match this one."""
     if pending.rule != f"mcpServers.{pending.group}.approve":
         return None
@@ -57,7 +57,7 @@ def _without_approve(document: Mapping[str, object], pending: PendingApproval) -
     return pending.rule, [glob for glob in globs if glob not in matching], notes
 
 
-def _without_rule(document: Mapping[str, object], pending: PendingApproval) -> _Change | None:
+def _without_rule(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:
     """Return the rule that asks, with a condition that leaves this tool out."""
     roles = _at(document, "settings", "access", "roles")
     for role, rules in roles.items() if isinstance(roles, dict) else ():
@@ -71,7 +71,7 @@ def _without_rule(document: Mapping[str, object], pending: PendingApproval) -> _
     return None
 
 
-def _with_exception(rule: Mapping[str, object], pending: PendingApproval) -> dict[str, object]:
+def _with_exception(rule: Mapping[str, object], pending: QueuedApproval) -> dict[str, object]:
     exception = f"!(server == {json.dumps(pending.group)} && name == {json.dumps(pending.name)})"
     when = rule.get("when")
     return {**rule, "when": f"({when}) && {exception}" if when else exception}

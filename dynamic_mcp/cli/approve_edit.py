@@ -18,7 +18,7 @@ from dynamic_mcp.cli.approve import find, require_person, send
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.host.pending_json import read_arguments
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval
+from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.os_user import os_user
 
@@ -38,7 +38,7 @@ def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) ->
     edit_in_editor(this, pending)
 
 
-def edit_in_editor(this: Invocation, pending: PendingApproval) -> None:
+def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
     """Have the arguments changed in an editor until they are right, and allow the call. Raises DynamicMcpError."""
     text = "\n".join(approve_view.format_arguments(read_arguments(pending.arguments))) + "\n"
     while True:
@@ -52,7 +52,7 @@ def edit_in_editor(this: Invocation, pending: PendingApproval) -> None:
                 raise DynamicMcpError(f"nothing was sent; {pending.id} still waits") from None
 
 
-def _confirm_and_send(this: Invocation, pending: PendingApproval, arguments: object, *, is_sure: bool) -> None:
+def _confirm_and_send(this: Invocation, pending: QueuedApproval, arguments: object, *, is_sure: bool) -> None:
     old = read_arguments(pending.arguments)
     if not is_sure:
         if not approve_view.show_difference(this.out, old, arguments):

@@ -13,7 +13,7 @@ from dynamic_mcp.config import secrets
 from dynamic_mcp.config.access import DEFAULT
 from dynamic_mcp.host.pending_json import arguments_of
 from dynamic_mcp.identity import LOCAL
-from dynamic_mcp.observe.approvals import PendingApproval
+from dynamic_mcp.observe.approvals import QueuedApproval
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, escape, one_line
 
@@ -29,7 +29,7 @@ _STYLES = {"+": "green", "-": "red"}
 _NO_RULE = "default, as no rule is about it"
 
 
-def show_table(out: Output, waiting: Sequence[PendingApproval], now: float) -> None:
+def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> None:
     """Print one line for each call."""
     columns = ["ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS"]
     rows = [
@@ -48,7 +48,7 @@ def show_table(out: Output, waiting: Sequence[PendingApproval], now: float) -> N
 
 
 def show_details(
-    out: Output, pending: PendingApproval, now: float, *, reveals: bool = False, is_short: bool = False
+    out: Output, pending: QueuedApproval, now: float, *, reveals: bool = False, is_short: bool = False
 ) -> bool:
     """Print all of one call; of long arguments less, if it is to be short. Return whether it was all."""
     out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
@@ -98,7 +98,7 @@ def _show_lines(out: Output, sign: str, lines: Sequence[str]) -> None:
         out.print_line(f"{sign} {line}", _STYLES.get(sign, ""))
 
 
-def who(pending: PendingApproval) -> str:
+def who(pending: QueuedApproval) -> str:
     """Return who makes a call."""
     is_local = pending.issuer == LOCAL.issuer or not pending.subject
     person = "you" if is_local else pending.subject
@@ -113,7 +113,7 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
 
 
-def facts_of(pending: PendingApproval, now: float) -> Iterator[tuple[str, str]]:
+def facts_of(pending: QueuedApproval, now: float) -> Iterator[tuple[str, str]]:
     """Yield what is known of a call, by name; empty for what is not."""
     yield "who", who(pending)
     if pending.issuer and pending.issuer != LOCAL.issuer:
@@ -131,7 +131,7 @@ def facts_of(pending: PendingApproval, now: float) -> Iterator[tuple[str, str]]:
     yield "waiting", _describe_times(pending, now)
 
 
-def _describe_times(pending: PendingApproval, now: float) -> str:
+def _describe_times(pending: QueuedApproval, now: float) -> str:
     if now < pending.held_until:
         client = f"the client gives up in {format_seconds(pending.held_until - now)}"
     else:

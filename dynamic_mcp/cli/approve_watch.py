@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from dynamic_mcp.cli import approve_view
-from dynamic_mcp.cli.approve import desk, of_config, require_person, send
+from dynamic_mcp.cli.approve import of_config, open_client, require_person, send
 from dynamic_mcp.cli.approve_edit import edit_in_editor
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.system.os_user import os_user
 
 _EVERY_S = 0.5
@@ -25,7 +25,7 @@ def watch_pending(this: Invocation) -> None:
     this.out.say("waiting for calls to approve; Ctrl-C ends this")
     left: set[str] = set()
     while True:
-        waiting = of_config(this, desk().list_pending())
+        waiting = of_config(this, open_client().list_pending())
         left &= {each.id for each in waiting}
         asked = next((each for each in waiting if each.id not in left), None)
         if asked is None:
@@ -35,7 +35,7 @@ def watch_pending(this: Invocation) -> None:
             left.add(asked.id)
 
 
-def _ask(this: Invocation, pending: PendingApproval) -> bool:
+def _ask(this: Invocation, pending: QueuedApproval) -> bool:
     """Ask about one call until it is decided; return False if it is left waiting."""
     this.out.say("")
     shows_all = approve_view.show_details(this.out, pending, time.time(), is_short=True)
@@ -58,7 +58,7 @@ def _ask(this: Invocation, pending: PendingApproval) -> bool:
             return not _waits(pending)
 
 
-def _question(pending: PendingApproval, *, shows_all: bool) -> str:
+def _question(pending: QueuedApproval, *, shows_all: bool) -> str:
     words = {"once": "y allow once", "hour": "h allow for an hour", "session": "s allow for the session"}
     offered = [words[scope] for scope in ("once", "hour", "session") if scope in pending.offered]
     if not shows_all:
@@ -66,7 +66,7 @@ def _question(pending: PendingApproval, *, shows_all: bool) -> str:
     return f"{pending.id}? [{', '.join([*offered, 'n deny', 'e edit', 'd show secrets', 'space decide later'])}]"
 
 
-def _decide(this: Invocation, pending: PendingApproval, key: str) -> bool:
+def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
     """Do what a key means; return whether that was a decision."""
     scope = _SCOPES.get(key)
     if scope in pending.offered:
@@ -81,7 +81,7 @@ def _decide(this: Invocation, pending: PendingApproval, key: str) -> bool:
     return True
 
 
-def _read_key(pending: PendingApproval) -> str:
+def _read_key(pending: QueuedApproval) -> str:
     """Return the key that a person presses; empty if the call is decided elsewhere meanwhile."""
     with open_keyboard() as read:
         discard(read, _TOO_SOON_S)
@@ -92,5 +92,5 @@ def _read_key(pending: PendingApproval) -> str:
                 return ""
 
 
-def _waits(pending: PendingApproval) -> bool:
-    return any(each.id == pending.id for each in desk().list_pending())
+def _waits(pending: QueuedApproval) -> bool:
+    return any(each.id == pending.id for each in open_client().list_pending())

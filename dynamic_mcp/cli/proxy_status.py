@@ -15,7 +15,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.process_table import Process, list_family, measure_memory, measure_tree, read_processes
 from dynamic_mcp.cli.status_view import MeasuredProxy, describe_audience, show_proxy
-from dynamic_mcp.observe.approval_desk import ApprovalDesk
+from dynamic_mcp.observe.approval_desk import ApprovalClient
 from dynamic_mcp.observe.approvals import approvals_dir
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
@@ -50,7 +50,7 @@ def _measure(running: RunningProxy, table: Mapping[int, Process]) -> MeasuredPro
 
 
 def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
-    waiting = Counter(pending.pid for pending in ApprovalDesk(approvals_dir()).list_pending())
+    waiting = Counter(pending.pid for pending in ApprovalClient(approvals_dir()).list_pending())
     if out.is_json:
         out.print_json([{**_to_json(proxy), "approvals": waiting[proxy.running.pid]} for proxy in proxies])
         return

@@ -96,11 +96,11 @@ def complete_pinned(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the id of a call that waits for a person."""
-    from dynamic_mcp.observe.approval_desk import ApprovalDesk
+    from dynamic_mcp.observe.approval_desk import ApprovalClient
     from dynamic_mcp.observe.approvals import approvals_dir, parse_id
 
     typed = parse_id(incomplete)
-    waiting = ApprovalDesk(approvals_dir()).list_pending() if typed or not incomplete else []
+    waiting = ApprovalClient(approvals_dir()).list_pending() if typed or not incomplete else []
     return _items(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.host.pending_json import to_json
-from dynamic_mcp.observe.approvals import PendingApproval
+from dynamic_mcp.observe.approvals import QueuedApproval
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 
@@ -53,7 +53,7 @@ class ApprovalNotices:
         self._places = asyncio.Semaphore(_MOST_AT_ONCE)
         self._tasks = TaskSet(log)
 
-    def notify(self, settings: Approval, pending: PendingApproval) -> None:
+    def notify(self, settings: Approval, pending: QueuedApproval) -> None:
         """Tell a person that a call waits."""
         if len(self._tasks) >= _MOST_WAITING:
             log.warning("so many calls wait for approval that not all of them are told about")
@@ -139,7 +139,7 @@ def find_desktop_command(text: str, environment: Mapping[str, str], platform: st
             return (program, "--app-name=dynamic-mcp", "--", _TITLE, body)
 
 
-def _describe(pending: PendingApproval) -> str:
+def _describe(pending: QueuedApproval) -> str:
     """Say what waits, without arguments: others may see the screen."""
     caller = one_line(pending.client or pending.subject or "a client", 40)
     name, group = one_line(pending.name, 60), one_line(pending.group, 40)

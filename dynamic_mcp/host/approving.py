@@ -22,7 +22,7 @@ class Approving:
     def open(self, config: Config, note: Callable[[Event], None]) -> Approval:
         """Return what asks persons; `note` takes events."""
         from dynamic_mcp.host.approval_notices import ApprovalNotices
-        from dynamic_mcp.observe.approval_box import ApprovalBox
+        from dynamic_mcp.observe.approval_box import ApprovalServer
         from dynamic_mcp.observe.approvals import approvals_dir, make_id
         from dynamic_mcp.proxy.approval.human import HumanApproval
 
@@ -31,7 +31,7 @@ class Approving:
             config,
             note,
             make_id=make_id,
-            open_box=lambda receive: ApprovalBox(approvals_dir(), receive),
+            open_server=lambda receive: ApprovalServer(approvals_dir(), receive),
             notify=notices.notify,
         )
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.observe.approval_folder import ApprovalFolder, Unsuitable
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval
+from dynamic_mcp.observe.approval_folder import ApprovalStore, Unsuitable
+from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.observe.proxies import HEARTBEAT_S
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -30,7 +30,7 @@ Receive = Callable[[ApprovalDecision], None]
 _Found = tuple[str, str, ApprovalDecision | str]
 
 
-class ApprovalBox:
+class ApprovalServer:
     """What waits in this proxy. `receive` is called in the event loop with each decision that may count.
 
     A DynamicMcpError that `receive` raises refuses the decision: whoever decided is shown it, and the call waits on.
@@ -38,10 +38,10 @@ class ApprovalBox:
     """
 
     def __init__(self, folder: Path, receive: Receive, *, poll_s: float = POLL_S) -> None:
-        self._folder = ApprovalFolder(folder)
+        self._folder = ApprovalStore(folder)
         self._receive = receive
         self._poll_s = poll_s
-        self._pending: dict[str, PendingApproval] = {}
+        self._pending: dict[str, QueuedApproval] = {}
         self._removed: dict[str, str] = {}  # why, of those whose files are still there
         self._tasks = TaskSet(log)
         self._changed = asyncio.Event()
@@ -52,9 +52,9 @@ class ApprovalBox:
         return len(self._pending)
 
     def __repr__(self) -> str:
-        return f"<ApprovalBox {len(self)} pending>"
+        return f"<ApprovalServer {len(self)} pending>"
 
-    async def put(self, pending: PendingApproval) -> None:
+    async def put(self, pending: QueuedApproval) -> None:
         """Show that a call waits, until it is decided, removed or expired.
 
         Raises OSError, and then nobody can decide it here.
@@ -90,7 +90,7 @@ class ApprovalBox:
             self._tasks.cancel_all()
             log.debug("the disk does not answer; %s stays as it is", self._folder)
 
-    def _write(self, pending: PendingApproval) -> OSError | None:
+    def _write(self, pending: QueuedApproval) -> OSError | None:
         try:
             self._folder.make()
             self._folder.write_pending(pending)
@@ -186,12 +186,12 @@ class ApprovalBox:
             if answer.outcome == "taken":
                 self._folder.remove_pending(id)
 
-    def _touch(self, pending: Sequence[PendingApproval]) -> None:
+    def _touch(self, pending: Sequence[QueuedApproval]) -> None:
         for each in pending:
             self._folder.touch_pending(each)
 
 
-def _find_fault(decision: ApprovalDecision, pending: PendingApproval) -> str:
+def _find_fault(decision: ApprovalDecision, pending: QueuedApproval) -> str:
     """Return why a decision cannot count; empty if it can."""
     if decision.verdict == "allow" and decision.scope not in pending.offered:
         offered = ", ".join(f"`{scope}`" for scope in pending.offered)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dynamic_mcp.observe.approval_folder import ApprovalFolder, Unsuitable
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, parse_id
+from dynamic_mcp.observe.approval_folder import ApprovalStore, Unsuitable
+from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
 from dynamic_mcp.observe.proxies import is_alive
 
 # How long a proxy may take to answer a decision; it looks for decisions every 0.25 s.
@@ -17,20 +17,20 @@ _POLL_S = 0.02
 _LEFT_AFTER_S = 300.0
 
 
-class ApprovalDesk:
+class ApprovalClient:
     """What waits for a person, the oldest first. `now` returns seconds since 1970."""
 
     def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
-        self._folder = ApprovalFolder(folder)
+        self._folder = ApprovalStore(folder)
         self._now = now
 
-    def list_pending(self) -> list[PendingApproval]:
+    def list_pending(self) -> list[QueuedApproval]:
         """Return what waits, and remove what dead proxies have left."""
         self._folder.remove_older(self._now() - _LEFT_AFTER_S)
         found = [pending for id in self._folder.pending_ids() if (pending := self._read(id)) is not None]
         return sorted(found, key=lambda each: (each.since, each.id))
 
-    def find(self, typed: str) -> list[PendingApproval]:
+    def find(self, typed: str) -> list[QueuedApproval]:
         """Return what waits with this id, or with ids that begin so."""
         id = parse_id(typed)
         return [pending for pending in self.list_pending() if id and pending.id.startswith(id)]
@@ -64,7 +64,7 @@ class ApprovalDesk:
         reason = "the proxy does not answer" if was_withdrawn else "the proxy has read the decision and says nothing"
         return ApprovalAnswer(outcome="silent", reason=reason)
 
-    def _read(self, id: str) -> PendingApproval | None:
+    def _read(self, id: str) -> QueuedApproval | None:
         try:
             pending, touched_at = self._folder.read_pending(id)
         except (OSError, Unsuitable):  # removed meanwhile, or not a proxy's

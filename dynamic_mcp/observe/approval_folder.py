@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, parse_id
+from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.decoding import decode_as
 
@@ -36,14 +36,14 @@ class Unsuitable(ValueError):
     """A file that must not count; the text says why."""
 
 
-class ApprovalFolder:
+class ApprovalStore:
     """The folder, as both sides use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __repr__(self) -> str:
-        return f"<ApprovalFolder {self._path}>"
+        return f"<ApprovalStore {self._path}>"
 
     def make(self) -> None:
         """Create the folder, or see to it that nobody else can use it. Raises OSError."""
@@ -58,7 +58,7 @@ class ApprovalFolder:
 
     # --- what waits ----------------------------------------------------------------------------------------
 
-    def write_pending(self, pending: PendingApproval) -> None:
+    def write_pending(self, pending: QueuedApproval) -> None:
         """Write what waits. Raises OSError, also if it is too large to be read or its id is in use."""
         file, data = self._path / f"{pending.id}{_PENDING}", _encode(pending)
         if len(data) > MOST_BYTES:
@@ -72,9 +72,9 @@ class ApprovalFolder:
         stems = [name.removesuffix(_PENDING) for name in self.names() if name.endswith(_PENDING)]
         return [stem for stem in stems if parse_id(stem) == stem]
 
-    def read_pending(self, id: str) -> tuple[PendingApproval, float]:
+    def read_pending(self, id: str) -> tuple[QueuedApproval, float]:
         """Return what waits, and when its file was touched last. Raises OSError and Unsuitable."""
-        pending, touched_at = self._read(self._path / f"{id}{_PENDING}", PendingApproval)
+        pending, touched_at = self._read(self._path / f"{id}{_PENDING}", QueuedApproval)
         if pending.id != id:
             raise Unsuitable("it has the id of another call")
         return pending, touched_at
@@ -83,7 +83,7 @@ class ApprovalFolder:
         """Tell whether something waits by this id."""
         return (self._path / f"{id}{_PENDING}").exists()
 
-    def touch_pending(self, pending: PendingApproval) -> None:
+    def touch_pending(self, pending: QueuedApproval) -> None:
         """Show that the proxy of what waits is alive; writes it again if somebody took that for dead."""
         with contextlib.suppress(OSError):
             if self.has_pending(pending.id):

@@ -1,6 +1,6 @@
 """Calls that wait for a person: what a serving proxy says of them, what a person answers, and what becomes of that.
 
-They are files in one folder of the user. `ApprovalBox` is the proxy's side of it, `ApprovalDesk` that of commands.
+They are files in one folder of the user: `ApprovalServer` is the proxy's side of it, `ApprovalClient` a command's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOKALIKES = str.maketrans("ILO", "110")
 _ID_LENGTH = 6
 
 
-class PendingApproval(Struct, frozen=True, kw_only=True):
+class QueuedApproval(Struct, frozen=True, kw_only=True):
     """A call that waits for a person. Times are seconds since 1970; the client gives up at `held_until`.
 
     `rule` is the one that wants a person asked, and `allowed_by` the one that lets the caller, who has these `roles`,

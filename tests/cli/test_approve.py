@@ -15,7 +15,7 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.cli.approve_view import facts_of
-from dynamic_mcp.observe.approvals import PendingApproval
+from dynamic_mcp.observe.approvals import QueuedApproval
 from dynamic_mcp.observe.proxies import ProxyRegistry, ProxyStatus
 from tests.approvals import Proxy, running, waiting
 from tests.cli.commands import CliRunner, CommandResult
@@ -38,7 +38,7 @@ file.write_text(text.replace("/etc", "/b") if before else text.replace("/a", "/e
 """
 
 
-def call() -> PendingApproval:
+def call() -> QueuedApproval:
     """Return a call that waits from now on."""
     return waiting(
         subject="ann@example.org",
@@ -86,7 +86,7 @@ async def test_what_waits_is_listed_without_its_secrets(cli: CliRunner, proxy: P
 
 
 async def test_only_what_waits_for_a_config_is_listed_if_one_is_given(cli: CliRunner, proxy: Proxy) -> None:
-    await proxy.box.put(waiting("AAAAAA", config=str(cli.config)))
+    await proxy.server.put(waiting("AAAAAA", config=str(cli.config)))
     assert [each["id"] for each in (await run(cli, "list", "-c", str(cli.config))).json] == ["AAAAAA"]
 
 
@@ -118,7 +118,7 @@ async def test_all_of_a_call_is_shown(cli: CliRunner, proxy: Proxy) -> None:
 async def test_nothing_that_others_have_written_acts_on_the_terminal_or_makes_a_line(
     cli: CliRunner, proxy: Proxy
 ) -> None:
-    await proxy.box.put(
+    await proxy.server.put(
         waiting(
             "AAAAAA",
             **dict.fromkeys(("subject", "client", "group", "name", "description", "rule", "access"), HOSTILE),
@@ -156,7 +156,7 @@ async def test_a_person_sees_a_call_before_it_is_allowed(cli: CliRunner, proxy: 
 async def test_long_arguments_are_said_to_be_cut_and_can_be_seen_in_full_before_a_call_is_allowed(
     cli: CliRunner, proxy: Proxy, arguments: dict[str, str]
 ) -> None:
-    await proxy.box.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
+    await proxy.server.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
     whole = "".join(arguments.values())
 
     def shown_of(done: CommandResult) -> str:
@@ -193,7 +193,7 @@ def test_it_is_shown_how_long_a_call_waits_and_why_it_may_be_made(
 
 async def test_names_after_a_long_value_are_shown(cli: CliRunner, proxy: Proxy) -> None:
     arguments = {"body": "b" * 30_000, "z": "/etc/shadow"}
-    await proxy.box.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
+    await proxy.server.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
     cut = await on_terminal(cli, "allow", "AAAAAA", typed=b"n\nn\n")
     assert '"z": "/etc/shadow"' in cut.out
     assert "(28000 characters left out)" in cut.out
@@ -229,7 +229,7 @@ async def test_a_denial_says_why(cli: CliRunner, proxy: Proxy) -> None:
 
 
 async def test_an_unknown_id_names_what_waits(cli: CliRunner, proxy: Proxy) -> None:
-    await proxy.box.put(waiting("7F3K2N"))
+    await proxy.server.put(waiting("7F3K2N"))
     unknown = await run(cli, "deny", "ZZ")
     assert unknown.code == 2
     assert "waiting: 7F3K2M, 7F3K2N" in unknown.err
@@ -290,7 +290,7 @@ async def press_until(person: Terminal, key: bytes, words: str) -> None:
 
 
 async def test_one_key_decides_about_each_call_while_watching(cli: CliRunner, proxy: Proxy) -> None:
-    await proxy.box.put(waiting("AAAAAA", since=1.0, arguments=Raw(json.dumps({"body": "b" * 3000}).encode())))
+    await proxy.server.put(waiting("AAAAAA", since=1.0, arguments=Raw(json.dumps({"body": "b" * 3000}).encode())))
     environment = cli.environment(TERM="xterm-256color")
     with open_terminal("approve", "watch", env=environment, cwd=cli.folder) as person:
         await asyncio.to_thread(person.shows, "AAAAAA? [a SHOW ALL ARGUMENTS, ")

@@ -1,4 +1,4 @@
-"""Calls that wait for a person: the proxy's box and the commands' desk, over one folder."""
+"""Calls that wait for a person: the proxy's server and the commands' client, over one folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.observe.approval_desk import ApprovalDesk
+from dynamic_mcp.observe.approval_desk import ApprovalClient
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, make_id, parse_id
 from tests.approvals import running, waiting
 from tests.program import BOUND_S
@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 
 async def decide(folder: Path, decision: ApprovalDecision) -> ApprovalAnswer:
-    return await asyncio.to_thread(ApprovalDesk(folder).decide, decision)
+    return await asyncio.to_thread(ApprovalClient(folder).decide, decision)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -39,12 +39,12 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_what_waits_is_listed_until_it_is_decided(tmp_path: Path) -> None:
     older, newer = waiting("AAAAAA", since=1.0), waiting("BBBBBB")
     async with running(tmp_path, newer, older) as proxy:
-        desk = ApprovalDesk(tmp_path)
-        assert desk.list_pending() == [older, newer]
+        client = ApprovalClient(tmp_path)
+        assert client.list_pending() == [older, newer]
         decision = ApprovalDecision(id="BBBBBB", verdict="allow", scope="hour", by="me", arguments=Raw(b'{"path":1}'))
         assert await decide(tmp_path, decision) == ApprovalAnswer(outcome="taken")
         assert proxy.received == [decision]
-        assert desk.list_pending() == [older]
+        assert client.list_pending() == [older]
     assert names(tmp_path) == []
 
 
@@ -81,7 +81,7 @@ async def test_a_call_is_decided_once_by_whoever_is_first(tmp_path: Path) -> Non
 async def test_what_is_decided_elsewhere_or_expires_waits_no_more(tmp_path: Path) -> None:
     soon = time.time() + 0.05
     async with running(tmp_path, waiting("AAAAAA"), waiting("BBBBBB", expires=soon)) as proxy:
-        proxy.box.remove("AAAAAA")
+        proxy.server.remove("AAAAAA")
         await until(lambda: not names(tmp_path))
         for id in ("AAAAAA", "BBBBBB"):
             assert (await decide(tmp_path, ApprovalDecision(id=id, verdict="allow"))).outcome == "gone"
@@ -94,7 +94,7 @@ async def test_a_decision_after_the_end_counts_for_nothing(tmp_path: Path) -> No
     (tmp_path / "7F3K2M.json").write_bytes(kept)
     (tmp_path / "7F3K2M.json").chmod(0o600)
     answer = await asyncio.to_thread(
-        ApprovalDesk(tmp_path).decide, ApprovalDecision(id="7F3K2M", verdict="allow"), 0.05
+        ApprovalClient(tmp_path).decide, ApprovalDecision(id="7F3K2M", verdict="allow"), 0.05
     )
     assert (answer.outcome, proxy.received) == ("silent", [])
     assert names(tmp_path) == ["7F3K2M.json"]
@@ -111,13 +111,13 @@ async def test_files_are_private(tmp_path: Path) -> None:
 async def test_a_call_that_is_cancelled_while_its_file_is_written_leaves_none(tmp_path: Path) -> None:
     async with running(tmp_path) as proxy:
         putting = asyncio.create_task(
-            proxy.box.put(waiting(arguments=Raw(msgspec.json.encode({"a": "x" * 1_000_000}))))
+            proxy.server.put(waiting(arguments=Raw(msgspec.json.encode({"a": "x" * 1_000_000}))))
         )
         await asyncio.sleep(0)
         putting.cancel()
         await asyncio.wait([putting])
         assert putting.cancelled()
-        await proxy.box.close()
+        await proxy.server.close()
     assert names(tmp_path) == []
 
 
@@ -127,13 +127,13 @@ async def test_what_cannot_be_shown_to_a_person_is_not_put(tmp_path: Path) -> No
     for folder, pending in ((tmp_path / "file" / "approvals", waiting()), (tmp_path / "approvals", large)):
         async with running(folder) as proxy:
             with pytest.raises(OSError, match=r"File exists|larger than"):
-                await proxy.box.put(pending)
+                await proxy.server.put(pending)
 
 
 async def test_texts_that_are_not_unicode_are_shown_as_escapes(tmp_path: Path) -> None:
     odd = waiting(config="/c\udcff", name="x\ud800", arguments=Raw(b'{"a":"\\ud800"}'))
     async with running(tmp_path, odd):
-        (shown,) = ApprovalDesk(tmp_path).list_pending()
+        (shown,) = ApprovalClient(tmp_path).list_pending()
         assert (shown.config, shown.name, bytes(shown.arguments)) == ("/c\\udcff", "x\\ud800", b'{"a":"\\ud800"}')
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dynamic_mcp.observe.approval_desk import ApprovalDesk
+from dynamic_mcp.observe.approval_desk import ApprovalClient
 from dynamic_mcp.observe.approvals import ApprovalDecision
 from tests.approvals import Proxy, running, waiting
 from tests.program import BOUND_S
@@ -32,7 +32,7 @@ async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
 
 async def allow(folder: Path) -> str:
     """Decide as a person does; returns what became of it."""
-    answer = await asyncio.to_thread(ApprovalDesk(folder).decide, ApprovalDecision(id="7F3K2M", verdict="allow"))
+    answer = await asyncio.to_thread(ApprovalClient(folder).decide, ApprovalDecision(id="7F3K2M", verdict="allow"))
     return answer.outcome
 
 
@@ -81,7 +81,7 @@ async def assert_ignored(proxy: Proxy, folder: Path, put: Callable[[Path], objec
     async with asyncio.timeout(BOUND_S):
         while await asyncio.to_thread(os.path.lexists, folder / NAME):
             pass
-    assert [each.id for each in await asyncio.to_thread(ApprovalDesk(folder).list_pending)] == ["7F3K2M"]
+    assert [each.id for each in await asyncio.to_thread(ApprovalClient(folder).list_pending)] == ["7F3K2M"]
     assert proxy.received == []
     assert await allow(folder) == "taken"
     assert len(proxy.received) == 1
@@ -118,7 +118,7 @@ async def test_a_flood_of_decisions_is_answered_and_the_proxy_goes_on(proxy: Pro
     assert await allow(folder) == "taken"
 
 
-async def test_the_desk_shows_only_what_proxies_of_this_user_have_written(proxy: Proxy, tmp_path: Path) -> None:
+async def test_a_command_shows_only_what_proxies_of_this_user_have_written(proxy: Proxy, tmp_path: Path) -> None:
     folder = tmp_path / "approvals"
     good = json.loads((folder / "7F3K2M.json").read_bytes())
     wrong: dict[str, bytes] = {
@@ -131,21 +131,21 @@ async def test_the_desk_shows_only_what_proxies_of_this_user_have_written(proxy:
     for name, data in wrong.items():
         write(folder / name, data)
     (folder / "EEEEEE.json").mkdir()
-    assert [each.id for each in ApprovalDesk(folder).list_pending()] == ["7F3K2M"]
+    assert [each.id for each in ApprovalClient(folder).list_pending()] == ["7F3K2M"]
 
 
 def test_what_a_dead_proxy_has_left_is_removed(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, pathlib, sys; from tests.approvals import *\n"
         "async def main():\n"
-        "    box = Proxy(pathlib.Path(sys.argv[1])).box\n"
-        "    await box.put(waiting())\n"
+        "    server = Proxy(pathlib.Path(sys.argv[1])).server\n"
+        "    await server.put(waiting())\n"
         "    os._exit(0)\n"
         "asyncio.run(main())\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=BOUND_S)
     assert [file.name for file in tmp_path.iterdir()] == ["7F3K2M.json"]
-    assert ApprovalDesk(tmp_path).list_pending() == []
+    assert ApprovalClient(tmp_path).list_pending() == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,11 +163,11 @@ def test_two_processes_decide_and_are_told_what_became_of_it(tmp_path: Path) -> 
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
         assert other.stdout.readline() == "waits\n"
-        desk = ApprovalDesk(tmp_path)
-        (pending,) = desk.find("7f")
+        client = ApprovalClient(tmp_path)
+        (pending,) = client.find("7f")
         assert pending.pid == other.pid
         decision = ApprovalDecision(id=pending.id, verdict="deny", reason="nö\u2028")
-        assert desk.decide(structs.replace(decision, id="ZZZZZZ")).outcome == "gone"
-        assert desk.decide(decision).outcome == "taken"
+        assert client.decide(structs.replace(decision, id="ZZZZZZ")).outcome == "gone"
+        assert client.decide(decision).outcome == "taken"
         assert other.stdout.read() == "nö\u2028\n"
     assert list(tmp_path.iterdir()) == []

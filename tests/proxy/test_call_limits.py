@@ -275,7 +275,7 @@ async def test_a_person_who_is_asked_holds_no_place() -> None:
         asked = begin(client)
         await on.waits()
         assert not (await client.call("up", "get_file", {})).get("isError")
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert not (await asked).get("isError")
 
 

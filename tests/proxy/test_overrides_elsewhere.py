@@ -66,9 +66,9 @@ async def test_a_person_sees_the_servers_names_and_final_values_and_changes_thos
         assert pending.name == "delete_file"
         assert json.loads(bytes(pending.arguments)) == {"path": "/one", "root": "/srv"}
 
-        refused = on.box.allow("Q1", arguments={"file": "/two", "root": "/srv"})
+        refused = on.queue.allow("Q1", arguments={"file": "/two", "root": "/srv"})
         assert "do not fit" in refused
-        on.box.allow("Q1", arguments={"path": "/two", "root": "/srv"})
+        on.queue.allow("Q1", arguments={"path": "/two", "root": "/srv"})
         result = await calling
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"path": "/two", "root": "/srv"}
     assert status_of(result)["arguments"] == {"file": "/two"}
@@ -79,7 +79,7 @@ async def test_what_a_client_is_told_of_a_refusal_has_the_name_that_it_knows() -
         client = await on.join()
         calling = begin(client, "remove", {"file": "/one"})
         await on.waits()
-        on.box.deny("Q1", "no")
+        on.queue.deny("Q1", "no")
         refused = text_of(await calling)
     assert "`remove` of group `up`" in refused
     assert "delete_file" not in refused

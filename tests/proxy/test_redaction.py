@@ -203,7 +203,7 @@ async def test_guards_and_persons_see_replaced_arguments_also_those_that_a_perso
         calling = asyncio.create_task(client.call("up", "get_file", {"a": "ask token-1"}))
         pending = await on.waits()
         assert json.loads(bytes(pending.arguments)) == {"a": "ask [y]"}
-        on.box.allow("Q1", arguments={"a": "token-2"})
+        on.queue.allow("Q1", arguments={"a": "token-2"})
         await calling
         seen = on.notes.ended[-1]
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"a": "[y]"}

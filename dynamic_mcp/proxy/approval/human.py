@@ -24,13 +24,13 @@ from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
 from dynamic_mcp.proxy.approval.form import build_form
-from dynamic_mcp.proxy.approval.queue import OpenBox, Queue
+from dynamic_mcp.proxy.approval.queue import OpenServer, Queue
 from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
-from dynamic_mcp.proxy.approval.wait import Forms, Wait
+from dynamic_mcp.proxy.approval.wait import ElicitationForms, PendingApproval
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Next, Request, UpstreamRequest
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
@@ -41,7 +41,7 @@ _REMOVED = "it was decided elsewhere"
 
 
 class HumanApproval:
-    """Asks persons for one proxy. `note` takes events; without `open_box` there is no queue.
+    """Asks persons for one proxy. `note` takes events; without `open_server` there is no queue.
 
     `notify` tells a person what waits in the queue. `outcomes` counts what became of questions.
     """
@@ -52,8 +52,8 @@ class HumanApproval:
         note: Callable[[Event], None],
         *,
         make_id: Callable[[], str],
-        open_box: OpenBox | None = None,
-        notify: Callable[[Approval, PendingApproval], None] = lambda settings, pending: None,
+        open_server: OpenServer | None = None,
+        notify: Callable[[Approval, QueuedApproval], None] = lambda settings, pending: None,
         clock: Clock | None = None,
     ) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -63,9 +63,9 @@ class HumanApproval:
         self._approvals = Approvals(self._clock.now, make_id, config.approval.valid_for_s)
         self._notify = notify
         self._queue = None
-        if open_box is not None:
-            self._queue = Queue(open_box, self._receive, notify=self._notify_person, config=str(config.file))
-        self._forms = Forms(self._clock)
+        if open_server is not None:
+            self._queue = Queue(open_server, self._receive, notify=self._notify_person, config=str(config.file))
+        self._forms = ElicitationForms(self._clock)
         self._subjects: dict[str, Subject] = {}
         self._expiries: dict[str, asyncio.Task[None]] = {}
         self._tasks = TaskSet(log)
@@ -145,17 +145,17 @@ class HumanApproval:
         if question is None:
             raise ApprovalDenied(subject.label, "too many other calls wait for a person")
         self._begin(question, subject, message.request.client)
-        wait = Wait(message, subject, question, self._config.approval, self._clock, form=form)
-        reporting = self._tasks.create(wait.report_progress(), name="progress of an approval")
+        pending = PendingApproval(message, subject, question, self._config.approval, self._clock, form=form)
+        reporting = self._tasks.create(pending.report_progress(), name="progress of an approval")
         try:
-            await self._wait(wait, channels)
+            await self._wait(pending, channels)
         finally:
             reporting.cancel()
-            wait.close()
+            pending.close()
             if question.verdict is None and not question.has_waiting and not self._is_queued(question):
                 self._close([question], "the client has gone")
                 self._approvals.forget(question)
-        return self._outcome(wait)
+        return self._outcome(pending)
 
     def _find_channels(self, message: UpstreamRequest, subject: Subject) -> tuple[Frame | None, list[Channel]]:
         """Return the form that the client can show, and where to ask. Raises ApprovalNeeded and ApprovalDenied."""
@@ -173,26 +173,26 @@ class HumanApproval:
     def _is_queued(self, question: Question) -> bool:
         return self._queue is not None and self._queue.has(question)
 
-    async def _wait(self, wait: Wait, channels: Sequence[Channel]) -> None:
+    async def _wait(self, pending: PendingApproval, channels: Sequence[Channel]) -> None:
         """Wait over one channel after the other, until there is an answer or the time is up."""
-        question, offered = wait.question, self._offered
+        question, offered = pending.question, self._offered
         for channel in channels:
             if question.verdict is None and channel == "client":
-                await self._forms.show(wait, offered, partial(self._decide, question))
+                await self._forms.show(pending, offered, partial(self._decide, question))
             elif question.verdict is None and self._queue is not None:
                 left_s = question.expires_at - self._clock.now()
-                if await self._queue.put(question, wait.subject, offered, left_s, hold_s=wait.left_s):
-                    await wait.until_decided()
+                if await self._queue.put(question, pending.subject, offered, left_s, hold_s=pending.left_s):
+                    await pending.until_decided()
 
-    def _outcome(self, wait: Wait) -> Grant:
-        question, subject, message = wait.question, wait.subject, wait.message
+    def _outcome(self, pending: PendingApproval) -> Grant:
+        question, subject, message = pending.question, pending.subject, pending.message
         verdict = question.verdict
-        self._observe(message, subject, question.id, None, self._clock.now() - wait.since)
+        self._observe(message, subject, question.id, None, self._clock.now() - pending.since)
         if verdict is None:
             if self._queue is not None and self._queue.has(question):
                 is_local = subject.principal == LOCAL
                 raise ApprovalPending(subject.label, question.id, self._queue.expires(question), is_local=is_local)
-            if wait.is_over:
+            if pending.is_over:
                 raise ApprovalDenied(subject.label, "nobody has answered in time")
             raise ApprovalNeeded(subject.label)
         if not verdict.is_allowed:
@@ -263,7 +263,7 @@ class HumanApproval:
             if outcome in ("expired", "dropped", "withdrawn"):
                 self._tell("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
 
-    def _notify_person(self, pending: PendingApproval) -> None:
+    def _notify_person(self, pending: QueuedApproval) -> None:
         self._notify(self._config.approval, pending)
 
     # --- observers -------------------------------------------------------------------------------------

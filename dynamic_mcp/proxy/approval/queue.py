@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.policy.approval import Question
 from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.system.task_set import TaskSet
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 _LONGEST_DESCRIPTION = 2000
 
 
-class Box(Protocol):
+class Server(Protocol):
     """Where commands see what waits. A DynamicMcpError of the function that takes decisions refuses a decision."""
 
-    async def put(self, pending: PendingApproval) -> None:
+    async def put(self, pending: QueuedApproval) -> None:
         """Show a call that waits. Raises OSError."""
         ...
 
@@ -37,31 +37,31 @@ class Box(Protocol):
         ...
 
 
-OpenBox = Callable[[Callable[[ApprovalDecision], None]], Box]
-Notify = Callable[[PendingApproval], None]
+OpenServer = Callable[[Callable[[ApprovalDecision], None]], Server]
+Notify = Callable[[QueuedApproval], None]
 
 
 class Queue:
-    """The questions of one proxy that are in the box, which is opened with the first of them.
+    """The questions of one proxy that commands can answer; the server is opened with the first of them.
 
     `receive` takes decisions, and `notify` tells a person that something waits. `config` is what the proxy serves.
     """
 
     def __init__(
         self,
-        open_box: OpenBox,
+        open_server: OpenServer,
         receive: Callable[[ApprovalDecision], None],
         *,
         notify: Notify,
         config: str,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._open_box = open_box
+        self._open_server = open_server
         self._receive = receive
         self._notify = notify
         self._config = config
         self._wall_clock = wall_clock
-        self._box: Box | None = None
+        self._server: Server | None = None
         self._expires: dict[str, float] = {}
         self._putting: dict[str, asyncio.Task[bool]] = {}
         self._tasks = TaskSet(log)
@@ -87,10 +87,10 @@ class Queue:
         # a request that is cancelled meanwhile must not leave half a question behind
         return putting is None or await asyncio.shield(putting)
 
-    async def _put(self, question: Question, pending: PendingApproval) -> bool:
-        box = self._box = self._box or self._open_box(self._receive)
+    async def _put(self, question: Question, pending: QueuedApproval) -> bool:
+        server = self._server = self._server or self._open_server(self._receive)
         try:
-            await box.put(pending)
+            await server.put(pending)
         except OSError as exc:
             log.warning("nobody can be asked by `dynamic-mcp approve`: %s", exc)
             self._expires.pop(question.id, None)
@@ -98,29 +98,29 @@ class Queue:
         finally:
             del self._putting[question.id]
         if question.verdict is not None:  # meanwhile
-            box.remove(question.id)
+            server.remove(question.id)
         else:
             self._notify(pending)
         return True
 
     def remove(self, question: Question, why: str) -> None:
         """Let a question wait no longer."""
-        if self._expires.pop(question.id, None) is not None and self._box is not None:
-            self._box.remove(question.id, why)
+        if self._expires.pop(question.id, None) is not None and self._server is not None:
+            self._server.remove(question.id, why)
 
     async def close(self) -> None:
         """Let nothing wait any more."""
         self._expires.clear()
         await self._tasks.wait()
-        if self._box is not None:
-            await self._box.close()
+        if self._server is not None:
+            await self._server.close()
 
 
 def _to_pending(
     question: Question, subject: Subject, offered: Sequence[Scope], times: tuple[float, float, float], config: str
-) -> PendingApproval:
+) -> QueuedApproval:
     key, right = question.key, subject.right
-    return PendingApproval(
+    return QueuedApproval(
         id=question.id,
         pid=os.getpid(),
         config=config,

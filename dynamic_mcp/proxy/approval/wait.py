@@ -30,7 +30,7 @@ T = TypeVar("T")
 Decide = Callable[[Verdict, Client | None], None]
 
 
-class Wait:
+class PendingApproval:
     """A request that waits for the answer to its question; longer if its client is told of progress.
 
     `form` is what its client can show; None if it cannot.
@@ -127,7 +127,7 @@ class Wait:
             await asyncio.wait(tasks)  # whoever is asked is told that the question is withdrawn
 
 
-class Forms:
+class ElicitationForms:
     """The forms that clients show now, one at most for each question, and the clients that cannot show any."""
 
     def __init__(self, clock: Clock) -> None:
@@ -139,31 +139,31 @@ class Forms:
         """Tell whether a client shows forms, and has answered none without a person."""
         return can_show(client) and client not in self._unable
 
-    async def show(self, wait: Wait, offered: Sequence[Scope], decide: Decide) -> None:
+    async def show(self, pending: PendingApproval, offered: Sequence[Scope], decide: Decide) -> None:
         """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
-        question = wait.question
-        while question.verdict is None and wait.form is not None and self.can_show(wait.client):
+        question = pending.question
+        while question.verdict is None and pending.form is not None and self.can_show(pending.client):
             other = self._shown.get(question.id)
             if other is None:
-                await self._show(wait, wait.form, offered, decide)
+                await self._show(pending, pending.form, offered, decide)
                 return
-            await wait.until_closed(other)
-            if wait.is_over:
+            await pending.until_closed(other)
+            if pending.is_over:
                 return
 
-    async def _show(self, wait: Wait, form: Frame, offered: Sequence[Scope], decide: Decide) -> None:
-        question, client = wait.question, wait.client
+    async def _show(self, pending: PendingApproval, form: Frame, offered: Sequence[Scope], decide: Decide) -> None:
+        question, client = pending.question, pending.client
         closed = self._shown[question.id] = asyncio.Event()
         asked_at = self._clock.now()
         try:
-            answer = await wait.ask_client(form)
+            answer = await pending.ask_client(form)
         finally:
             del self._shown[question.id]
             closed.set()
         if answer is None or question.verdict is not None:
             return
         is_quick = self._clock.now() - asked_at < NO_PERSON_WITHIN_S
-        by = wait.subject.key.principal.subject
+        by = pending.subject.key.principal.subject
         match read_answer(answer, offered):
             case NoAnswer(is_temporary=is_temporary):
                 if not is_temporary:

@@ -17,7 +17,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.identity import LOCAL_USER
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
+from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.approval import OpenApproval
 from dynamic_mcp.proxy.approval.human import HumanApproval
 from dynamic_mcp.proxy.proxy import Proxy
@@ -71,11 +71,11 @@ ANSWERS: dict[str, Json] = {
 }
 
 
-class FakeBox:
+class FakeQueue:
     """The queue, and the person who sees it."""
 
     def __init__(self, receive: Callable[[ApprovalDecision], None]) -> None:
-        self.pending: dict[str, PendingApproval] = {}
+        self.pending: dict[str, QueuedApproval] = {}
         self.put_count = 0
         self.is_broken = False
         self.is_closed = False
@@ -84,7 +84,7 @@ class FakeBox:
         self._receive = receive
         self._changed = asyncio.Event()
 
-    async def put(self, pending: PendingApproval) -> None:
+    async def put(self, pending: QueuedApproval) -> None:
         if self.is_broken:
             raise OSError("read-only")
         await self.gate.wait()
@@ -99,7 +99,7 @@ class FakeBox:
     async def close(self) -> None:
         self.is_closed = True
 
-    async def waits(self, count: int = 1) -> PendingApproval:
+    async def waits(self, count: int = 1) -> QueuedApproval:
         """Wait until so many calls wait, and return the latest."""
         async with asyncio.timeout(BOUND_S):
             while len(self.pending) < count:
@@ -171,27 +171,27 @@ class Scene:
         self.groups = [group]
         self._ids = (f"Q{number}" for number in itertools.count(1))
         self._has_queue = has_queue
-        self._box: FakeBox | None = None
+        self._queue: FakeQueue | None = None
         self._is_open = asyncio.Event()
         self.proxy = Proxy(self._config(), opener=opener, open_approval=self._open)
         self.proxy.observers = Observers([self.notes])
 
     @property
-    def box(self) -> FakeBox:
+    def queue(self) -> FakeQueue:
         """The queue, which is opened with the first call in it."""
-        assert self._box is not None
-        return self._box
+        assert self._queue is not None
+        return self._queue
 
     @property
     def is_queue_open(self) -> bool:
         """Whether a call has come to the queue."""
-        return self._box is not None
+        return self._queue is not None
 
-    async def waits(self, count: int = 1) -> PendingApproval:
+    async def waits(self, count: int = 1) -> QueuedApproval:
         """Wait until so many calls wait in the queue, and return the latest."""
         async with asyncio.timeout(BOUND_S):
             await self._is_open.wait()
-        return await self.box.waits(count)
+        return await self.queue.waits(count)
 
     async def join(
         self,
@@ -230,15 +230,15 @@ class Scene:
             config,
             note,
             make_id=lambda: next(self._ids),
-            open_box=self._open_box if self._has_queue else None,
+            open_server=self._open_server if self._has_queue else None,
             notify=lambda settings, pending: self.notified.append(pending.id),
             clock=self.clock,
         )
 
-    def _open_box(self, receive: Callable[[ApprovalDecision], None]) -> FakeBox:
-        self._box = FakeBox(receive)
+    def _open_server(self, receive: Callable[[ApprovalDecision], None]) -> FakeQueue:
+        self._queue = FakeQueue(receive)
         self._is_open.set()
-        return self._box
+        return self._queue
 
 
 @contextlib.asynccontextmanager

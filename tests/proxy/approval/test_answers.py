@@ -74,7 +74,7 @@ async def test_a_client_that_answers_without_a_person_is_not_asked_again_and_the
         await answer(on, client, NO_PERSON[case], after_s=0.9 if "at once" in case else READ_S)
         await on.waits()
         assert upstream.heard("tools/call") == []
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert await calling == DONE
         calling = begin(client)
         await on.waits()
@@ -115,7 +115,7 @@ async def test_a_client_that_answers_with_an_error_leads_to_the_queue(*, code: i
         error = {"code": code, "message": "no"}
         client.send({"jsonrpc": "2.0", "id": question["id"], "error": error})
         await on.waits()
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert await calling == DONE
         calling = begin(client)
         await (client.hears("elicitation/create", 2) if is_asked_again else on.waits())
@@ -143,7 +143,7 @@ async def test_a_form_that_stays_open_is_withdrawn_and_the_call_waits_in_the_que
         assert (await client.hears("notifications/cancelled"))["params"]["requestId"] == question["id"]
         client.reply(question, accept("once"))
         await settled()
-        assert list(on.box.pending) == ["Q1"], "the answer came too late"
+        assert list(on.queue.pending) == ["Q1"], "the answer came too late"
 
 
 async def test_a_call_that_comes_again_can_be_answered_in_the_form_and_in_the_queue() -> None:
@@ -155,7 +155,7 @@ async def test_a_call_that_comes_again_can_be_answered_in_the_form_and_in_the_qu
         await calling
         calling = begin(client)
         await client.hears("elicitation/create", 2)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert await calling == DONE
         await client.hears("notifications/cancelled", 2)
 

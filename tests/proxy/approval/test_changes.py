@@ -30,7 +30,7 @@ async def test_a_person_can_change_the_arguments_and_the_answer_says_so() -> Non
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.allow("Q1", arguments={"path": "/two"})
+        on.queue.allow("Q1", arguments={"path": "/two"})
         result = await calling
         seen = on.notes.ended[-1]
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"path": "/two"}
@@ -55,9 +55,9 @@ async def test_arguments_that_the_tool_does_not_take_are_refused_to_the_person_w
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        assert "the arguments do not fit `delete_file`" in on.box.allow("Q1", arguments=arguments)
-        assert "Q1" in on.box.pending
-        on.box.allow("Q1")
+        assert "the arguments do not fit `delete_file`" in on.queue.allow("Q1", arguments=arguments)
+        assert "Q1" in on.queue.pending
+        on.queue.allow("Q1")
         assert await calling == DONE
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == ONE
 
@@ -69,9 +69,9 @@ async def test_changed_arguments_that_the_rules_deny_are_refused_to_the_person()
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        assert "do not allow `delete_file`" in on.box.allow("Q1", arguments={"path": "/etc/passwd"})
-        assert "Q1" in on.box.pending
-        on.box.allow("Q1", arguments={"path": "/var"})
+        assert "do not allow `delete_file`" in on.queue.allow("Q1", arguments={"path": "/etc/passwd"})
+        assert "Q1" in on.queue.pending
+        on.queue.allow("Q1", arguments={"path": "/var"})
         assert status_of(await calling)["status"] == "changed"
     assert [each["params"]["arguments"] for each in upstream.heard("tools/call")] == [{"path": "/var"}]
 
@@ -81,8 +81,8 @@ async def test_changed_arguments_are_allowed_once_only() -> None:
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        assert "once only" in on.box.allow("Q1", "hour", {"path": "/two"})
-        assert "Q1" in on.box.pending
+        assert "once only" in on.queue.allow("Q1", "hour", {"path": "/two"})
+        assert "Q1" in on.queue.pending
         calling.cancel()
 
 
@@ -104,14 +104,14 @@ async def test_other_rules_deny_what_waits_and_forget_what_was_allowed() -> None
     async with approving(upstream) as on:
         client = await on.join()
         await wait_in_vain(on, client)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         calling = begin(client, args={"path": "/two"})
         await on.waits()
 
         on.change(access=access_of(roles={"dev": [*RULES, {"servers": ["other"]}]}))
 
         assert "the config has changed" in text_of(await calling)
-        assert on.box.pending == {}
+        assert on.queue.pending == {}
         calling = begin(client)
         assert (await on.waits()).id == "Q3"
         calling.cancel()
@@ -138,7 +138,7 @@ async def test_a_reload_that_changes_neither_leaves_what_waits() -> None:
         calling = begin(client)
         await on.waits()
         on.change()
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert await calling == DONE
 
 
@@ -147,7 +147,7 @@ async def test_another_definition_of_the_tool_is_not_what_was_allowed() -> None:
     async with approving(upstream) as on:
         client = await on.join()
         await wait_in_vain(on, client)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         waiting = begin(client, args={"path": "/two"})
         await on.waits()
         listed = len(upstream.heard("tools/list"))
@@ -156,7 +156,7 @@ async def test_another_definition_of_the_tool_is_not_what_was_allowed() -> None:
         await upstream.hears("tools/list", listed + 1)
         await settled()
 
-        on.box.allow("Q2")
+        on.queue.allow("Q2")
         assert "it has changed since" in text_of(await waiting)
         calling = begin(client)
         assert (await on.waits()).description == "Deletes everything."

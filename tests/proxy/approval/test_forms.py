@@ -94,7 +94,7 @@ async def test_what_a_form_cannot_show_all_names_of_waits_in_the_queue(args: Jso
         pending = await on.waits()
         assert json.loads(bytes(pending.arguments)) == args
         assert client.heard("elicitation/create") == []
-        on.box.allow(pending.id)
+        on.queue.allow(pending.id)
         assert await calling == DONE
         calling = begin(client)
         await client.hears("elicitation/create")

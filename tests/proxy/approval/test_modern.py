@@ -52,7 +52,7 @@ async def test_a_modern_client_that_answers_at_once_is_not_asked_again(
         await on.waits()
         await on.clock.pass_(50)
         assert status_of((await client.answer_to(id))["result"])["id"] == "Q1"
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert text_of((await client.call("up", "delete_file", ONE))["result"]) == "done"
 
 
@@ -125,7 +125,7 @@ async def allow(on: Scene, client: ModernClient) -> dict[str, Json]:
     """Call the tool, allow it, and return what the server wants to know."""
     id = client.begin_call("up", "delete_file", ONE)
     pending = await on.waits()
-    on.box.allow(pending.id)
+    on.queue.allow(pending.id)
     return await client.answer_to(id)
 
 
@@ -139,7 +139,7 @@ async def test_a_retry_of_an_allowed_call_asks_nobody() -> None:
         assert asked["result"]["requestState"] == "state 2"
         done = await client.call("up", "delete_file", ONE, **retry_of(asked))
         assert text_of(done["result"]) == "done"
-        assert on.box.put_count == 1
+        assert on.queue.put_count == 1
     assert len(upstream.heard("tools/call")) == 3
 
 
@@ -149,7 +149,7 @@ async def test_changed_arguments_stay_changed_in_the_retry() -> None:
         client = on.join_modern()
         id = client.begin_call("up", "delete_file", ONE)
         await on.waits()
-        on.box.allow("Q1", arguments={"path": "/two"})
+        on.queue.allow("Q1", arguments={"path": "/two"})
         asked = await client.answer_to(id)
         await client.call("up", "delete_file", ONE, **retry_of(asked))
     assert [each["params"]["arguments"] for each in upstream.heard("tools/call")] == [{"path": "/two"}] * 2

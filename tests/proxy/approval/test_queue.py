@@ -32,11 +32,11 @@ async def test_a_call_waits_and_goes_on_when_it_is_allowed() -> None:
         pending = await on.waits()
         assert upstream.heard("tools/call") == []
         assert on.notified == [pending.id]
-        assert on.box.allow(pending.id) == ""
+        assert on.queue.allow(pending.id) == ""
         assert await calling == DONE
-        assert on.box.pending == {}
+        assert on.queue.pending == {}
     assert [each["params"]["arguments"] for each in upstream.heard("tools/call")] == [ONE]
-    assert on.box.is_closed
+    assert on.queue.is_closed
 
 
 async def test_the_queue_shows_who_wants_what() -> None:
@@ -85,7 +85,7 @@ async def test_approve_asks_about_what_a_role_allows_and_the_queue_shows_which()
             ("admin",),
             "roles.admin[0]",
         )
-        on.box.allow(pending.id)
+        on.queue.allow(pending.id)
         assert await calling == DONE
 
 
@@ -124,7 +124,7 @@ async def test_a_call_that_nobody_allows_in_time_says_how_to_go_on() -> None:
     async with approving(upstream) as on:
         client = await on.join(is_local=True)
         result = await wait_in_vain(on, client)
-        assert list(on.box.pending) == ["Q1"], "it waits on"
+        assert list(on.queue.pending) == ["Q1"], "it waits on"
     assert result["isError"]
     assert "dynamic-mcp approve allow Q1" in text_of(result)
     assert "again with the same arguments" in text_of(result)
@@ -140,9 +140,9 @@ async def test_a_call_that_comes_again_attaches_to_its_question() -> None:
         await wait_in_vain(on, client)
         calling = begin(client, args={"path": "/one"})
         await settled()
-        assert list(on.box.pending) == ["Q1"]
-        assert on.box.put_count == 1
-        on.box.allow("Q1")
+        assert list(on.queue.pending) == ["Q1"]
+        assert on.queue.put_count == 1
+        on.queue.allow("Q1")
         assert await calling == DONE
 
 
@@ -151,7 +151,7 @@ async def test_what_was_allowed_meanwhile_is_used_by_the_repeated_call_and_by_no
     async with approving(upstream) as on:
         client, bob = await on.join(), await on.join(subject="bob")
         await wait_in_vain(on, client)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
 
         others = [begin(bob), begin(client, args={"path": "/two"}), begin(client, "delete_all")]
         await on.waits(3)
@@ -172,7 +172,7 @@ async def test_one_approval_of_two_equal_calls_makes_one_of_them() -> None:
         await on.waits()
         second = begin(two)
         await settled()
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert await first == DONE
         assert "used by another call" in text_of(await second)
     assert len(upstream.heard("tools/call")) == 1
@@ -184,7 +184,7 @@ async def test_approval_for_an_hour_lets_both_of_two_equal_calls_pass() -> None:
         calls = [begin(client), begin(client)]
         await on.waits()
         await settled()
-        on.box.allow("Q1", "hour")
+        on.queue.allow("Q1", "hour")
         assert await asyncio.gather(*calls) == [DONE, DONE]
         assert await client.call("up", "delete_file", {"path": "/two"}) == DONE
         on.clock.time += 3600
@@ -198,7 +198,7 @@ async def test_approval_for_a_session_is_for_that_session_alone() -> None:
         one, two = await on.join(), await on.join()
         calling = begin(one)
         await on.waits()
-        on.box.allow("Q1", "session")
+        on.queue.allow("Q1", "session")
         assert await calling == DONE
         assert await one.call("up", "delete_file", {"path": "/two"}) == DONE
         other = begin(two)
@@ -214,10 +214,10 @@ async def test_approval_for_a_session_that_has_gone_does_not_count_and_the_quest
         calling.cancel()
         client.session.close()
         await settled()
-        assert "allow it once" in on.box.allow("Q1", "session")
-        assert "Q1" in on.box.pending
+        assert "allow it once" in on.queue.allow("Q1", "session")
+        assert "Q1" in on.queue.pending
         again = await on.join()
-        on.box.allow("Q1", "once")
+        on.queue.allow("Q1", "once")
         assert await again.call("up", "delete_file", ONE) == DONE
 
 
@@ -227,7 +227,7 @@ async def test_a_denial_and_its_reason_are_told() -> None:
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.deny("Q1", "not today")
+        on.queue.deny("Q1", "not today")
         result = await calling
     assert "a person denied it: not today" in text_of(result)
     assert upstream.heard("tools/call") == []
@@ -237,7 +237,7 @@ async def test_a_denial_is_told_to_the_repeated_call_and_the_next_one_asks_again
     async with approving() as on:
         client = await on.join()
         await wait_in_vain(on, client)
-        on.box.deny("Q1")
+        on.queue.deny("Q1")
         assert "a person denied it" in text_of(await client.call("up", "delete_file", ONE))
         calling = begin(client)
         assert (await on.waits()).id == "Q2"
@@ -249,9 +249,9 @@ async def test_what_nobody_decides_is_gone_after_ten_minutes() -> None:
         client = await on.join()
         await wait_in_vain(on, client)
         await on.clock.pass_(550)
-        assert on.box.pending == {}
+        assert on.queue.pending == {}
         assert on.notes.names[-1] == "approval.expired"
-        assert on.box.allow("Q1") != "", "it is too late"
+        assert on.queue.allow("Q1") != "", "it is too late"
 
 
 async def test_a_call_that_waits_longer_than_its_question_is_denied_with_it() -> None:
@@ -261,14 +261,14 @@ async def test_a_call_that_waits_longer_than_its_question_is_denied_with_it() ->
         await on.waits()
         await on.clock.pass_(10)
         assert "nobody has answered in time" in text_of(await calling)
-        assert on.box.pending == {}
+        assert on.queue.pending == {}
 
 
 async def test_an_approval_that_is_not_used_is_gone_after_ten_minutes() -> None:
     async with approving() as on:
         client = await on.join()
         await wait_in_vain(on, client)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         await on.clock.pass_(600)
         calling = begin(client)
         assert (await on.waits()).id == "Q2"
@@ -308,11 +308,11 @@ async def test_what_was_denied_three_times_is_denied_at_once_for_a_while() -> No
         for number in range(MAX_DENIALS):
             calling = begin(client, args={"path": str(number)})
             pending = await on.waits()
-            on.box.deny(pending.id)
+            on.queue.deny(pending.id)
             await calling
         denied = text_of(await client.call("up", "delete_file", {"path": "/other"}))
         assert "persons have denied it 3 times within 10 minutes; nobody is asked for 10 min more" in denied
-        assert on.box.put_count == MAX_DENIALS
+        assert on.queue.put_count == MAX_DENIALS
         others = [begin(bob), begin(client, "delete_all")]
         await on.waits(2)
         on.clock.time += DENIALS_WITHIN_S
@@ -346,7 +346,7 @@ async def test_a_call_that_waits_holds_no_place_of_the_server() -> None:
         calling = begin(client)
         await on.waits()
         assert await client.call("up", "get_file") == DONE
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert await calling == DONE
 
 
@@ -359,7 +359,7 @@ async def test_a_question_outlives_the_call_that_was_cancelled() -> None:
         await on.waits()
         client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}})
         await settled()
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert upstream.heard("tools/call") == [], "nobody wants it now"
         assert await client.call("up", "delete_file", ONE) == DONE
 
@@ -369,7 +369,7 @@ async def test_a_queue_that_cannot_be_written_allows_nothing() -> None:
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.is_broken = True
+        on.queue.is_broken = True
         refused = await client.call("up", "delete_all")
         assert "cannot ask a person" in text_of(refused)
         calling.cancel()
@@ -380,7 +380,7 @@ async def test_nothing_is_kept_of_a_call_whose_question_reached_nobody() -> None
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.is_broken = True
+        on.queue.is_broken = True
         for number in range(2 * MAX_OF_ONE_ASKER):
             assert "cannot ask a person" in text_of(await client.call("up", "delete_all", {"n": number}))
         calling.cancel()
@@ -391,17 +391,17 @@ async def test_a_call_that_is_cancelled_while_it_comes_to_the_queue_is_there_and
         client = await on.join()
         calling = begin(client, "delete_all")
         await on.waits()
-        on.box.gate.clear()
+        on.queue.gate.clear()
         params = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "delete_file", "args": ONE}}
         client.send({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params})
         await settled()
         client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}})
         again = begin(client)
         await settled()
-        on.box.gate.set()
+        on.queue.gate.set()
         pending = await on.waits(2)
-        assert on.box.put_count == 2
-        on.box.allow(pending.id)
+        assert on.queue.put_count == 2
+        on.queue.allow(pending.id)
         assert await again == DONE
         calling.cancel()
 
@@ -410,7 +410,7 @@ async def test_what_one_session_may_do_with_a_server_of_its_own_no_other_session
     async with approving(share=Share.SESSION) as on:
         one, two = await on.join(), await on.join()
         await wait_in_vain(on, one)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         other = begin(two)
         await on.waits()
         one.session.close()

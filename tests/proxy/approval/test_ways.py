@@ -36,7 +36,7 @@ async def test_prompts_resources_and_listed_tools_wait_too(method: str, params: 
         asking = asyncio.create_task(client.request(method, params))
         pending = await on.waits()
         assert pending.kind == kind
-        on.box.allow(pending.id)
+        on.queue.allow(pending.id)
         assert "error" not in await asking
 
 
@@ -57,7 +57,7 @@ async def test_a_client_that_sees_one_group_alone_waits_too(method: str, params:
         answer = await asking
         status = status_of(answer["result"] if method == "tools/call" else {"_meta": answer["error"]["data"]})
         assert status["id"] == pending.id
-        on.box.allow(pending.id)
+        on.queue.allow(pending.id)
         assert "error" not in await client.request(method, params)
 
 
@@ -70,7 +70,7 @@ async def test_observers_are_told_of_each_step_and_of_what_a_person_said() -> No
         calling = begin(client)
         await on.waits()
         await on.clock.pass_(7)
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         await calling
         assert on.notes.names == ["approval.requested", "approval.decided", "approval.consumed"]
         asked, decided, _ = on.notes.events
@@ -100,11 +100,11 @@ async def test_observers_are_told_why_a_call_was_denied_that_a_person_has_not_de
         await on.waits()
         second = begin(two)
         await settled()
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         await asyncio.gather(first, second)
         third = begin(one)
         pending = await on.waits()
-        on.box.deny(pending.id, "not today")
+        on.queue.deny(pending.id, "not today")
         await third
     told = {(note.id, note.outcome, note.reason) for note in on.notes.approvals}
     assert told == {
@@ -134,8 +134,8 @@ async def test_what_is_pending_and_what_was_decided_is_counted() -> None:
         approval = on.proxy.approval
         assert approval is not None
         assert approval.pending == 3
-        on.box.allow("Q1")
-        on.box.deny("Q2")
+        on.queue.allow("Q1")
+        on.queue.deny("Q2")
         assert approval.pending == 1
         assert dict(approval.outcomes) == {"allowed": 1, "denied": 1}
         calls[2].cancel()
