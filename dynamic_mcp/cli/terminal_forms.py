@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp.cli import keys
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.approval.wait import NO_PERSON_WITHIN_S
+from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line

@@ -27,10 +27,10 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
-from dynamic_mcp.proxy.approval.form import build_form
+from dynamic_mcp.proxy.approval.forms import ElicitationForms, build_form
+from dynamic_mcp.proxy.approval.pending import PendingApproval
 from dynamic_mcp.proxy.approval.queue import OpenServer, Queue
 from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
-from dynamic_mcp.proxy.approval.wait import ElicitationForms, PendingApproval
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Next, Request, UpstreamRequest
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet

@@ -1,4 +1,4 @@
-"""The form that a client shows a person: what is asked, and which answers count.
+"""The forms that clients show a person: what is asked, and which answers count.
 
 What a server or a model has written is masked and cut, and its invisible characters are shown as escapes. Of
 arguments, only long values are cut, and that is said: what cannot be shown with all names gets no form.
@@ -6,8 +6,10 @@ arguments, only long values are cut, and that is said: what cannot be shown with
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Raw, Struct
@@ -17,10 +19,14 @@ from dynamic_mcp.config.secrets import count_hidden, mask_text, mask_values
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import Scope
+from dynamic_mcp.policy.approval import Verdict
+from dynamic_mcp.proxy.approval.pending import PendingApproval
 from dynamic_mcp.proxy.approval.subject import Subject
+from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import cut_values, escape
 
 MAX_SHOWN_BYTES = 2048
@@ -40,6 +46,8 @@ _TITLES = {
 }
 _CLASSES = {"read": "only reads", "write": "may change something"}
 
+Decide = Callable[[Verdict, Client | None], None]
+
 
 class Decline(Struct, frozen=True):
     """The answer does not allow it."""
@@ -49,6 +57,55 @@ class NoAnswer(Struct, frozen=True):
     """The client did not ask a person; `is_temporary` if it may the next time."""
 
     is_temporary: bool = False
+
+
+class ElicitationForms:
+    """The forms that clients show now, one at most for each question, and the clients that cannot show any."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unable: WeakSet[Client] = WeakSet()
+        self._shown: dict[str, asyncio.Event] = {}
+
+    def can_show(self, client: Client) -> bool:
+        """Tell whether a client shows forms, and has answered none without a person."""
+        return can_show(client) and client not in self._unable
+
+    async def show(self, pending: PendingApproval, offered: Sequence[Scope], decide: Decide) -> None:
+        """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
+        question = pending.question
+        while question.verdict is None and pending.form is not None and self.can_show(pending.client):
+            other = self._shown.get(question.id)
+            if other is None:
+                await self._show(pending, pending.form, offered, decide)
+                return
+            await pending.until_closed(other)
+            if pending.is_over:
+                return
+
+    async def _show(self, pending: PendingApproval, form: Frame, offered: Sequence[Scope], decide: Decide) -> None:
+        question, client = pending.question, pending.client
+        closed = self._shown[question.id] = asyncio.Event()
+        asked_at = self._clock.now()
+        try:
+            answer = await pending.ask_client(form)
+        finally:
+            del self._shown[question.id]
+            closed.set()
+        if answer is None or question.verdict is not None:
+            return
+        is_quick = self._clock.now() - asked_at < NO_PERSON_WITHIN_S
+        by = pending.subject.key.principal.subject
+        match read_answer(answer, offered):
+            case NoAnswer(is_temporary=is_temporary):
+                if not is_temporary:
+                    self._unable.add(client)
+            case _ if is_quick:
+                self._unable.add(client)
+            case Decline():
+                decide(Verdict("denied", by=by, channel="client"), client)
+            case scope:
+                decide(Verdict("allowed", scope=scope, by=by, channel="client"), client)
 
 
 def can_show(client: Client) -> bool:

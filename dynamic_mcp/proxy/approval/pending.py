@@ -1,11 +1,10 @@
-"""One request that waits for a person, and the forms that clients show meanwhile."""
+"""A request that waits for a person: for a bounded time, in which its client is told of progress."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from msgspec import Raw
 
@@ -13,21 +12,16 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.approvals import Scope
-from dynamic_mcp.policy.approval import Question, Verdict
-from dynamic_mcp.proxy.approval.form import Decline, NoAnswer, can_show, read_answer
+from dynamic_mcp.policy.approval import Question
 from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.proxy.request import UpstreamRequest
 from dynamic_mcp.system.clock import Clock
 
 PROGRESS_EVERY_S = 5.0
-# Whoever answers faster has not read the question: some clients accept or decline by themselves.
-NO_PERSON_WITHIN_S = 1.0
 # So small that the server's own progress still comes after it.
 _PROGRESS_STEP = 0.001
 
 T = TypeVar("T")
-Decide = Callable[[Verdict, Client | None], None]
 
 
 class PendingApproval:
@@ -125,55 +119,6 @@ class PendingApproval:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)  # whoever is asked is told that the question is withdrawn
-
-
-class ElicitationForms:
-    """The forms that clients show now, one at most for each question, and the clients that cannot show any."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._unable: WeakSet[Client] = WeakSet()
-        self._shown: dict[str, asyncio.Event] = {}
-
-    def can_show(self, client: Client) -> bool:
-        """Tell whether a client shows forms, and has answered none without a person."""
-        return can_show(client) and client not in self._unable
-
-    async def show(self, pending: PendingApproval, offered: Sequence[Scope], decide: Decide) -> None:
-        """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
-        question = pending.question
-        while question.verdict is None and pending.form is not None and self.can_show(pending.client):
-            other = self._shown.get(question.id)
-            if other is None:
-                await self._show(pending, pending.form, offered, decide)
-                return
-            await pending.until_closed(other)
-            if pending.is_over:
-                return
-
-    async def _show(self, pending: PendingApproval, form: Frame, offered: Sequence[Scope], decide: Decide) -> None:
-        question, client = pending.question, pending.client
-        closed = self._shown[question.id] = asyncio.Event()
-        asked_at = self._clock.now()
-        try:
-            answer = await pending.ask_client(form)
-        finally:
-            del self._shown[question.id]
-            closed.set()
-        if answer is None or question.verdict is not None:
-            return
-        is_quick = self._clock.now() - asked_at < NO_PERSON_WITHIN_S
-        by = pending.subject.key.principal.subject
-        match read_answer(answer, offered):
-            case NoAnswer(is_temporary=is_temporary):
-                if not is_temporary:
-                    self._unable.add(client)
-            case _ if is_quick:
-                self._unable.add(client)
-            case Decline():
-                decide(Verdict("denied", by=by, channel="client"), client)
-            case scope:
-                decide(Verdict("allowed", scope=scope, by=by, channel="client"), client)
 
 
 def _ignore(frame: Frame) -> None:
