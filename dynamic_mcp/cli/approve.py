@@ -1,24 +1,38 @@
-"""The `approve` command: lists calls that wait for a person, shows them and decides about them."""
+"""The work of `approve`: lists calls that wait for a person, shows them and decides about them."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import click
 from msgspec import Raw
 
-from dynamic_mcp.cli import approve_view
+from dynamic_mcp.cli import approve_view, strict_json
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, closest
-from dynamic_mcp.host.pending_json import to_json
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config import jsonc
+from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
+from dynamic_mcp.host.pending_json import read_arguments, to_json
 from dynamic_mcp.observe.approval_desk import ApprovalClient
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, Scope, approvals_dir
+from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape
 
 _LONGEST_REASON = 1000
+_MOST_BYTES = 8 << 20
+_EDITORS = ("sensible-editor", "nano", "vi", "notepad")
 
 
 def list_pending(this: Invocation) -> None:
@@ -54,8 +68,6 @@ def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is
         return
     send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
     if prints_rule:
-        from dynamic_mcp.cli.approve_always import print_rule
-
         print_rule(this.out, pending)
 
 
@@ -147,3 +159,156 @@ def _describe(decision: ApprovalDecision) -> str:
         return "denied"
     edited = " with the new arguments" if decision.arguments != Raw() else ""
     return f"allowed {_HOW_LONG[decision.scope]}{edited}"
+
+
+# --- edit: a person changes the arguments ---------------------------------------------------------------
+
+
+def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) -> None:
+    """Allow a call once with other arguments. Raises DynamicMcpError."""
+    if given is None or not is_sure:
+        require_person("edit", is_sure=False)
+    pending = find(id)
+    if given is not None:
+        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if given == "-" else given)
+        _confirm_and_send(this, pending, arguments, is_sure=is_sure or given == "-")
+        return
+    edit_in_editor(this, pending)
+
+
+def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
+    """Have the arguments changed in an editor until they are right, and allow the call. Raises DynamicMcpError."""
+    text = "\n".join(approve_view.format_arguments(read_arguments(pending.arguments))) + "\n"
+    while True:
+        text = _run_editor(text)
+        try:
+            _confirm_and_send(this, pending, _parse_arguments(text), is_sure=False)
+            return
+        except InvalidArguments as exc:
+            this.out.print_error(str(exc))
+            if not click.confirm("Edit them again?", default=True, err=True):
+                raise DynamicMcpError(f"nothing was sent; {pending.id} still waits") from None
+
+
+def _confirm_and_send(this: Invocation, pending: QueuedApproval, arguments: object, *, is_sure: bool) -> None:
+    old = read_arguments(pending.arguments)
+    if not is_sure:
+        if not approve_view.show_difference(this.out, old, arguments):
+            this.out.say(f"the arguments are the same; {pending.id} still waits")
+            return
+        if not click.confirm("Allow it once with these arguments?", default=False, err=True):
+            this.out.say(f"{pending.id} still waits")
+            return
+    encoded = Raw(strict_json.dumps(arguments))
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
+
+
+def _parse_arguments(text: str) -> dict[str, object]:
+    """Return the arguments. Raises InvalidArguments."""
+    if len(text) > _MOST_BYTES:
+        raise InvalidArguments("the arguments are too large")
+    try:
+        value = strict_json.loads(text)
+    except ValueError as exc:
+        raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise InvalidArguments("the arguments must be a JSON object")
+    return value
+
+
+def _run_editor(text: str) -> str:
+    """Return what a person makes of a text. Raises DynamicMcpError."""
+    with tempfile.TemporaryDirectory(prefix="dynamic-mcp-edit-") as folder:  # others cannot look into it
+        file = Path(folder) / "arguments.json"
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+        words = _editor()
+        try:
+            done = subprocess.run([*words, str(file)], check=False)
+        except OSError as exc:
+            raise DynamicMcpError(f"the editor `{words[0]}` does not start: {exc.strerror}") from exc
+        if done.returncode:
+            raise DynamicMcpError(f"the editor `{words[0]}` ended with {done.returncode}; nothing was sent")
+        return read_bytes(file, most=_MOST_BYTES).decode("utf-8", "replace")
+
+
+def _editor() -> list[str]:
+    """Return the command of the person's editor. Raises InvalidArguments."""
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if chosen:
+        return shlex.split(chosen, posix=sys.platform != "win32")
+    for name in _EDITORS:
+        if found := shutil.which(name):
+            return [found]
+    raise InvalidArguments("there is no editor", hint="set `$EDITOR`, or give the arguments with `--args`")
+
+
+# --- allow --always: how to change the config so that nobody is asked -----------------------------------
+
+# The path of what to change, its new value, and what to know about it.
+_Change = tuple[str, object, list[str]]
+
+
+def print_rule(out: Output, pending: QueuedApproval) -> None:
+    """Print the part of the config that asks as it would be without this tool, and what to do with it.
+
+    Nothing is written. A rule that asks wins over one that allows, so the one that asks must leave the tool out.
+    """
+    document = _read_document(pending.config)
+    found = _without_approve(document, pending) or _without_rule(document, pending)
+    if found is None:
+        out.say(f"the rule `{pending.rule}` asks; it is not in `{pending.config}` as it is now")
+        return
+    where, changed, notes = found
+    out.say(f"nothing was written; to be asked no more, let `{where}` in `{pending.config}` be:")
+    out.print_text(json.dumps(changed, indent=2, ensure_ascii=False))
+    for note in notes:
+        out.say(f"note: {note}")
+
+
+def _read_document(config: str) -> Mapping[str, object]:
+    try:
+        document = jsonc.loads(read_bytes(Path(config)).decode())
+    except (OSError, ValueError, ConfigError):  # it has changed since
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _without_approve(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:
+    """Return the globs of the tools to approve that do not match this one."""
+    if pending.rule != f"mcpServers.{pending.group}.approve":
+        return None
+    own = _at(document, "mcpServers", pending.group, "approve")
+    globs = own if isinstance(own, list) else _at(document, "settings", "approve")
+    if not isinstance(globs, list):
+        return None
+    matching = [glob for glob in globs if fnmatchcase(pending.name.casefold(), str(glob).casefold())]
+    wide = [glob for glob in matching if any(sign in str(glob) for sign in "*?[")]
+    notes = [f"`{glob}` also asks for other tools; name those that should still be approved" for glob in wide]
+    return pending.rule, [glob for glob in globs if glob not in matching], notes
+
+
+def _without_rule(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:
+    """Return the rule that asks, with a condition that leaves this tool out."""
+    roles = _at(document, "settings", "access", "roles")
+    for role, rules in roles.items() if isinstance(roles, dict) else ():
+        for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+            if isinstance(rule, dict) and rule.get("id", f"roles.{role}[{number}]") == pending.rule:
+                notes = [
+                    "`when` needs the package `cel-expr-python`; naming the other tools in `tools` does without",
+                    "another rule must allow the tool, unless `settings.access.default` does",
+                ]
+                return f"settings.access.roles.{role}[{number}]", _with_exception(rule, pending), notes
+    return None
+
+
+def _with_exception(rule: Mapping[str, object], pending: QueuedApproval) -> dict[str, object]:
+    exception = f"!(server == {json.dumps(pending.group)} && name == {json.dumps(pending.name)})"
+    when = rule.get("when")
+    return {**rule, "when": f"({when}) && {exception}" if when else exception}
+
+
+def _at(document: object, *path: str) -> object:
+    for name in path:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from dynamic_mcp.cli import approve_view
-from dynamic_mcp.cli.approve import of_config, open_client, require_person, send
-from dynamic_mcp.cli.approve_edit import edit_in_editor
+from dynamic_mcp.cli.approve import edit_in_editor, of_config, open_client, require_person, send
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError

@@ -99,7 +99,7 @@ def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None
 
     The new arguments are checked like those of any call. Without a terminal this needs --args and --yes.
     """
-    from dynamic_mcp.cli.approve_edit import edit_call
+    from dynamic_mcp.cli.approve import edit_call
 
     edit_call(this, id, arguments, is_sure=yes)
 
