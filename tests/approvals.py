@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Raw, structs
 
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.observe.approval_box import ApprovalServer
-from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval
+from dynamic_mcp.proxy.approval.server import ApprovalServer
 
 BOUND_S = 30
 

@@ -22,9 +22,16 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
-from dynamic_mcp.host.pending_json import read_arguments, to_json
-from dynamic_mcp.observe.approval_desk import ApprovalClient
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, Scope, approvals_dir
+from dynamic_mcp.proxy.approval.client import ApprovalClient
+from dynamic_mcp.proxy.approval.queued import (
+    ApprovalAnswer,
+    ApprovalDecision,
+    QueuedApproval,
+    Scope,
+    approvals_dir,
+    read_arguments,
+    to_json,
+)
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command

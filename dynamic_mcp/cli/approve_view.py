@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import secrets
 from dynamic_mcp.config.access import DEFAULT
-from dynamic_mcp.host.pending_json import arguments_of
 from dynamic_mcp.identity import LOCAL
-from dynamic_mcp.observe.approvals import QueuedApproval
+from dynamic_mcp.proxy.approval.queued import QueuedApproval, arguments_of
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, escape, one_line
 

@@ -9,7 +9,7 @@ from dynamic_mcp.cli.approve import edit_in_editor, of_config, open_client, requ
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.system.os_user import os_user
 
 _EVERY_S = 0.5

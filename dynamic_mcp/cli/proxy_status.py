@@ -15,9 +15,9 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.process_table import Process, list_family, measure_memory, measure_tree, read_processes
 from dynamic_mcp.cli.status_view import MeasuredProxy, describe_audience, show_proxy
-from dynamic_mcp.observe.approval_desk import ApprovalClient
-from dynamic_mcp.observe.approvals import approvals_dir
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
+from dynamic_mcp.proxy.approval.client import ApprovalClient
+from dynamic_mcp.proxy.approval.queued import approvals_dir
 from dynamic_mcp.system import paths
 
 _EVERY_S = 1.0

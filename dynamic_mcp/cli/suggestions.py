@@ -96,8 +96,8 @@ def complete_pinned(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the id of a call that waits for a person."""
-    from dynamic_mcp.observe.approval_desk import ApprovalClient
-    from dynamic_mcp.observe.approvals import approvals_dir, parse_id
+    from dynamic_mcp.proxy.approval.client import ApprovalClient
+    from dynamic_mcp.proxy.approval.queued import approvals_dir, parse_id
 
     typed = parse_id(incomplete)
     waiting = ApprovalClient(approvals_dir()).list_pending() if typed or not incomplete else []

@@ -9,8 +9,8 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded with the first rule that asks
-    from dynamic_mcp.host.approval_notices import ApprovalNotices
     from dynamic_mcp.proxy.approval.approval import Approval
+    from dynamic_mcp.proxy.approval.notices import ApprovalNotices
 
 
 class Approving:
@@ -21,10 +21,10 @@ class Approving:
 
     def open(self, config: Config, note: Callable[[Event], None]) -> Approval:
         """Return what asks persons; `note` takes events."""
-        from dynamic_mcp.host.approval_notices import ApprovalNotices
-        from dynamic_mcp.observe.approval_box import ApprovalServer
-        from dynamic_mcp.observe.approvals import approvals_dir, make_id
         from dynamic_mcp.proxy.approval.human import HumanApproval
+        from dynamic_mcp.proxy.approval.notices import ApprovalNotices
+        from dynamic_mcp.proxy.approval.queued import approvals_dir, make_id
+        from dynamic_mcp.proxy.approval.server import ApprovalServer
 
         self._notices = notices = ApprovalNotices()
         return HumanApproval(

@@ -15,8 +15,8 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.cli.approve_view import facts_of
-from dynamic_mcp.observe.approvals import QueuedApproval
 from dynamic_mcp.observe.proxies import ProxyRegistry, ProxyStatus
+from dynamic_mcp.proxy.approval.queued import QueuedApproval
 from tests.approvals import Proxy, running, waiting
 from tests.cli.commands import CliRunner, CommandResult
 from tests.terminal import INTERRUPT, Terminal, open_terminal, strip_escapes

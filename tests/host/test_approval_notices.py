@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.approval import Approval, Notify
-from dynamic_mcp.host.approval_notices import ApprovalNotices, find_desktop_command
+from dynamic_mcp.proxy.approval.notices import ApprovalNotices, find_desktop_command
 from tests.approvals import waiting
 
 HOSTILE = waiting(

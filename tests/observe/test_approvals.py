@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.observe.approval_desk import ApprovalClient
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, make_id, parse_id
+from dynamic_mcp.proxy.approval.client import ApprovalClient
+from dynamic_mcp.proxy.approval.queued import ApprovalAnswer, ApprovalDecision, make_id, parse_id
 from tests.approvals import running, waiting
 from tests.program import BOUND_S
 

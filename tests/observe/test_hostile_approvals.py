@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dynamic_mcp.observe.approval_desk import ApprovalClient
-from dynamic_mcp.observe.approvals import ApprovalDecision
+from dynamic_mcp.proxy.approval.client import ApprovalClient
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision
 from tests.approvals import Proxy, running, waiting
 from tests.program import BOUND_S
 

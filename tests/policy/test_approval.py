@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, structs
 
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.observe.approvals import Scope
-from dynamic_mcp.policy.approval import (
+from dynamic_mcp.proxy.approval.questions import (
     DENIALS_WITHIN_S,
     HOUR_S,
     MAX_DENIALS,
@@ -24,6 +23,7 @@ from dynamic_mcp.policy.approval import (
     Question,
     Verdict,
 )
+from dynamic_mcp.proxy.approval.queued import Scope
 from tests.examples import examples
 
 ANN, BOB = Principal("idp", "ann"), Principal("idp", "bob")

@@ -11,7 +11,7 @@ from dynamic_mcp.cli.suggestions import complete_approval
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
-    from dynamic_mcp.observe.approvals import Scope
+    from dynamic_mcp.proxy.approval.queued import Scope
 
 _id_argument = click.argument("id", shell_complete=complete_approval)
 _yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")

@@ -55,7 +55,7 @@ OpenApproval = Callable[[Config, Callable[[Event], None]], Approval]
 
 def open_approval(config: Config, note: Callable[[Event], None]) -> Approval:
     """Return what asks persons in their clients only; `note` takes events."""
-    from dynamic_mcp.observe.approvals import make_id
     from dynamic_mcp.proxy.approval.human import HumanApproval
+    from dynamic_mcp.proxy.approval.queued import make_id
 
     return HumanApproval(config, note, make_id=make_id)

@@ -22,9 +22,9 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.approvals import Scope
-from dynamic_mcp.policy.approval import Verdict
 from dynamic_mcp.proxy.approval.pending import PendingApproval
+from dynamic_mcp.proxy.approval.questions import Verdict
+from dynamic_mcp.proxy.approval.queued import Scope
 from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import cut_values, escape

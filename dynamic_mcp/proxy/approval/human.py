@@ -24,12 +24,12 @@ from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
 from dynamic_mcp.proxy.approval.forms import ElicitationForms, build_form
 from dynamic_mcp.proxy.approval.pending import PendingApproval
+from dynamic_mcp.proxy.approval.questions import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
 from dynamic_mcp.proxy.approval.queue import OpenServer, Queue
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Next, Request, UpstreamRequest
 from dynamic_mcp.system.clock import Clock, LoopClock

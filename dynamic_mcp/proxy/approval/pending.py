@@ -12,7 +12,7 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.policy.approval import Question
+from dynamic_mcp.proxy.approval.questions import Question
 from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.proxy.request import UpstreamRequest
 from dynamic_mcp.system.clock import Clock

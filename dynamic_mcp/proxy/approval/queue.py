@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope
-from dynamic_mcp.policy.approval import Question
+from dynamic_mcp.proxy.approval.questions import Question
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line

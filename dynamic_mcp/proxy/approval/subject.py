@@ -17,8 +17,8 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
-from dynamic_mcp.policy.approval import ApprovalKey
 from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.proxy.approval.questions import ApprovalKey
 from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.request import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView

@@ -17,9 +17,9 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.identity import LOCAL_USER
-from dynamic_mcp.observe.approvals import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.approval import OpenApproval
 from dynamic_mcp.proxy.approval.human import HumanApproval
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Observation, Observer, Observers
 from dynamic_mcp.system.clock import Clock

@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.config.rules import Guard, Rules
-from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
+from dynamic_mcp.proxy.approval.questions import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
 from tests.fakes import Client, FakeUpstream, Opener, settled, text_of
 from tests.policy.rules import access_of
 from tests.proxy.approval.scene import (

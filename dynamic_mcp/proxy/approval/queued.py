@@ -5,12 +5,14 @@ They are files in one folder of the user: `ApprovalServer` is the proxy's side o
 
 from __future__ import annotations
 
+import json
 import secrets
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.config.secrets import count_hidden, mask_values
 from dynamic_mcp.system import paths
 
 Verdict = Literal["allow", "deny"]
@@ -91,3 +93,24 @@ def parse_id(typed: str) -> str:
     typed = typed.strip()
     id = typed.upper().translate(_LOOKALIKES) if typed.isascii() else ""
     return id if len(id) <= _ID_LENGTH and set(id) <= set(_ALPHABET) else ""
+
+
+def to_json(pending: QueuedApproval, now: float, *, reveals: bool = False) -> dict[str, object]:
+    """Return a call as JSON, and how long it has waited and will wait; of secrets, only the length."""
+    fields: dict[str, object] = {name: getattr(pending, name) for name in pending.__struct_fields__}
+    times = {"age_s": round(now - pending.since, 1), "expires_in_s": round(pending.expires - now, 1)}
+    return {**fields, **times, "arguments": arguments_of(pending, reveals=reveals)}
+
+
+def arguments_of(pending: QueuedApproval, *, reveals: bool = False) -> object:
+    """Return the arguments of a call."""
+    value = read_arguments(pending.arguments)
+    return value if reveals else mask_values(value, mask=count_hidden)
+
+
+def read_arguments(arguments: Raw) -> object:
+    """Return arguments as values; as text if they are no JSON that can be read."""
+    try:
+        return json.loads(bytes(arguments))
+    except (ValueError, RecursionError):
+        return bytes(arguments).decode("utf-8", "replace")

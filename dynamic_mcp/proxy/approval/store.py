@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
+from dynamic_mcp.proxy.approval.queued import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.decoding import decode_as
 

@@ -19,8 +19,7 @@ import time
 from collections.abc import Mapping
 
 from dynamic_mcp.config.approval import Approval
-from dynamic_mcp.host.pending_json import to_json
-from dynamic_mcp.observe.approvals import QueuedApproval
+from dynamic_mcp.proxy.approval.queued import QueuedApproval, to_json
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 

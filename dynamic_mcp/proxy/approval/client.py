@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dynamic_mcp.observe.approval_folder import ApprovalStore, Unsuitable
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
 from dynamic_mcp.observe.proxies import is_alive
+from dynamic_mcp.proxy.approval.queued import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
+from dynamic_mcp.proxy.approval.store import ApprovalStore, Unsuitable
 
 # How long a proxy may take to answer a decision; it looks for decisions every 0.25 s.
 ANSWER_WITHIN_S = 10.0

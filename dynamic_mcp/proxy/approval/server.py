@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.observe.approval_folder import ApprovalStore, Unsuitable
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.observe.proxies import HEARTBEAT_S
+from dynamic_mcp.proxy.approval.queued import ApprovalAnswer, ApprovalDecision, QueuedApproval
+from dynamic_mcp.proxy.approval.store import ApprovalStore, Unsuitable
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)

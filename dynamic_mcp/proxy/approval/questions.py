@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.observe.approvals import Scope
+from dynamic_mcp.proxy.approval.queued import Scope
 from dynamic_mcp.system.bounded import BoundedDict
 
 # Questions that may be open: of one asker, and of all. Beyond that each asker may have one, up to twice as many.
