@@ -18,7 +18,6 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.host.approving import Approving
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
@@ -97,13 +96,12 @@ class Serving:
         self._origin = origin
         command = partial(login_command, config.file) if origin is None else origin.login_command
         self._logins = open_logins(command, may_open_browser=True)
-        self._approving = Approving()
         self.proxy = Proxy(
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
-            open_approval=self._approving.open,
+            serves=True,
             clearing_folder=clearing_folder(),
             pins=paths.state_dir() / "pins",
             has_base=kind != "daemon" or http is not None or config.http is not None,
@@ -223,7 +221,6 @@ class Serving:
         await self.http.finish(0)
         self.reloader.workspaces.close()
         await self._logins.close()
-        await self._approving.close()
         await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:

@@ -25,7 +25,15 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request import Event, Next, Observers, Request, Restart, UpstreamRequest
+from dynamic_mcp.proxy.request import (
+    ApprovalCounts,
+    Event,
+    Next,
+    Observers,
+    Request,
+    Restart,
+    UpstreamRequest,
+)
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
@@ -33,7 +41,6 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.approval.approval import Approval
     from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 # Tools of a group whose chains are remembered; a client may name any.
@@ -44,13 +51,14 @@ _LONGEST_NAME = 200
 class Services:
     """What the steps of one proxy work with; what is None or False is not configured.
 
-    `view_for` returns what a client may see now, and `note` takes events. Steps go by the time of `clock`; marks in
-    `clearing_folder` have kept results dropped.
+    `view_for` returns what a client may see now, and `note` takes events. `config` is that of clients without a
+    workspace. Steps go by the time of `clock`; marks in `clearing_folder` have kept results dropped. A proxy that
+    `serves` can be reached by commands; that of a command lives no longer than its client.
     """
 
     has_access_rules = False
     has_been_observed = False  # requests that began then are, to their ends
-    approval: Approval | None = None
+    approvals: ApprovalCounts | None = None
     plugins: Plugins | None = None
     observers: Observers | None = None
 
@@ -58,13 +66,18 @@ class Services:
         self,
         view_for: Callable[[Client], View],
         note: Callable[[Event], None],
+        config: Config,
         clock: Clock | None = None,
         clearing_folder: Path | None = None,
+        *,
+        serves: bool = False,
     ) -> None:
         self.view_for = view_for
         self.note = note
+        self.config = config
         self.clock = clock
         self.clearing_folder = clearing_folder
+        self.serves = serves
 
 
 class _BaseStep:
@@ -116,7 +129,7 @@ class ChangingStep(_BaseStep):
 
 
 AnyStep = Step | ChangingStep
-
+MakeStep = Callable[["Services"], AnyStep]
 
 Wanted = Callable[["GroupView", "Services"], bool]
 
@@ -205,6 +218,7 @@ ORDER = (
         "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
         "dynamic_mcp.proxy.approval.step:AskForApproval",
         _may_ask,
+        slot="approval",
     ),
     Row("cache", "A kept result is the answer.", "dynamic_mcp.proxy.result_cache:ResultCache", _has_rule("cache")),
     Row(
@@ -255,10 +269,11 @@ _LAST = max(_STEPS)
 
 
 class Chains:
-    """The chains of one proxy, and the sending at their ends."""
+    """The chains of one proxy, and the sending at their ends. `steps` replaces those of slots, by their names."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, steps: Mapping[str, MakeStep] | None = None) -> None:
         self.services = services
+        self._replaced = steps or {}
         self._turns = Turns()
         self._steps: dict[int, AnyStep] = {}
         self._compiled: WeakSet[GroupView] = WeakSet()
@@ -396,7 +411,8 @@ class Chains:
     def _step(self, row: int) -> AnyStep:
         step = self._steps.get(row)
         if step is None:
-            step = self._steps[row] = _STEPS[row].load()(self.services)
+            make = self._replaced.get(ORDER[row].slot) or _STEPS[row].load()
+            step = self._steps[row] = make(self.services)
         return step
 
     # --- sending ---------------------------------------------------------------------------------------

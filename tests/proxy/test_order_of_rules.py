@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.client import Client as ConnectedClient
-from dynamic_mcp.config.resolved import Answers, Config
+from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
@@ -24,9 +24,7 @@ from dynamic_mcp.policy.call_rules import CallRules
 from dynamic_mcp.policy.guards import Guards
 from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.policy.shown_tool import ShownTool
-from dynamic_mcp.proxy.approval.approval import Approval
-from dynamic_mcp.proxy.approval.subject import Right
-from dynamic_mcp.proxy.chain import ORDER, Chains, Services
+from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
@@ -132,25 +130,17 @@ class NotedPlugins(Plugins):
         return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
 
 
-class NotedApproval(Approval):
+class NotedApproval(ChangingStep):
     """A person who allows everything, perhaps with other parameters."""
 
-    pending = 0
-    outcomes: Mapping[str, int] = {}
-
-    def __init__(self, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
+    def __init__(self, services: Services, *, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
+        super().__init__(services)
         self.steps = steps
         self.changed = changed
 
-    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
+    async def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
         self.steps.note("approval")
-        return await next(call if self.changed is None else structs.replace(call, params=self.changed))
-
-    def apply(self, config: Config) -> None: ...
-
-    def release(self, client: ConnectedClient) -> None: ...
-
-    async def close(self) -> None: ...
+        return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
 
 
 class NotedObservation(Observation):
@@ -216,10 +206,9 @@ async def pass_all(
         group_config("up", rules=rules_of(other={"hide": True})), access=access_of(roles={"dev": [{"effect": "ask"}]})
     )
     proxy = Proxy(config, opener=Opener(up=[upstream]))
-    services = Services(proxy.view_for, lambda event: None)
+    services = Services(proxy.view_for, lambda event: None, config)
     services.has_access_rules = True
     services.plugins = NotedPlugins(steps, by_plugin)
-    services.approval = NotedApproval(steps, by_person)
     services.observers = Observers([NotedSending(steps)])
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
@@ -227,7 +216,8 @@ async def pass_all(
         request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
         observation = NotedObservation(services.observers, request, 0.0, 0.0, steps=steps)
         request = structs.replace(request, observation=observation)
-        noted, chains = group(view["up"], steps), Chains(services)
+        asking = partial(NotedApproval, steps=steps, changed=by_person)
+        noted, chains = group(view["up"], steps), Chains(services, {"approval": asking})
         given = params or {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
         await chains.send(request, noted, "tools/call", given, timeout_s=5)
         steps.clear()  # of the first call, for which the chain was compiled

@@ -10,14 +10,13 @@ import asyncio
 import logging
 import math
 import weakref
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from msgspec import Raw, structs
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.approval import Approval, Channel
+from dynamic_mcp.config.approval import Channel
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
 from dynamic_mcp.identity import LOCAL
@@ -26,12 +25,13 @@ from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.proxy.approval.forms import ElicitationForms, build_form
+from dynamic_mcp.proxy.approval.notices import ApprovalNotices
 from dynamic_mcp.proxy.approval.pending import PendingApproval
 from dynamic_mcp.proxy.approval.questions import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
 from dynamic_mcp.proxy.approval.queue import OpenServer, Queue
-from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.subject import Right, Subject, describe, digest_of_state, identify, state_digest
-from dynamic_mcp.proxy.request import ApprovalNote, Event, Next, Request, UpstreamRequest
+from dynamic_mcp.proxy.request import ApprovalCounts, ApprovalNote, Event, Next, Request, UpstreamRequest
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -43,7 +43,8 @@ _REMOVED = "it was decided elsewhere"
 class HumanApproval:
     """Asks persons for one proxy. `note` takes events; without `open_server` there is no queue.
 
-    `notify` tells a person what waits in the queue. `outcomes` counts what became of questions.
+    `notices` tell a person what waits in the queue. `counts` has what became of questions. The proxy of a command
+    forgets what was allowed with the command, so there it is allowed once.
     """
 
     def __init__(
@@ -51,17 +52,19 @@ class HumanApproval:
         config: Config,
         note: Callable[[Event], None],
         *,
-        make_id: Callable[[], str],
+        make_id: Callable[[], str] = make_id,
         open_server: OpenServer | None = None,
-        notify: Callable[[Approval, QueuedApproval], None] = lambda settings, pending: None,
+        notices: ApprovalNotices | None = None,
         clock: Clock | None = None,
+        is_command: bool = False,
     ) -> None:
-        self.outcomes: Counter[str] = Counter()
+        self.counts = ApprovalCounts()
         self._config = config
         self._note = note
+        self._is_command = is_command
         self._clock = clock or LoopClock()
         self._approvals = Approvals(self._clock.now, make_id, config.approval.valid_for_s)
-        self._notify = notify
+        self._notices = notices
         self._queue = None
         if open_server is not None:
             self._queue = Queue(open_server, self._receive, notify=self._notify_person, config=str(config.file))
@@ -71,12 +74,7 @@ class HumanApproval:
         self._tasks = TaskSet(log)
 
     def __repr__(self) -> str:
-        return f"<HumanApproval {self.pending} pending>"
-
-    @property
-    def pending(self) -> int:
-        """How many questions are open."""
-        return len(self._approvals)
+        return f"<HumanApproval {len(self._approvals)} pending>"
 
     def apply(self, config: Config) -> None:
         """Ask as this config says from now on; what was asked or allowed by other rules is denied."""
@@ -97,6 +95,8 @@ class HumanApproval:
         await self._tasks.wait()
         if self._queue is not None:
             await self._queue.close()
+        if self._notices is not None:
+            await self._notices.close()
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class HumanApproval:
         if not channels and can_show:
             raise ApprovalDenied(subject.label, "a form cannot show so many arguments, and there is no queue")
         if not channels:
-            raise ApprovalNeeded(subject.label)
+            raise self._needed(subject)
         return form, channels
 
     def _is_queued(self, question: Question) -> bool:
@@ -194,7 +194,7 @@ class HumanApproval:
                 raise ApprovalPending(subject.label, question.id, self._queue.expires(question), is_local=is_local)
             if pending.is_over:
                 raise ApprovalDenied(subject.label, "nobody has answered in time")
-            raise ApprovalNeeded(subject.label)
+            raise self._needed(subject)
         if not verdict.is_allowed:
             return Grant(question.id, verdict, question.expires_at)
         current = message.group.group.current_for(message.request.client)
@@ -209,11 +209,18 @@ class HumanApproval:
 
     @property
     def _offered(self) -> tuple[Scope, ...]:
-        return ("once", *self._config.approval.remember)
+        return ("once",) if self._is_command else ("once", *self._config.approval.remember)
+
+    def _needed(self, subject: Subject) -> ApprovalNeeded:
+        """Return the refusal of a client that cannot be asked; a command says how the call can be made."""
+        from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
+        on_terminal = "run it on a terminal, or " if "client" in self._config.approval.channels else ""
+        return ApprovalNeeded(subject.label, hint=f"{on_terminal}{from_tool}" if self._is_command else "")
 
     def _begin(self, question: Question, subject: Subject, client: Client) -> None:
         if question.id not in self._subjects:
             self._subjects[question.id] = subject
+            self.counts.pending += 1
             self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
             self._tell("approval.requested", question.id, subject, client)
 
@@ -259,12 +266,14 @@ class HumanApproval:
             if self._queue is not None:
                 self._queue.remove(question, why)
             outcome = question.verdict.outcome if question.verdict is not None else "withdrawn"
-            self.outcomes[outcome] += 1
+            self.counts.pending -= 1
+            self.counts.outcomes[outcome] += 1
             if outcome in ("expired", "dropped", "withdrawn"):
                 self._tell("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
 
     def _notify_person(self, pending: QueuedApproval) -> None:
-        self._notify(self._config.approval, pending)
+        if self._notices is not None:
+            self._notices.notify(self._config.approval, pending)
 
     # --- observers -------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -17,9 +18,11 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.identity import LOCAL_USER
-from dynamic_mcp.proxy.approval.approval import OpenApproval
 from dynamic_mcp.proxy.approval.human import HumanApproval
-from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope, make_id
+from dynamic_mcp.proxy.approval.notices import ApprovalNotices
+from dynamic_mcp.proxy.approval.queued import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.proxy.approval.step import AskForApproval
+from dynamic_mcp.proxy.chain import MakeStep, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Observation, Observer, Observers
 from dynamic_mcp.system.clock import Clock
@@ -124,6 +127,17 @@ class FakeQueue:
         return ""
 
 
+class NotedNotices(ApprovalNotices):
+    """Keeps the ids of what a person would be told of."""
+
+    def __init__(self, notified: list[str]) -> None:
+        super().__init__()
+        self.notified = notified
+
+    def notify(self, settings: Approval, pending: QueuedApproval) -> None:
+        self.notified.append(pending.id)
+
+
 class Notes(Observer):
     """An observer that keeps what it is told of approvals, and each request once it has ended."""
 
@@ -173,7 +187,8 @@ class Scene:
         self._has_queue = has_queue
         self._queue: FakeQueue | None = None
         self._is_open = asyncio.Event()
-        self.proxy = Proxy(self._config(), opener=opener, open_approval=self._open)
+        steps = {"approval": partial(AskForApproval, make=self._make_approval)}
+        self.proxy = Proxy(self._config(), opener=opener, steps=steps)
         self.proxy.observers = Observers([self.notes])
 
     @property
@@ -225,13 +240,13 @@ class Scene:
     def _config(self) -> Config:
         return config_of(*self.groups, access=self.access, approval=self.settings)
 
-    def _open(self, config: Config, note: Callable[[Event], None]) -> HumanApproval:
+    def _make_approval(self, services: Services) -> HumanApproval:
         return HumanApproval(
-            config,
-            note,
+            services.config,
+            services.note,
             make_id=lambda: next(self._ids),
             open_server=self._open_server if self._has_queue else None,
-            notify=lambda settings, pending: self.notified.append(pending.id),
+            notices=NotedNotices(self.notified),
             clock=self.clock,
         )
 
@@ -280,9 +295,13 @@ async def answer(on: Scene, client: Client, answer: Json, *, times: int = 1, aft
     return question["params"]
 
 
-def open_with(clock: Clock) -> OpenApproval:
-    """Return what opens an approval in forms alone, whose time is this clock's."""
-    return lambda config, note: HumanApproval(config, note, make_id=make_id, clock=clock)
+def asking_with(clock: Clock) -> Mapping[str, MakeStep]:
+    """Return the step that asks in forms alone, whose time is this clock's."""
+
+    def make(services: Services) -> HumanApproval:
+        return HumanApproval(services.config, services.note, clock=clock)
+
+    return {"approval": partial(AskForApproval, make=make)}
 
 
 async def wait_in_vain(on: Scene, client: Client, args: Json = None) -> dict[str, Json]:

@@ -217,8 +217,8 @@ async def test_a_client_that_goes_while_its_form_is_open_leaves_nothing() -> Non
         await client.hears("elicitation/create")
         client.session.close()
         await settled()
-        assert on.proxy.approval is not None
-        assert on.proxy.approval.pending == 0
+        assert on.proxy.approvals is not None
+        assert on.proxy.approvals.pending == 0
         calling.cancel()
 
 

@@ -80,11 +80,11 @@ async def test_a_modern_client_that_goes_while_it_is_asked_leaves_nothing() -> N
     async with approving() as on:
         client = on.join_modern(can=CAN_ASK)
         await client.call("up", "delete_file", ONE)
-        assert on.proxy.approval is not None
-        assert on.proxy.approval.pending == 1
+        assert on.proxy.approvals is not None
+        assert on.proxy.approvals.pending == 1
         client.session.close()
         await settled()
-        assert on.proxy.approval.pending == 0
+        assert on.proxy.approvals.pending == 0
 
 
 # --- a server that needs more input ------------------------------------------------------------------------------

@@ -131,13 +131,13 @@ async def test_what_is_pending_and_what_was_decided_is_counted() -> None:
         client = await on.join()
         calls = [begin(client, args={"path": str(number)}) for number in range(3)]
         await on.waits(3)
-        approval = on.proxy.approval
-        assert approval is not None
-        assert approval.pending == 3
+        approvals = on.proxy.approvals
+        assert approvals is not None
+        assert approvals.pending == 3
         on.queue.allow("Q1")
         on.queue.deny("Q2")
-        assert approval.pending == 1
-        assert dict(approval.outcomes) == {"allowed": 1, "denied": 1}
+        assert approvals.pending == 1
+        assert dict(approvals.outcomes) == {"allowed": 1, "denied": 1}
         calls[2].cancel()
         await asyncio.gather(*calls[:2])
 
@@ -145,7 +145,7 @@ async def test_what_is_pending_and_what_was_decided_is_counted() -> None:
 async def test_without_a_rule_that_asks_there_is_nothing_to_ask_with() -> None:
     async with approving(rules=({},)) as on:
         client = await on.join()
-        assert on.proxy.approval is None
+        assert on.proxy.approvals is None
         assert await client.call("up", "delete_file", ONE) == DONE
         on.change(access=access_of(roles={"dev": list(RULES)}))
         calling = begin(client)
