@@ -89,6 +89,7 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
+    Feature("guards", rules=Rules("guards", "guards:Guards"), steps={"guards": "step:JudgeArguments"}),
     Feature(
         "limits",
         rules=Rules("limits", "limits:Limits"),

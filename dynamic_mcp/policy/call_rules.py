@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Raw
+
 from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.policy.caching import CacheRules
-from dynamic_mcp.policy.guards import Guards
 from dynamic_mcp.policy.overrides import Overrides
 from dynamic_mcp.policy.redact import redactor_for
 
 
 class RuleSet:
-    """The rules of one feature on the calls of one server."""
+    """The rules of one feature on the calls of one server. Tools have the names that the server gives them."""
+
+    def judges(self, tool: str) -> bool:
+        """Return whether they decide about the arguments of a tool, so that these must be known to be valid."""
+        return False
+
+    def check_arguments(self, tool: str, arguments: Raw) -> None:
+        """Raise DynamicMcpError if a tool may not be called with these arguments, whoever allows it."""
 
 
 class CallRules:
@@ -22,7 +30,6 @@ class CallRules:
 
     def __init__(self, rules: Rules, server: str, access: ToolAccess) -> None:
         self.overrides = Overrides(rules.overrides) if rules.overrides else None
-        self.guards = Guards(rules.guards, server) if rules.guards else None
         self.cache = CacheRules(rules, server, access) if rules.cache else None
         self.redactor = redactor_for(rules.redact) if rules.redact else None
         self.sets: Mapping[str, RuleSet] = dict(_compile(rules, server))

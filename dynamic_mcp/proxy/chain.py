@@ -166,7 +166,7 @@ def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
 
 
 def _may_ask(group: GroupView, services: Services) -> bool:
-    return services.has_access_rules or (group.call_rules is not None and group.call_rules.guards is not None)
+    return services.has_access_rules or group.presentation.rules.asks
 
 
 def _is_observed(group: GroupView, services: Services) -> bool:
@@ -211,7 +211,7 @@ ORDER = (
         "dynamic_mcp.proxy.plugins.step:AskPlugins",
         _has_plugins,
     ),
-    Row("guards", "Arguments are judged.", "dynamic_mcp.proxy.call_guards:JudgeArguments", _has_rule("guards")),
+    Row("guards", "Arguments are judged.", slot="guards"),
     Row("limits", "The call is counted.", slot="limits"),
     Row(
         "approval",

@@ -33,11 +33,11 @@ def explain(answer: Frame, misfit: Misfit, group: GroupView, tool: str) -> Frame
 
 
 def _is_judged(group: GroupView, tool: str) -> bool:
-    """Return whether a guard, an access rule, a person or a schema of ours judges the arguments of a tool."""
+    """Return whether a rule on calls, an access rule, a person or a schema of ours judges the arguments of a tool."""
     own_name, rules = group.own_name(tool), group.call_rules
     if _has_own_schema(group, tool):
         return True
-    if rules is not None and rules.guards is not None and rules.guards.are_for(own_name):
+    if rules is not None and any(each.judges(own_name) for each in rules.sets.values()):
         return True
     if group.rules is None:
         return False

@@ -15,13 +15,13 @@ from msgspec import Raw, structs
 from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.errors import NotFound
+from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.caching import CacheRules, KeepRule
 from dynamic_mcp.policy.call_rules import CallRules
-from dynamic_mcp.policy.guards import Guards
 from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.policy.shown_tool import ShownTool
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
@@ -54,7 +54,7 @@ class NotedGuards(Guards):
         super().__init__((), "up")
         self.steps = steps
 
-    def are_for(self, tool: str) -> bool:
+    def judges(self, tool: str) -> bool:
         return True
 
     def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
@@ -175,7 +175,7 @@ class NotedGroup(GroupView):
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
         self.call_rules = rules = CallRules(view.presentation.rules, "up", ACCESS)
-        rules.guards, rules.sets = NotedGuards(steps), {"limits": NotedLimits(steps)}
+        rules.sets = {"guards": NotedGuards(steps), "limits": NotedLimits(steps)}
         rules.cache, rules.redactor = NotedCache(steps), NotedRedactor(steps)
 
     def find_shown(self, tool: str) -> ShownTool | None:

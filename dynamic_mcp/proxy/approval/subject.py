@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.config.resolved import Share
-from dynamic_mcp.errors import ApprovalDenied, InvalidArguments, RefusedByGuard
+from dynamic_mcp.errors import ApprovalDenied, DynamicMcpError, InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.identity import Principal
@@ -87,15 +87,17 @@ class Subject(Struct, frozen=True):
             judgement = self.group.judge(Kind(self.key.kind), self.key.name)
             if judgement.decide(edited).effect is Effect.DENY:
                 raise InvalidArguments(f"the access rules do not allow {self.label} with these arguments")
-        self._check_by_guards(edited)
+        self._check_by_call_rules(edited)
 
-    def _check_by_guards(self, edited: Raw) -> None:
+    def _check_by_call_rules(self, edited: Raw) -> None:
         rules = self.group.call_rules
-        if rules is not None and rules.guards is not None and self.key.kind == "tool":
-            try:
-                rules.guards.judge(self.key.name, edited)
-            except RefusedByGuard as exc:
-                raise InvalidArguments(exc.message) from None
+        if rules is None or self.key.kind != "tool":
+            return
+        try:
+            for each in rules.sets.values():
+                each.check_arguments(self.key.name, edited)
+        except DynamicMcpError as exc:
+            raise InvalidArguments(exc.message) from None
 
     def _check_by_schema(self, edited: Raw) -> None:
         catalog, name = self.group.group.known, self.key.name

@@ -14,8 +14,8 @@ from msgspec import Raw
 from dynamic_mcp.config.access import Effect
 from dynamic_mcp.config.rules import Guard
 from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.policy.globs import fold
-from dynamic_mcp.policy.guards import Guards
 from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down

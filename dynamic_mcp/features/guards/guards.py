@@ -16,6 +16,7 @@ from dynamic_mcp.config.rules import Guard
 from dynamic_mcp.errors import RefusedByGuard
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
+from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.patterns import compile_any, compile_pattern, compile_set
 from dynamic_mcp.system.bounded import BoundedDict
@@ -27,7 +28,7 @@ _LONGEST_NAME = 200
 _NOTHING = (b"", b"null")
 
 
-class Guards:
+class Guards(RuleSet):
     """The guards of one server."""
 
     def __init__(self, guards: Sequence[Guard], server: str) -> None:
@@ -59,9 +60,13 @@ class Guards:
                 raise self._refusal(shown_name(tool), guard, guard.message)
         return Decision(Effect.ASK, ", ".join(guard.id for guard in found))
 
-    def are_for(self, tool: str) -> bool:
-        """Tell whether there are guards for a tool, by the server's own name."""
+    def judges(self, tool: str) -> bool:
+        """Return whether there are guards for a tool."""
         return bool(self._guards_of(tool))
+
+    def check_arguments(self, tool: str, arguments: Raw) -> None:
+        """Raise RefusedByGuard if a guard refuses a tool with these arguments."""
+        self.judge(tool, arguments)
 
     def _guards_of(self, tool: str) -> tuple[_PathGuards, ...]:
         found = self._by_tool.get(tool)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Services, Step
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
@@ -16,7 +17,6 @@ from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:
     from dynamic_mcp.policy.access import Decision
-    from dynamic_mcp.policy.guards import Guards
     from dynamic_mcp.proxy.view import GroupView
 
 
@@ -35,7 +35,7 @@ class JudgeArguments(Step):
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether there are guards for a tool."""
         guards = _guards_of(group)
-        return tool is not None and guards is not None and guards.are_for(tool)
+        return tool is not None and guards is not None and guards.judges(tool)
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Judge a call. Raises RefusedByGuard."""
@@ -64,7 +64,9 @@ class JudgeArguments(Step):
 
 
 def _guards_of(group: GroupView) -> Guards | None:
-    return None if group.call_rules is None else group.call_rules.guards
+    found = None if group.call_rules is None else group.call_rules.sets.get("guards")
+    assert found is None or isinstance(found, Guards)
+    return found
 
 
 def _with_decision(call: UpstreamRequest, guarded: Decision) -> UpstreamRequest:
