@@ -24,11 +24,11 @@ class Rules(Struct, frozen=True):
 
 
 class Command(Struct, frozen=True):
-    """A command: the module of its name in `commands` of its room, in a section of `--help` after another command."""
+    """A command: the module of its name in `commands` of its room, in a section of `--help` after one, else first."""
 
     name: str
     section: str
-    after: str
+    after: str = ""
 
 
 class Feature(Struct, frozen=True):
@@ -36,6 +36,8 @@ class Feature(Struct, frozen=True):
 
     name: str
     keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
+    section: str = ""  # what reads its key, if that is in the room: a `config.section.Section`
+    wanted_by: tuple[str, ...] = ()  # members of `Config` that are true where rules of others want it
     extra: str = ""  # the optional dependencies without which its modules cannot be imported
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
@@ -46,6 +48,8 @@ class Feature(Struct, frozen=True):
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
+    status: str = ""  # what `status` says besides of running proxies: its `read_status`
+    choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
     rules: Rules | None = None  # on the calls of servers
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
@@ -56,8 +60,9 @@ class Feature(Struct, frozen=True):
         return bool(self.observer or self.auth_provider or self.steps)
 
     def is_wanted(self, config: Struct) -> bool:
-        """Return whether a config has one of its keys, each of which is a member of `Config`."""
-        return any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
+        """Return whether a config has one of its keys, each a member of `Config`, or wants it otherwise."""
+        has_key = any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
+        return has_key or any(getattr(config, member) for member in self.wanted_by)
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
@@ -95,7 +100,24 @@ FEATURES = (
         rules=Rules("limits", "limits:Limits"),
         steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
     ),
+    Feature(
+        "approvals",
+        keys=("settings.approval",),
+        section="config:Approval",
+        wanted_by=("asks",),
+        steps={"approval": "step:AskForApproval"},
+        check="check",
+        status="status",
+        choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
+        commands=(Command("approve", "Approve"),),
+    ),
 )
+
+
+def section_of(key: str) -> str:
+    """Return the section that reads a key of the config, as `module:Class`; empty if no feature has that key."""
+    found = (each for each in FEATURES if key in each.keys)
+    return next((f"dynamic_mcp.features.{each.name}.{each.section}" for each in found), "")
 
 
 def feature_of_slot(slot: str) -> Feature | None:

@@ -137,9 +137,9 @@ Wanted = Callable[["GroupView", "Services"], bool]
 class Row(Struct, frozen=True):
     """A step in the order: its name and what happens, for people, and who does it.
 
-    That is a class of the kernel, as `module:Class`, or the feature that has a step for this `slot`. With neither, it
-    is no step of the chain. `is_wanted` says which groups may want it, before it is loaded; for a slot, it is those
-    that have rules of the feature, unless this says otherwise.
+    That is the feature that has a step for this `slot`, else a class of the kernel, as `module:Class`. With neither,
+    it is no step of the chain. `is_wanted` says which groups may want it, before it is loaded; for a slot, it is
+    those that have rules of the feature, unless this says otherwise.
     """
 
     name: str
@@ -216,7 +216,7 @@ ORDER = (
     Row(
         "approval",
         "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
-        "dynamic_mcp.proxy.approval.step:AskForApproval",
+        "dynamic_mcp.proxy.authorization:RefuseUnapproved",
         _may_ask,
         slot="approval",
     ),

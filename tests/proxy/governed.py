@@ -21,7 +21,7 @@ from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
-from tests.proxy.approval.scene import READ_S, asking_with
+from tests.features.approvals.scene import READ_S, asking_with
 
 ALICE = Authentication(Principal("https://idp.example", "alice"), "jwt", roles=("dev",))
 CAPABILITIES: Json = {

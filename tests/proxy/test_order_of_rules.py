@@ -355,7 +355,7 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
         "dynamic_mcp.policy",
         "dynamic_mcp.middleware",
         "dynamic_mcp.proxy.plugins",
-        "dynamic_mcp.proxy.approval",
+        "dynamic_mcp.features.approvals",
         "dynamic_mcp.proxy.authorization",
         "dynamic_mcp.proxy.call_",
         "dynamic_mcp.proxy.hidden",

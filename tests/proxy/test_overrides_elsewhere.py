@@ -14,10 +14,10 @@ from dynamic_mcp.config.resolved import Answers, Exposure
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, client_of, config_of, group_config, text_of, tool
+from tests.features.approvals.scene import ANSWERS, approving, begin, status_of
 from tests.features.audit.audited import audited
 from tests.policy.overridden import Json, rules_of
 from tests.policy.rules import access_of
-from tests.proxy.approval.scene import ANSWERS, approving, begin, status_of
 
 ANN = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=("dev",))
 DELETE = tool(

@@ -12,7 +12,7 @@ import pytest
 from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Guard, Redact, Rules
 from tests.fakes import FakeUpstream, Json, group_config, settled, text_of
-from tests.proxy.approval.scene import ANSWERS, CAN_ASK, DONE, Scene, approving
+from tests.features.approvals.scene import ANSWERS, CAN_ASK, DONE, Scene, approving
 
 SECRET = "secret-1"
 RESULTS = Redact("r0", pattern=r"secret-\d+", replacement="[x]")

@@ -16,7 +16,7 @@ from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.proxy.request import Event, Observers
 from tests.fakes import BOUND_S
-from tests.proxy.approval.scene import approving
+from tests.features.approvals.scene import approving
 
 WHO = {"issuer": "i", "subject": "ann"}
 ABOUT = {"id": "K7Q2ZD", "group": "up", "kind": "tool", "name": "delete", "rule": "r", **WHO}

@@ -9,11 +9,10 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
-from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.rules import Guard, Rules
+from dynamic_mcp.features.approvals.config import Approval
 from tests.fakes import BOUND_S, FakeUpstream, Json, group_config, text_of
-from tests.modern_client import retry_of
-from tests.proxy.approval.scene import (
+from tests.features.approvals.scene import (
     ANSWERS,
     CAN_ASK,
     DONE,
@@ -26,6 +25,7 @@ from tests.proxy.approval.scene import (
     begin,
     status_of,
 )
+from tests.modern_client import retry_of
 
 ETC = Guard("mcpServers.up.guards[0]", deny="^/etc", message="`/etc` is not for you")
 ASK = Guard("mcpServers.up.guards[1]", tools=("delete_*",), path="$.path", deny="one", effect="ask")

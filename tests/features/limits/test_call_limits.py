@@ -22,7 +22,7 @@ from tests.fakes import (
     settled,
     text_of,
 )
-from tests.proxy.approval.scene import ONE, approving, begin
+from tests.features.approvals.scene import ONE, approving, begin
 
 ANSWER: Json = {"content": [{"type": "text", "text": "fine"}]}
 

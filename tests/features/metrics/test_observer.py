@@ -20,9 +20,9 @@ from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
+from tests.features.approvals.scene import READ_S, asking_with
 from tests.features.metrics.readers import Samples, sample, samples_of
 from tests.modern_client import ModernClient
-from tests.proxy.approval.scene import READ_S, asking_with
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 SERVER = "mcp_server_operation_duration_seconds_count"
