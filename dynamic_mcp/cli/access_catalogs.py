@@ -10,16 +10,24 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_store import stored_catalogs
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.system import paths
+
+
+def known_catalogs(config: Config) -> dict[str, Catalog]:
+    """Return the stored catalogs by group; those that are not known are missing."""
+    store = CatalogStore(paths.cache_dir() / "catalogs")
+    stored = {group.name: store.load(group) for group in config.groups}
+    return {name: each.catalog for name, each in stored.items() if each is not None}
 
 
 def read_catalogs(this: Invocation, config: Config, *, connects: bool) -> Mapping[str, Catalog]:
-    """Return the stored catalogs, after connecting to the groups without one if asked to; say which are missing."""
-    known = stored_catalogs(config)
+    """Do the same, after connecting to the groups that are not known if asked to; say which are missing."""
+    known = known_catalogs(config)
     missing = tuple(group for group in config.groups if group.name not in known)
     if missing and connects:
         _connect(this, replace(config, groups=missing))
-        known = stored_catalogs(config)
+        known = known_catalogs(config)
     for group in config.groups:
         if group.name not in known:
             hint = "" if connects else "; `--connect` reads them"

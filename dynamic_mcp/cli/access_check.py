@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
+from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.access_subject import Question
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.access import DEFAULT, Effect, Kind, Rule
 from dynamic_mcp.config.resolved import Config, Presentation
-from dynamic_mcp.groups.catalog_store import stored_catalogs
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
 from dynamic_mcp.policy.classify import access_of
@@ -150,7 +150,7 @@ def _read_case(this: Invocation, question: Question) -> _Case:
 def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
     """Return whether a tool only reads; one that is not known counts as one that writes."""
     shown = config.presentations[group]
-    catalog = stored_catalogs(config).get(group)
+    catalog = known_catalogs(config).get(group)
     entry = catalog.tools.get(tool) if catalog is not None else None
     if entry is None:
         unknown = (

@@ -97,13 +97,13 @@ def _check_access(config: Config) -> list[Finding]:
         return []
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
-    from dynamic_mcp.groups.catalog_store import stored_catalogs
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
 
     try:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    return list(check_access_rules(config, stored_catalogs(config), token_roles))
+    return list(check_access_rules(config, known_catalogs(config), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
@@ -132,9 +132,9 @@ def _check_rules(config: Config) -> list[Finding]:
     from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.guards import check_guards, check_redact
     from dynamic_mcp.doctor.overrides import check_overrides
-    from dynamic_mcp.groups.catalog_store import stored_catalogs
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
 
-    catalogs = stored_catalogs(config)
+    catalogs = known_catalogs(config)
     checks = check_overrides, check_guards, check_call_rules, check_redact
     return [finding for check in checks for finding in check(config, catalogs)]
 

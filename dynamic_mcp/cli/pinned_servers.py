@@ -10,11 +10,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_store import stored_catalogs
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins import lock_file
 from dynamic_mcp.policy.pins.changes import Change
@@ -114,7 +114,7 @@ def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unch
     """
     whole = this.read_groups()
     config, file = select(whole, names), lock_path(whole)
-    lock, offered = read_lock(file), dict[str, Catalog | DynamicMcpError](stored_catalogs(whole))
+    lock, offered = read_lock(file), dict[str, Catalog | DynamicMcpError](known_catalogs(whole))
     servers = () if is_live else tuple(_compare_all(config, lock, offered))
     to_ask = [group.name for group in config.groups] if is_live else []
     if asks_unchanged:

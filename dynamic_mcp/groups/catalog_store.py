@@ -17,9 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote
-from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
+from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
+from dynamic_mcp.groups.catalog import Catalog, decode_catalog, encode_catalog
 from dynamic_mcp.groups.offers import Offers, decode_offers, encode_offers
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
@@ -170,10 +169,3 @@ def _decode(data: bytes) -> StoredCatalog:
     lacks = _ERAS.get(wire.text(members.get("lacks")) or "")
     offers = decode_offers(members["offers"]) if "offers" in members else Offers()
     return StoredCatalog(decode_catalog(members), read_at, asks, lacks, offers)
-
-
-def stored_catalogs(config: Config) -> dict[str, Catalog]:
-    """Return the catalogs of the groups of a config that are on disk, by group."""
-    store = CatalogStore(paths.cache_dir() / "catalogs")
-    stored = {group.name: store.load(group) for group in config.groups}
-    return {name: each.catalog for name, each in stored.items() if each is not None}
