@@ -95,9 +95,9 @@ def _check_access(config: Config) -> list[Finding]:
     """Return the findings about who may use what; most configs say nothing about that."""
     if config.access is None and config.http is None:
         return []
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
-    from dynamic_mcp.cli.access_catalogs import known_catalogs
 
     try:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
@@ -129,13 +129,12 @@ def _check_rules(config: Config) -> list[Finding]:
     """Return the findings about the rules on calls."""
     if not any(each.rules for each in config.presentations.values()):
         return []
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.guards import check_guards, check_redact
-    from dynamic_mcp.doctor.overrides import check_overrides
-    from dynamic_mcp.cli.access_catalogs import known_catalogs
 
     catalogs = known_catalogs(config)
-    checks = check_overrides, check_guards, check_call_rules, check_redact
+    checks = check_guards, check_call_rules, check_redact
     return [finding for check in checks for finding in check(config, catalogs)]
 
 

@@ -151,13 +151,13 @@ def _own(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
 
 
 def _show(catalog: Catalog, config: Config, group: str) -> Catalog:
-    overrides = config.presentations[group].rules.overrides
-    if not overrides:
+    presentation = config.presentations[group]
+    if not presentation.rules:
         return catalog
-    from dynamic_mcp.policy.overrides import Overrides
-    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
+    from dynamic_mcp.policy.call_rules import CallRules
 
-    return OverriddenTools(Overrides(overrides), group).show(catalog)
+    tools = CallRules(presentation, group).tools
+    return catalog if tools is None else tools.show(catalog)
 
 
 def _json(data: bytes) -> object:

@@ -16,11 +16,12 @@ from msgspec import Struct
 class Rules(Struct, frozen=True):
     """Rules on the calls of a server: the key of the config that has them, and what they are compiled to.
 
-    `compiled` is the class of a `policy.call_rules.RuleSet`, as `module:Class`.
+    `compile` makes a `policy.call_rules.RuleSet` of what is presented of a server, and its name.
     """
 
     key: str
-    compiled: str
+    compile: str
+    changes_messages: bool = False  # what servers answer, and what they say by themselves
 
 
 class Command(Struct, frozen=True):
@@ -42,7 +43,7 @@ class Feature(Struct, frozen=True):
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config, and connects to nothing
+    check: str = ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
@@ -59,10 +60,16 @@ class Feature(Struct, frozen=True):
         """Whether serving may need it, and not commands alone."""
         return bool(self.observer or self.auth_provider or self.steps)
 
-    def is_wanted(self, config: Struct) -> bool:
-        """Return whether a config has one of its keys, each a member of `Config`, or wants it otherwise."""
-        has_key = any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
-        return has_key or any(getattr(config, member) for member in self.wanted_by)
+    def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
+        """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
+        members = (key.rpartition(".")[2] for key in self.keys)
+        if any(getattr(config, each) is not None for each in members):
+            return True
+        if any(getattr(config, each) for each in self.wanted_by):
+            return True
+        return self.rules is not None and any(
+            getattr(each.rules, self.rules.key) for each in config.presentations.values()
+        )
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
@@ -94,10 +101,27 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
-    Feature("guards", rules=Rules("guards", "guards:Guards"), steps={"guards": "step:JudgeArguments"}),
+    Feature(
+        "cache",
+        rules=Rules("cache", "rules:CacheRules"),
+        steps={"cache": "step:ResultCache"},
+        commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature(
+        "overrides",
+        rules=Rules("overrides", "view:compile_rules"),
+        steps={"overrides": "step:RestoreCalls"},
+        check="check",
+    ),
+    Feature(
+        "redaction",
+        rules=Rules("redact", "redactor:compile_rules", changes_messages=True),
+        steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
+    ),
+    Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
     Feature(
         "limits",
-        rules=Rules("limits", "limits:Limits"),
+        rules=Rules("limits", "limits:compile_rules"),
         steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
     ),
     Feature(

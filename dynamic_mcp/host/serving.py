@@ -24,7 +24,6 @@ from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
-from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
@@ -104,8 +103,7 @@ class Serving:
             catalog_store=CatalogStore(cache / "catalogs"),
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
-            serves=True,
-            clearing_folder=clearing_folder(),
+            state_folder=paths.state_dir(),
             pins=paths.state_dir() / "pins",
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )

@@ -52,8 +52,8 @@ class Services:
     """What the steps of one proxy work with; what is None or False is not configured.
 
     `view_for` returns what a client may see now, and `note` takes events. `config` is that of clients without a
-    workspace. Steps go by the time of `clock`; marks in `clearing_folder` have kept results dropped. A proxy that
-    `serves` can be reached by commands; that of a command lives no longer than its client.
+    workspace. Steps go by the time of `clock`; `state_folder` is where they share things with other processes of the
+    user, if they may: those of a command, whose proxy ends with it, do not.
     """
 
     has_access_rules = False
@@ -68,16 +68,13 @@ class Services:
         note: Callable[[Event], None],
         config: Config,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
-        *,
-        serves: bool = False,
+        state_folder: Path | None = None,
     ) -> None:
         self.view_for = view_for
         self.note = note
         self.config = config
         self.clock = clock
-        self.clearing_folder = clearing_folder
-        self.serves = serves
+        self.state_folder = state_folder
 
 
 class _BaseStep:
@@ -161,10 +158,6 @@ def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> boo
     return group.call_rules is not None and feature.name in group.call_rules.sets
 
 
-def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
-    return lambda group, services: getattr(group.call_rules, kind, None) is not None
-
-
 def _may_ask(group: GroupView, services: Services) -> bool:
     return services.has_access_rules or group.presentation.rules.asks
 
@@ -184,14 +177,12 @@ ORDER = (
     Row(
         "overrides",
         "Shown names become the server's own; defaults and fixed arguments are put in.",
-        "dynamic_mcp.proxy.call_overrides:RestoreCalls",
-        _has_rule("overrides"),
+        slot="overrides",
     ),
     Row(
         "redact",
         "What is to be replaced in arguments is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactArguments",
-        _has_rule("redactor"),
+        slot="redact arguments",
     ),
     Row(
         "observe",
@@ -220,7 +211,7 @@ ORDER = (
         _may_ask,
         slot="approval",
     ),
-    Row("cache", "A kept result is the answer.", "dynamic_mcp.proxy.result_cache:ResultCache", _has_rule("cache")),
+    Row("cache", "A kept result is the answer.", slot="cache"),
     Row(
         "concurrent",
         "The call waits until one of the places of its tool is free.",
@@ -229,8 +220,7 @@ ORDER = (
     Row(
         "redact",
         "On the way back: what is to be replaced in the answer is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactAnswers",
-        _has_rule("redactor"),
+        slot="redact answers",
     ),
     Row(
         "audit",

@@ -64,7 +64,7 @@ class Proxy:
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
     become true before a config is applied. `pins` is the folder of lock files; without it, no definition is pinned.
-    A proxy that `serves` outlives its clients, and commands can reach it; `steps` replaces steps of features.
+    `steps` replaces those of features.
     """
 
     def __init__(
@@ -76,10 +76,9 @@ class Proxy:
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
         has_base: bool = True,
         pins: Path | None = None,
-        serves: bool = False,
         steps: Mapping[str, MakeStep] | None = None,
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
@@ -101,7 +100,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._services = Services(self.view_for, self.note, base, clock, clearing_folder, serves=serves)
+        self._services = Services(self.view_for, self.note, base, clock, state_folder)
         self._chains = chains = Chains(self._services, steps)
         self._plugins: Plugins | None = None  # also those of configs before, until they are closed
         self._tasks = Tasks(chains)

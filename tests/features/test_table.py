@@ -51,7 +51,7 @@ def test_what_a_row_names_is_there(feature: Feature) -> None:
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
-    classes = [*feature.steps.values(), *([feature.rules.compiled] if feature.rules else [])]
+    classes = [*feature.steps.values(), *([feature.rules.compile] if feature.rules else [])]
     classes += [feature.section] if feature.section else []
     assert all(feature.find(each) is not None for each in classes)
     assert feature.steps.keys() <= {row.slot for row in ORDER}

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import Raw, structs
@@ -15,27 +14,28 @@ from msgspec import Raw, structs
 from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.errors import NotFound
+from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
+from dynamic_mcp.features.overrides.shown_tool import ShownTool
+from dynamic_mcp.features.redaction.redactor import Redactor
+from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.caching import CacheRules, KeepRule
 from dynamic_mcp.policy.call_rules import CallRules
-from dynamic_mcp.policy.redact import Redactor
-from dynamic_mcp.policy.shown_tool import ShownTool
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 from tests.policy.rules import access_of, person
 
 NAMES = [row.name for row in ORDER]
 ANSWER = "redact of the answer"
-ACCESS: Any = group_config("up").presentation.access
+PRESENTATION = group_config("up").presentation
 
 
 class Steps(list[str]):
@@ -78,7 +78,7 @@ class NotedLimits(Limits):
 
 class NotedCache(CacheRules):
     def __init__(self, steps: Steps) -> None:
-        super().__init__(Rules(), "up", ACCESS)
+        super().__init__(PRESENTATION, "up")
         self.steps = steps
 
     def for_tool(self, name: str) -> KeepRule | None:
@@ -174,9 +174,9 @@ class NotedGroup(GroupView):
     def __init__(self, view: GroupView, steps: Steps) -> None:
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
-        self.call_rules = rules = CallRules(view.presentation.rules, "up", ACCESS)
-        rules.sets = {"guards": NotedGuards(steps), "limits": NotedLimits(steps)}
-        rules.cache, rules.redactor = NotedCache(steps), NotedRedactor(steps)
+        self.call_rules = rules = CallRules(view.presentation, "up")
+        rules.sets |= {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
+        rules.sets["redaction"] = NotedRedactor(steps)
 
     def find_shown(self, tool: str) -> ShownTool | None:
         return NotedTool(self.steps)
@@ -360,7 +360,6 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
         "dynamic_mcp.proxy.call_",
         "dynamic_mcp.proxy.hidden",
         "dynamic_mcp.proxy.observed_calls",
-        "dynamic_mcp.proxy.redaction",
-        "dynamic_mcp.proxy.result_cache",
+        *(f"dynamic_mcp.features.{feature.name}" for feature in FEATURES),
     )
     assert [each for each in loaded if each == "re2" or each.startswith(rules)] == []

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.doctor.findings import Finding, guess, warning
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
 from dynamic_mcp.features.approvals.config import settings_of
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_store import stored_catalogs
 from dynamic_mcp.policy.globs import Globs
 
 _ROOT: Keys = ("settings", "approval")
 
 
-def check(config: Config) -> Iterator[Finding]:
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the approvals of a config."""
-    return check_approvals(config, stored_catalogs(config))
-
-
-def check_approvals(config: Config, catalogs: Mapping[str, Catalog]) -> Iterator[Finding]:
-    """Return them by these catalogs of its groups."""
     if config.asks:
         yield from _check_channels(config)
-    access = config.access
-    if access is None:
+    if config.access is None:
         return
-    for server, globs in access.approve.items():
+    catalogs = known()
+    for server, globs in config.access.approve.items():
         if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
             yield from _check_globs(server, globs, catalogs[server])
 

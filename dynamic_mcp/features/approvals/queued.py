@@ -23,6 +23,8 @@ Outcome = Literal["taken", "refused", "gone", "silent"]
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LOOKALIKES = str.maketrans("ILO", "110")
 _ID_LENGTH = 6
+# Of all calls of this user that wait, in the folder of its state.
+FOLDER = "approvals"
 
 
 class QueuedApproval(Struct, frozen=True, kw_only=True):
@@ -80,7 +82,7 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True):
 
 def approvals_dir() -> Path:
     """Return the folder of all calls of this user that wait."""
-    return paths.state_dir() / "approvals"
+    return paths.state_dir() / FOLDER
 
 
 def make_id() -> str:

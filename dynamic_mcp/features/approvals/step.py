@@ -20,18 +20,19 @@ if TYPE_CHECKING:  # loaded with the first rule that asks
 
 
 def make_approval(services: Services) -> HumanApproval:
-    """Return what asks persons: in their clients and, where the proxy serves, in the queue of `approve`."""
+    """Return what asks persons: in their clients and, unless the proxy is a command's, in the queue of `approve`."""
     from dynamic_mcp.features.approvals.human import HumanApproval
     from dynamic_mcp.features.approvals.notices import ApprovalNotices
-    from dynamic_mcp.features.approvals.queued import approvals_dir
+    from dynamic_mcp.features.approvals.queued import FOLDER
     from dynamic_mcp.features.approvals.server import ApprovalServer
 
-    if not services.serves:
+    folder = services.state_folder
+    if folder is None:
         return HumanApproval(services.config, services.note, is_command=True)
     return HumanApproval(
         services.config,
         services.note,
-        open_server=lambda receive: ApprovalServer(approvals_dir(), receive),
+        open_server=lambda receive: ApprovalServer(folder / FOLDER, receive),
         notices=ApprovalNotices(),
     )
 

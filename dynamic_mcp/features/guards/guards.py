@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Raw
 
 from dynamic_mcp.config.access import Effect
+from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.rules import Guard
 from dynamic_mcp.errors import RefusedByGuard
 from dynamic_mcp.policy.access import Decision
@@ -26,6 +27,11 @@ from dynamic_mcp.system.text import one_line
 _MAX_TOOLS = 1000
 _LONGEST_NAME = 200
 _NOTHING = (b"", b"null")
+
+
+def compile_rules(presentation: Presentation, server: str) -> Guards:
+    """Return the guards of a server."""
+    return Guards(presentation.rules.guards, server)
 
 
 class Guards(RuleSet):

@@ -11,7 +11,7 @@ from dynamic_mcp.config.access import Access, Effect, Rule
 from dynamic_mcp.config.auth import Bearer
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.features.approvals.check import check_approvals
+from dynamic_mcp.features.approvals.check import check
 from dynamic_mcp.features.approvals.config import Approval, Notify
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.fakes import config_of, group_config
@@ -26,7 +26,7 @@ def config(*globs: str, approval: Approval | None = None, **changes: Any) -> Con
 
 
 def found(config: Config, *, is_known: bool = True) -> dict[str, str]:
-    return {each.where: each.what for each in check_approvals(config, {"a": CATALOG} if is_known else {})}
+    return {each.where: each.what for each in check(config, lambda: {"a": CATALOG} if is_known else {})}
 
 
 def test_a_glob_that_matches_no_known_tool_is_found() -> None:
@@ -35,7 +35,7 @@ def test_a_glob_that_matches_no_known_tool_is_found() -> None:
 
 
 def test_a_name_that_is_like_a_tool_is_suggested() -> None:
-    (finding,) = check_approvals(config("delete_itm"), {"a": CATALOG})
+    (finding,) = check(config("delete_itm"), lambda: {"a": CATALOG})
 
     assert finding.hint == "did you mean `delete_item`?"
 

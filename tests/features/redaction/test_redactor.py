@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.config.rules import Redact
-from dynamic_mcp.policy.redact import Redactor
+from dynamic_mcp.features.redaction.redactor import Redactor
 from tests.examples import examples
 
 Json = Any  # whatever JSON a test writes down
@@ -92,7 +92,8 @@ def test_questions_keep_what_clients_act_on() -> None:
     assert redact(asked) == expected
     sampling = {"messages": [{"role": "user", "content": {"type": "text", "text": S}}], "systemPrompt": S}
     raw = Raw(json.dumps(sampling).encode())
-    assert json.loads(bytes(Redactor([SECRET]).redact_message(raw))) == json.loads(json.dumps(sampling).replace(S, X))
+    redacted = Redactor([SECRET]).present_message(raw)
+    assert json.loads(bytes(redacted)) == json.loads(json.dumps(sampling).replace(S, X))
 
 
 # --- which rules -------------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ def test_a_rule_with_tools_is_about_these_and_one_without_about_everything() -> 
     assert text("run_it") == text("Run_It") == "[own] [every]"
     assert text("query") == text(None) == "secret [every]"
     raw = Raw(json.dumps(payload).encode())
-    assert b"[own] [every]" in bytes(Redactor([own, every]).redact_message(raw))
+    assert b"[own] [every]" in bytes(Redactor([own, every]).present_message(raw))
 
 
 def test_arguments_and_results_have_their_own_rules() -> None:

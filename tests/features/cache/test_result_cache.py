@@ -14,9 +14,9 @@ from msgspec import structs
 from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.rules import Cache, Redact, Rules
+from dynamic_mcp.features.cache.clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers
 from tests.fakes import (
@@ -96,7 +96,7 @@ class Scene:
             self.config(*caches, **changes),
             opener=Opener(up=[self.upstream]),
             clock=self.clock,
-            clearing_folder=marks,
+            state_folder=marks,
         )
 
     def config(self, *caches: Cache, redact: Sequence[Redact] = (), **changes: Json) -> Config:

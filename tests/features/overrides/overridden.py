@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.rules import Override, Rules
 from dynamic_mcp.config.section import read
-from dynamic_mcp.policy.overrides import Overrides
+from dynamic_mcp.features.overrides.overrides import Overrides
 
 Json = Any  # whatever JSON a test writes down
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dynamic_mcp.config.resolved import ToolFilter
-from dynamic_mcp.doctor.overrides import check_overrides
+from dynamic_mcp.features.overrides.check import check
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.fakes import config_of, group_config
-from tests.policy.overridden import Json, rules_of, tools_of
+from tests.features.overrides.overridden import Json, rules_of, tools_of
 
 TOOLS = tools_of(
     create_issue={"repo": {"type": "string"}, "labels": {"type": "array"}}, get_issue={}, close_issue={"id": {}}
@@ -16,7 +16,7 @@ CATALOG = Catalog({ListKind.TOOLS: Listing(TOOLS)})
 
 def found(overrides: Json, *, is_known: bool = True, exclude: tuple[str, ...] = ()) -> dict[str, str]:
     presented = group_config("a", rules=rules_of(**overrides), tools=ToolFilter(include=("*",), exclude=exclude))
-    findings = check_overrides(config_of(presented), {"a": CATALOG} if is_known else {})
+    findings = check(config_of(presented), lambda: {"a": CATALOG} if is_known else {})
     return {each.where: f"{each.what}; {each.hint}" for each in findings}
 
 

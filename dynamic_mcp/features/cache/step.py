@@ -15,14 +15,14 @@ from weakref import WeakKeyDictionary
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Config, Share
+from dynamic_mcp.features.cache.clearing import ClearingMarks
+from dynamic_mcp.features.cache.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
+from dynamic_mcp.features.cache.rules import CacheRules, KeepRule, list_rules
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.cache_clearing import ClearingMarks
-from dynamic_mcp.policy.caching import KeepRule, compile_rules
 from dynamic_mcp.proxy.chain import Services, Step
-from dynamic_mcp.proxy.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import LoopClock
@@ -79,11 +79,11 @@ class _Slot(Struct, frozen=True, gc=False):
 
 
 class ResultCache(Step):
-    """The results that one proxy keeps. Marks in the `clearing_folder` of its services have it drop them."""
+    """The results that one proxy keeps. Marks in the state folder of its services have it drop them."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        folder = services.clearing_folder
+        folder = services.state_folder
         self._clock = services.clock or LoopClock()
         self._marks = None if folder is None else ClearingMarks(folder, self._clock)
         self._stores: dict[str, KeptResults] = {}
@@ -95,7 +95,7 @@ class ResultCache(Step):
     def apply(self, configs: Iterable[Config]) -> None:
         """Drop what no rule of these configs keeps any more."""
         shown = [pair for config in configs for pair in config.presentations.items()]
-        keys = {rule.key for server, each in shown for rule in compile_rules(each.rules, server)}
+        keys = {rule.key for server, each in shown for rule in list_rules(each, server)}
         self._stores = {key: store for key, store in self._stores.items() if key in keys}
 
     def clear(self, server: str | None = None) -> None:
@@ -137,8 +137,8 @@ class ResultCache(Step):
                 return next(call)
 
     def _call(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        name, rules, group = call.tool or "", call.group.call_rules, call.group.group
-        may_keep = rules is not None and rules.cache is not None and rules.cache.for_tool(name) is not None
+        name, rules, group = call.tool or "", _rules_of(call.group), call.group.group
+        may_keep = rules is not None and rules.for_tool(name) is not None
         if not may_keep and (not self._pasts or group not in self._pasts):
             return next(call)  # nothing is kept that it could make old
         digest = _digest_of_reader(call.group, name)
@@ -212,11 +212,11 @@ class ResultCache(Step):
 
     def _find_slot(self, call: UpstreamRequest, member: str, digest: bytes) -> _Slot | None:
         """Return where the result of a request is kept; None if it is not."""
-        params, rules = call.params or {}, call.group.call_rules
+        params, rules = call.params or {}, _rules_of(call.group)
         name = wire.text(params.get(member)) or ""
-        if rules is None or rules.cache is None or not name or len(name) > _LONGEST_NAME:
+        if rules is None or not name or len(name) > _LONGEST_NAME:
             return None
-        rule = rules.cache.for_tool(name) if digest else rules.cache.for_resource(name)
+        rule = rules.for_tool(name) if digest else rules.for_resource(name)
         if rule is None or not _NOT_CACHED.isdisjoint(params):
             return None
         said = self._canonical_params(params)
@@ -277,8 +277,12 @@ def _canonical(data: bytes) -> bytes | None:
 
 def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
     """Return the hash of a tool's definition; None if the tool may write, or is not known."""
-    known, rules = group.group.known, group.call_rules
+    known, rules = group.group.known, _rules_of(group)
     definition = None if known is None else known.tools.get(name)
-    if definition is None or rules is None or rules.cache is None:
-        return None
-    return rules.cache.digest_of_reader(name, definition)
+    return None if definition is None or rules is None else rules.digest_of_reader(name, definition)
+
+
+def _rules_of(group: GroupView) -> CacheRules | None:
+    found = None if group.call_rules is None else group.call_rules.sets.get("cache")
+    assert found is None or isinstance(found, CacheRules)
+    return found

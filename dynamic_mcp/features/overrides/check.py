@@ -12,16 +12,17 @@ from msgspec import Raw
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Override
-from dynamic_mcp.doctor.findings import Finding, guess, warning
-from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
+from dynamic_mcp.features.overrides.overrides import Overrides
+from dynamic_mcp.features.overrides.schema_document import CannotShow, SchemaDocument
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.overrides import Overrides
-from dynamic_mcp.policy.schema_document import CannotShow, SchemaDocument
 
 
-def check_overrides(config: Config, catalogs: Mapping[str, Catalog]) -> Iterator[Finding]:
-    """Return the findings about `overrides` of servers; `catalogs` are those that are known, by group."""
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+    """Return the findings about `overrides` of servers."""
+    catalogs = known()
     for server, presentation in config.presentations.items():
         overrides, catalog = presentation.rules.overrides, catalogs.get(server)
         if not overrides or catalog is None or not catalog.knows((ListKind.TOOLS,)):

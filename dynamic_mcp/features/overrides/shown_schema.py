@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.features.overrides.schema_document import MAX_DEPTH, CannotShow, SchemaDocument, split
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.policy.schema_document import MAX_DEPTH, CannotShow, SchemaDocument, split
 from dynamic_mcp.tools.plain_schema import ANNOTATIONS
 
 # A schema, or what it comes down to.

@@ -11,7 +11,7 @@ import pytest
 from dynamic_mcp.config.resolved import Exposure, ToolFilter
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config, settled, text_of, tool
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 from tests.policy.rules import access_of
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}

@@ -9,10 +9,10 @@ from msgspec import Raw
 
 from dynamic_mcp.config.rules import ArgumentOverride, Override
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.features.overrides.schema_document import CannotShow, SchemaDocument, split
+from dynamic_mcp.features.overrides.shown_schema import Argument, show_schema
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.globs import fold
-from dynamic_mcp.policy.schema_document import CannotShow, SchemaDocument, split
-from dynamic_mcp.policy.shown_schema import Argument, show_schema
 from dynamic_mcp.system.text import one_line
 
 _LONGEST_NAME = 100

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.config.access import ToolAccess
-from dynamic_mcp.config.rules import Cache, Rules
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Cache
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.system.bounded import BoundedDict
@@ -31,14 +33,14 @@ class KeepRule(Struct, frozen=True):
     max_bytes: int
 
 
-class CacheRules:
+class CacheRules(RuleSet):
     """The rules of one server on what is kept; of several that match, the first counts."""
 
-    def __init__(self, rules: Rules, server: str, access: ToolAccess) -> None:
-        compiled = compile_rules(rules, server)
-        self._access = access
-        self._tools = [(Globs(each.tools), rule) for each, rule in zip(rules.cache, compiled, strict=True)]
-        self._resources = [(Globs(each.resources), rule) for each, rule in zip(rules.cache, compiled, strict=True)]
+    def __init__(self, presentation: Presentation, server: str) -> None:
+        rules = list(zip(presentation.rules.cache, list_rules(presentation, server), strict=True))
+        self._access = presentation.access
+        self._tools = [(Globs(each.tools), rule) for each, rule in rules]
+        self._resources = [(Globs(each.resources), rule) for each, rule in rules]
         self._tool_rules: BoundedDict[str, KeepRule | None] = BoundedDict(_MAX_NAMES)
         self._resource_rules: BoundedDict[str, KeepRule | None] = BoundedDict(_MAX_NAMES)
         self._definitions: BoundedDict[str, _Definition] = BoundedDict(_MAX_NAMES)
@@ -68,15 +70,15 @@ class _Definition(Struct, frozen=True):
     digest: bytes | None
 
 
-def compile_rules(rules: Rules, server: str) -> list[KeepRule]:
+def list_rules(presentation: Presentation, server: str) -> list[KeepRule]:
     """Return the rules on what is kept of a server, in the order of its config."""
-    return [_compile(each, rules, server) for each in rules.cache]
+    rules = presentation.rules
+    before = [structs.replace(each, id="") for each in rules.redact]
+    return [_compile(each, server, before) for each in rules.cache]
 
 
-def _compile(cache: Cache, rules: Rules, server: str) -> KeepRule:
-    key = wire.encode(
-        [server, structs.replace(cache, id=""), [structs.replace(each, id="") for each in rules.redact]]
-    )
+def _compile(cache: Cache, server: str, before: Sequence[object]) -> KeepRule:
+    key = wire.encode([server, structs.replace(cache, id=""), before])
     return KeepRule(key.decode(), server, cache.ttl_s, cache.per_person, cache.max_bytes)
 
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.rules import Redact
-from dynamic_mcp.policy.redact import Redactor
-from dynamic_mcp.policy.redact_presets import PRESETS
+from dynamic_mcp.features.redaction.presets import PRESETS
+from dynamic_mcp.features.redaction.redactor import Redactor
 
 # Written in parts, so that nobody takes them for secrets that were lost here.
 LETTERS = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY" * 3

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.errors import InvalidArguments
-from tests.policy.overridden import Json, overrides_of, restored, shown, tools_of
+from tests.features.overrides.overridden import Json, overrides_of, restored, shown, tools_of
 
 TEXT = {"type": "string"}
 

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynamic_mcp.features.cache.kept_results import CACHED, Kept, KeptResults, prepare
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.kept_results import CACHED, Kept, KeptResults, prepare
 from tests.examples import examples
 
 JSON = st.recursive(

@@ -16,7 +16,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, client_of, config_of, group_config, text_of, tool
 from tests.features.approvals.scene import ANSWERS, approving, begin, status_of
 from tests.features.audit.audited import audited
-from tests.policy.overridden import Json, rules_of
+from tests.features.overrides.overridden import Json, rules_of
 from tests.policy.rules import access_of
 
 ANN = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=("dev",))

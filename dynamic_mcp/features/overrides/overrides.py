@@ -13,9 +13,9 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.rules import ArgumentOverride, Override, is_glob
+from dynamic_mcp.features.overrides.schema_document import CannotShow
+from dynamic_mcp.features.overrides.shown_tool import ShownTool, show_tool
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.schema_document import CannotShow
-from dynamic_mcp.policy.shown_tool import ShownTool, show_tool
 
 T = TypeVar("T")
 

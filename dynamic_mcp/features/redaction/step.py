@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import ChangingStep, Services, Step
@@ -18,7 +19,6 @@ from dynamic_mcp.proxy.request import Next, Request, Restart, UpstreamRequest
 from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:
-    from dynamic_mcp.policy.redact import Redactor
     from dynamic_mcp.proxy.view import GroupView
 
 _WITH_ARGUMENTS = frozenset(("tools/call", "prompts/get"))
@@ -90,7 +90,7 @@ def _redact_payload(call: UpstreamRequest, payload: Raw) -> Raw:
     if redactor is None:
         return payload
     if call.method.startswith("tasks/"):  # of any tool
-        return redactor.redact_message(payload)
+        return redactor.present_message(payload)
     return redactor.redact_answer(call.tool, payload)
 
 
@@ -105,7 +105,9 @@ def _with_redacted_progress(call: UpstreamRequest) -> UpstreamRequest:
 
 
 def _redactor_of(group: GroupView) -> Redactor | None:
-    return None if group.call_rules is None else group.call_rules.redactor
+    found = None if group.call_rules is None else group.call_rules.sets.get("redaction")
+    assert found is None or isinstance(found, Redactor)
+    return found
 
 
 class _RedactedProgress:

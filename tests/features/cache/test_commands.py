@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.rules import Cache, Rules
-from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system import paths
 from tests.cli.commands import CliRunner
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
 
@@ -22,7 +22,7 @@ async def test_what_a_proxy_has_kept_is_gone_when_the_command_has_ended(
 ) -> None:
     upstream = FakeUpstream({"tools/call": {"content": []}}, tools=("get_x",))
     opener = Opener(up=[upstream])
-    proxy = Proxy(config_of(group_config("up", rules=KEPT)), opener=opener, clearing_folder=clearing_folder())
+    proxy = Proxy(config_of(group_config("up", rules=KEPT)), opener=opener, state_folder=paths.state_dir())
     client = Client(proxy)
     try:
         await client.initialize()
@@ -34,7 +34,7 @@ async def test_what_a_proxy_has_kept_is_gone_when_the_command_has_ended(
 
         assert (done.code, done.out) == (0, "")
         assert "cleared the cached results" in done.err
-        assert clearing_folder().is_relative_to(state)
+        assert paths.state_dir().is_relative_to(state)
         await client.call("up", "get_x", {})
         assert len(upstream.heard("tools/call")) == 2
     finally:

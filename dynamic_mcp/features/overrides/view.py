@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.features.overrides.overrides import Overrides
+from dynamic_mcp.features.overrides.shown_tool import ShownTool
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.policy.overrides import Overrides
-from dynamic_mcp.policy.shown_tool import ShownTool
+from dynamic_mcp.policy.call_rules import ToolRules
 
 log = logging.getLogger(__name__)
 
 
-class OverriddenTools:
+def compile_rules(presentation: Presentation, server: str) -> OverriddenTools:
+    """Return how tools of a server are shown."""
+    return OverriddenTools(Overrides(presentation.rules.overrides), server)
+
+
+class OverriddenTools(ToolRules):
     """Shows the tools of catalogs, after what is hidden from the client has been taken out.
 
     A list that is the same as before stays the same object. Names are those of the last list that was shown.
@@ -46,6 +53,10 @@ class OverriddenTools:
     def shown_name(self, own_name: str) -> str:
         """Return by which name a tool of the server is shown; its own if it is not."""
         return self._names.get(own_name, own_name)
+
+    def own_names(self, shown: str) -> Sequence[str]:
+        """Return the names by which the server may have a tool that is shown by this one."""
+        return self._overrides.own_names(shown)
 
     def _show(self, listing: Listing) -> Listing:
         shown = self._overrides.show(listing.entries)

@@ -12,7 +12,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools.schema import InputSchema
 from tests.examples import examples
-from tests.policy.overridden import Json, overrides_of
+from tests.features.overrides.overridden import Json, overrides_of
 
 NAMES = ("a", "b", "c")
 VALUES = (0, 1, "x")

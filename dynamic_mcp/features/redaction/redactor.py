@@ -12,12 +12,15 @@ from functools import lru_cache
 
 from msgspec import Raw
 
+from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.rules import Redact
-from dynamic_mcp.policy import json_texts
+from dynamic_mcp.features.redaction import json_texts
+from dynamic_mcp.features.redaction.json_texts import Part, Span
+from dynamic_mcp.features.redaction.presets import PRESETS, Check, Preset
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.json_texts import Part, Span
 from dynamic_mcp.policy.patterns import compile_any, compile_pattern
-from dynamic_mcp.policy.redact_presets import PRESETS, Check, Preset
 from dynamic_mcp.system.bounded import BoundedDict
 
 # Tools whose rules are remembered; a server may have any number.
@@ -41,7 +44,7 @@ class TooMuch(Exception):
         self.by = by
 
 
-class Redactor:
+class Redactor(RuleSet):
     """The rules of one server on what is replaced."""
 
     def __init__(self, rules: Sequence[Redact], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +68,12 @@ class Redactor:
         """
         return _redact(self._texts_in_answers(tool), payload, Part.MESSAGE)
 
-    def redact_message(self, payload: Raw) -> Raw:
+    def present_text(self, tool: str, text: str) -> str:
+        """Return a text of our own in an answer of a tool, redacted as the server's are."""
+        message = self.redact_answer(tool, Raw(wire.encode({"message": text})))
+        return wire.text(wire.member(message, "message")) or ""
+
+    def present_message(self, payload: Raw) -> Raw:
         """Return what a server says without naming a tool, as in a log message, or of the task of any of them.
 
         The rules of all tools are followed.
@@ -103,6 +111,11 @@ class Redactor:
 
     def _compile(self, rules: Sequence[Redact]) -> _Texts | None:
         return _Texts([each for rule in rules for each in _groups(rule)], self._clock) if rules else None
+
+
+def compile_rules(presentation: Presentation, server: str) -> Redactor:
+    """Return what is replaced in texts of a server."""
+    return redactor_for(presentation.rules.redact)
 
 
 @lru_cache(maxsize=128)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +26,23 @@ _PATIENCE_S = 0.5
 _Stamp = tuple[int, int] | None
 
 
-def clearing_folder() -> Path:
+def clearing_folder(state_folder: Path) -> Path:
     """Return where the marks are."""
-    return paths.state_dir() / "cache-clear"
+    return state_folder / "cache-clear"
 
 
-def mark_cleared(folder: Path, server: str | None = None) -> None:
+def mark_cleared(state_folder: Path, server: str | None = None) -> None:
     """Ask for what is kept of a server to be dropped, or for everything. Blocks. Raises OSError."""
+    folder = clearing_folder(state_folder)
     paths.write_private(folder / _file_name(server), (server or "").encode("utf-8", "replace"), durable=False)
 
 
 class ClearingMarks:
     """The marks as a proxy has seen them last; those that it finds at first are about what others have kept."""
 
-    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
-        self._folder = folder
-        self._clock = clock or LoopClock()
+    def __init__(self, state_folder: Path, clock: Clock) -> None:
+        self._folder = clearing_folder(state_folder)
+        self._clock = clock
         self._seen: dict[str | None, _Stamp] = {}
         self._due_at = -1.0
         self._looking: asyncio.Task[dict[str | None, _Stamp]] | None = None
