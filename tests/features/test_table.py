@@ -56,6 +56,7 @@ def test_what_a_row_names_is_there(feature: Feature) -> None:
     assert all(feature.find(each) is not None for each in classes)
     assert feature.steps.keys() <= {row.slot for row in ORDER}
     assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
+    assert all(hasattr(Config, member) for member in feature.wanted_by)
 
 
 @each_feature

@@ -128,8 +128,8 @@ class Denials:
         self._now = now
         self._times: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
 
-    def note(self, key: ApprovalKey) -> None:
-        """Note that a person has denied such a request."""
+    def record(self, key: ApprovalKey) -> None:
+        """Record that a person has denied such a request."""
         latest = self._times.pop(_subject_of(key), ())[1 - MAX_DENIALS :]
         self._times[_subject_of(key)] = (*latest, self._now())
 
@@ -211,7 +211,7 @@ class Approvals:
         """
         del self._open[question.key]
         if verdict.outcome == "denied":
-            self._denials.note(question.key)
+            self._denials.record(question.key)
         if verdict.is_allowed or not question.has_waiting:
             self._keep(question, verdict, session)
         question.settle(verdict)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.config.resolved import Exposure
-from tests.fakes import FakeUpstream, settled, text_of
+from tests.fakes import Client, FakeUpstream, settled, text_of
 from tests.features.approvals.scene import (
     ANSWERS,
+    CAN_ASK,
     DONE,
     ONE,
     RULES,
@@ -19,6 +21,7 @@ from tests.features.approvals.scene import (
     status_of,
 )
 from tests.policy.rules import access_of
+from tests.proxy.windows import windows
 
 
 @pytest.mark.parametrize(
@@ -167,3 +170,14 @@ async def test_the_end_of_the_proxy_denies_what_waits() -> None:
         await on.waits()
         await on.proxy.close()
         assert "dynamic-mcp has ended" in text_of(await calling)
+
+
+async def test_a_guard_asks_in_a_window_of_a_daemon_which_has_no_servers_of_its_own(tmp_path: Path) -> None:
+    guarded = {"command": "server", "guards": [{"deny": "secret", "effect": "ask"}]}
+    async with windows(tmp_path, guarded) as on:
+        client = Client(on.proxy, await on.workspaces.enter("/work", {}))
+        await client.initialize(capabilities=CAN_ASK)
+        calling = asyncio.create_task(client.call("s0", "echo", {"text": "a secret"}))
+        question = await client.hears("elicitation/create")
+        calling.cancel()
+    assert "Allow tool `echo` of `s0`?" in question["params"]["message"]
