@@ -38,7 +38,9 @@ class MessageRules:
     def _find(self, server: str) -> Iterator[RuleSet]:
         for config in self._configs:
             shown = config.presentations.get(server)
-            for feature in FEATURES if shown is not None else ():
+            if shown is None:
+                continue
+            for feature in FEATURES:
                 rules = feature.rules
                 if rules is not None and rules.changes_messages and getattr(shown.rules, rules.key):
                     yield feature.find(rules.compile)(shown, server)
