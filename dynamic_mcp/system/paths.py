@@ -78,13 +78,14 @@ def read_private(path: Path, most: int) -> bytes:
 
     Raises OSError, and ValueError for what is not a file, or has more than `most` bytes.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+    descriptor = os.open(path, os.O_RDONLY | flags)
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a regular file")
         if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
-            log.warning("%s could be used by others and is now private", path)
+            log.warning("%s could be read by others and is now private; replace any secrets in it", path)
             os.fchmod(descriptor, 0o600)
         if status.st_size > most:
             raise ValueError("too large")
