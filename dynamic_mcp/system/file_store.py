@@ -6,12 +6,11 @@ What cannot be read is never taken for empty without a word: `load` raises, `loa
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -19,7 +18,7 @@ import msgspec
 
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.file_reader import LARGEST_BYTES, UnsuitableFileError, read_bytes
+from dynamic_mcp.system.file_reader import LARGEST_BYTES, UnsuitableFileError, read_bytes, read_private, too_large
 from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class FileStore(Generic[T]):
             return self._codec.decode(self._read())
         except FileNotFoundError:
             return None
-        except UnsuitableFileError as exc:
+        except (UnsuitableFileError, IsADirectoryError) as exc:
             raise CorruptFile(os_reason(exc)) from exc
         except RecursionError as exc:
             raise CorruptFile("nested too deeply") from exc
@@ -116,7 +115,7 @@ class FileStore(Generic[T]):
         """
         data = self._codec.encode(value)
         if len(data) > self._most_bytes:
-            raise OSError(errno.EFBIG, f"larger than {self._most_bytes >> 20} MiB", str(self.file))
+            raise too_large(self.file, self._most_bytes)
         mode = None if self._is_private else _mode_of(self.file)
         paths.write_private(self.file, data, durable=durable)
         if mode is not None:
@@ -137,9 +136,8 @@ class FileStore(Generic[T]):
             lock.release()
 
     def _read(self) -> bytes:
-        if self._is_private:
-            return paths.read_private(self.file, self._most_bytes)
-        return read_bytes(self.file, most=self._most_bytes)
+        read = read_private if self._is_private else read_bytes
+        return read(self.file, most=self._most_bytes)
 
 
 class _Head(msgspec.Struct):
@@ -181,9 +179,9 @@ class DictCodec:
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def encode(self, value: Mapping[str, Any]) -> bytes:
+    def encode(self, value: dict[str, Any]) -> bytes:
         """Return the content."""
-        return json.dumps({"form": self._number, **value}, indent=1).encode()
+        return json.dumps({**value, "form": self._number}, indent=1).encode()
 
     def decode(self, data: bytes) -> dict[str, Any]:
         """Return the value."""

@@ -73,25 +73,6 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     _replace(path, data, durable=durable)
 
 
-def read_private(path: Path, most: int) -> bytes:
-    """Return the content of a private file, without following a link; one that others could read is private then.
-
-    Raises OSError, and ValueError for what is not a file, or has more than `most` bytes.
-    """
-    flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-    descriptor = os.open(path, os.O_RDONLY | flags)
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
-        if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
-            log.warning("%s could be read by others and is now private; replace any secrets in it", path)
-            os.fchmod(descriptor, 0o600)
-        if status.st_size > most:
-            raise ValueError("too large")
-        return opened.read(most)
-
-
 def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     written = path.with_name(f".new-{os.urandom(8).hex()}")
     opened = open(written, "xb", opener=_open_private)  # noqa: SIM115 - `Path.open` takes no opener; closed below
