@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,15 +58,8 @@ class DatabaseFile:
             if self.file.exists() and self.file.stat().st_ino == identity:
                 delete_database(self.file)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = paths.FileLock(self.file.with_suffix(".lock"))
-        if not lock.acquire(self.busy_s):
-            raise TimeoutError("another process keeps it locked")
-        try:
-            yield
-        finally:
-            lock.release()
+    def _locked(self) -> AbstractContextManager[None]:
+        return paths.FileLock(self.file.with_suffix(".lock")).held(self.busy_s)
 
     def _open(self) -> sqlite3.Connection:
         # SQLite gives its other files the mode of this one

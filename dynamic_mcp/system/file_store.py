@@ -10,7 +10,7 @@ import json
 import logging
 import stat
 import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -53,8 +53,8 @@ class Codec(Protocol[T]):
 class FileStore(Generic[T]):
     """One file with one value.
 
-    A private one is for its owner alone, and no link in its place is followed. One that `is_private` says is not
-    belongs to the user: its mode stays. The `lock` is a file of its own, since the other one is replaced.
+    A private file is readable by its owner alone, and a link in its place is not followed; any other belongs to the
+    user, and keeps its mode. `lock` is a second file, by default beside the first one, because that one is replaced.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class FileStore(Generic[T]):
             raise CorruptFile(str(exc)) from exc
 
     def load_or_set_aside(self, what: str) -> T | None:
-        """Return the value; None if there is none that can be used. Raises OSError.
+        """Return the value; None if there is no file, or one that cannot be used. Raises OSError.
 
-        What is there then is renamed to `.bad`, and a warning says so in which `what` goes before the file's name.
+        Such a file is renamed to `.bad`, with a warning that begins with `what` and the file's name.
         """
         stamp = stamp_of(self.file)
         try:
@@ -121,19 +121,12 @@ class FileStore(Generic[T]):
         if mode is not None:
             self.file.chmod(mode)
 
-    @contextlib.contextmanager
-    def locked(self, within_s: float) -> Iterator[None]:
+    def locked(self, within_s: float) -> AbstractContextManager[None]:
         """Be the only one of all threads and processes that changes the file. Blocks.
 
         Raises TimeoutError if the lock is not free within this time, and OSError.
         """
-        lock = paths.FileLock(self._lock)
-        if not lock.acquire(within_s):
-            raise TimeoutError("another process keeps it locked")
-        try:
-            yield
-        finally:
-            lock.release()
+        return paths.FileLock(self._lock).held(within_s)
 
     def _read(self) -> bytes:
         read = read_private if self._is_private else read_bytes

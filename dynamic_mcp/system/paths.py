@@ -1,11 +1,13 @@
 """The directories for config, state, cache and logs; private files, written atomically; file locks."""
 
+import contextlib
 import errno
 import logging
 import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -121,6 +123,16 @@ class FileLock:
                 return False
             time.sleep(_LOCK_POLL_S)
         return True
+
+    @contextlib.contextmanager
+    def held(self, within_s: float) -> Iterator[None]:
+        """Hold the lock. Raises TimeoutError if it is not free within this time, and OSError."""
+        if not self.acquire(within_s):
+            raise TimeoutError("another process keeps it locked")
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Release the lock. The file stays, since removing it could let two processes hold the lock."""
