@@ -127,3 +127,32 @@ def test_a_note_that_is_not_of_this_form_is_said_and_changes_nothing(world: Worl
     assert ran.code != 0
     assert "is not a note of this journal" in ran.err
     assert world.output.exists()
+
+
+def test_the_note_of_a_newer_version_is_no_change_that_this_one_could_undo(world: World) -> None:
+    world.cursor(**SERVERS)
+    world.run("import", "cursor", "--yes")
+    note = note_of_first_change()
+    newer = note.read_text().replace('"form": 1', '"form": 2')
+    note.write_text(newer)
+
+    ran = world.run("undo", "--yes")
+
+    assert ran.code != 0
+    assert "nothing to undo" in ran.err
+    assert world.output.exists()
+    assert note.read_text() == newer
+
+
+def test_a_memory_that_cannot_be_read_is_set_aside_and_stops_no_import(world: World) -> None:
+    world.cursor(**SERVERS)
+    world.run("import", "cursor", "--yes")
+    (memory,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/imports/*.json")
+    memory.write_text("{")
+
+    ran = world.run("import", "cursor", "--yes", "-v")
+
+    assert ran.code == 0
+    assert "the memory of the last import" in ran.err
+    assert memory.with_suffix(".bad").read_text() == "{"
+    assert "servers" in memory.read_text()
