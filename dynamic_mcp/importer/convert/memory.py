@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.model import ForeignServer
-from dynamic_mcp.system.file_store import DictCodec, FileStore
+from dynamic_mcp.system.file_store import DictCodec, FileStore, StoreError
 from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,10 @@ class MemoryStore:
         """Return the memory of an output; an empty one if there is none or it cannot be read."""
         store = FileStore(self.file_of(output), _MemoryCodec(output))
         try:
-            memory = store.load_or_set_aside("the memory of the last import in")
-        except OSError as exc:
-            log.warning("`%s` cannot be read, so more may be asked: %s", store.file, os_reason(exc))
+            memory = store.load()
+        except (OSError, StoreError) as exc:  # it is replaced once something is imported, which can be undone
+            why = os_reason(exc) if isinstance(exc, OSError) else exc
+            log.warning("`%s` cannot be read, so more may be asked: %s", store.file, why)
             memory = None
         return memory or Memory(self._salt)
 
