@@ -120,7 +120,7 @@ def _check_plugins(config: Config) -> list[Finding]:
     if not config.plugins:
         return []
     from dynamic_mcp.cli.runner import run
-    from dynamic_mcp.doctor.plugins import check_plugins
+    from dynamic_mcp.features.plugins.check import check_plugins
 
     return run(check_plugins(config))
 

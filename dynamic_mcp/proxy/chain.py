@@ -41,7 +41,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.plugins.plugins import Plugins
+    from dynamic_mcp.features.plugins.plugins import Plugins
 
 # Tools of a group whose chains are remembered; a client may name any.
 _MAX_TOOLS = 1000
@@ -199,7 +199,7 @@ ORDER = (
     Row(
         "plug-ins",
         "They may change arguments, which are redacted and decided again, or answer by themselves.",
-        "dynamic_mcp.proxy.plugins.step:AskPlugins",
+        "dynamic_mcp.features.plugins.step:AskPlugins",
         _has_plugins,
     ),
     Row("guards", "Arguments are judged.", slot="guards"),

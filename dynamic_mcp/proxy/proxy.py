@@ -56,7 +56,7 @@ from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.plugins.plugins import Plugins
+    from dynamic_mcp.features.plugins.plugins import Plugins
 
 
 class Proxy:
@@ -192,7 +192,7 @@ class Proxy:
 
     def _load_plugins(self) -> Plugins:
         if self._plugins is None:
-            from dynamic_mcp.proxy.plugins.plugins import Plugins
+            from dynamic_mcp.features.plugins.plugins import Plugins
 
             self._plugins = Plugins(self.roles_of, self._on_lists_changed)
         return self._plugins

@@ -25,7 +25,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.call_rules import CallRules
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
-from dynamic_mcp.proxy.plugins.plugins import Plugins
+from dynamic_mcp.features.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
@@ -354,7 +354,7 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
     rules = (
         "dynamic_mcp.policy",
         "dynamic_mcp.middleware",
-        "dynamic_mcp.proxy.plugins",
+        "dynamic_mcp.features.plugins",
         "dynamic_mcp.features.approvals",
         "dynamic_mcp.proxy.authorization",
         "dynamic_mcp.proxy.call_",

@@ -15,7 +15,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers, UpstreamRequest
 from tests.fakes import BOUND_S, Client, FakeUpstream, Opener, config_of, group_config
 from tests.policy.rules import access_of, person
-from tests.proxy.plugins.scene import ANSWERS, proxy_of, upstream, use
+from tests.features.plugins.scene import ANSWERS, proxy_of, upstream, use
 
 EFFECTS = pytest.mark.parametrize("effect", ["ask", "deny"])
 RULES = Rules(redact=(Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),))

@@ -15,7 +15,7 @@ from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, Opener, config_of, group_config, text_of
-from tests.proxy.plugins.scene import proxy_of, upstream, use
+from tests.features.plugins.scene import proxy_of, upstream, use
 
 EVENTS: list[str] = []
 HERE = __name__

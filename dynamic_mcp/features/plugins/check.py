@@ -8,7 +8,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level, config_error, guess, warning
 from dynamic_mcp.errors import PluginError
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.proxy.plugins.plugins import CLOSE_WITHIN_S, open_plugin
+from dynamic_mcp.features.plugins.plugins import CLOSE_WITHIN_S, open_plugin
 
 
 async def check_plugins(config: Config) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import ChangingStep
-from dynamic_mcp.proxy.plugins.call import KINDS
+from dynamic_mcp.features.plugins.call import KINDS
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 
 

@@ -18,14 +18,14 @@ from dynamic_mcp.errors import ConfigError, PluginError
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Middleware, Services
-from dynamic_mcp.proxy.plugins.call import PluginCall
-from dynamic_mcp.proxy.plugins.loading import load
-from dynamic_mcp.proxy.plugins.opened import ActivePlugin, OpenPlugin, describe
+from dynamic_mcp.features.plugins.call import PluginCall
+from dynamic_mcp.features.plugins.loading import load
+from dynamic_mcp.features.plugins.opened import ActivePlugin, OpenPlugin, describe
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
-    from dynamic_mcp.proxy.plugins.lists import ListHooks
+    from dynamic_mcp.features.plugins.lists import ListHooks
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Plugins:
         if not plugins:
             self.lists = None
         elif self.lists is None or self.lists.plugins != plugins:
-            from dynamic_mcp.proxy.plugins.lists import ListHooks
+            from dynamic_mcp.features.plugins.lists import ListHooks
 
             self.lists = ListHooks(plugins, self._describe)
 

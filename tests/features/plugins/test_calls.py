@@ -16,7 +16,7 @@ from dynamic_mcp.proxy.request import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
 from tests.features.approvals.scene import Notes
 from tests.proxy.governed import ALICE
-from tests.proxy.plugins.scene import client_with, proxy_of, upstream, use
+from tests.features.plugins.scene import client_with, proxy_of, upstream, use
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
 SEEN: list[CallRequest] = []

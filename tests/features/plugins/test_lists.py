@@ -15,7 +15,7 @@ from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, ListKi
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, Client, Json, Opener, PresentedGroup, config_of, group_config, text_of, tool
 from tests.proxy.governed import ALICE
-from tests.proxy.plugins.scene import client_with, proxy_of, upstream, use
+from tests.features.plugins.scene import client_with, proxy_of, upstream, use
 
 HIDDEN = {"delete", "scold", "x://two", "y://{id}"}
 SEEN: list[tuple[str, tuple[str, ...], Caller]] = []

@@ -24,7 +24,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Item
 from dynamic_mcp.middleware import ListKind as PublicListKind
 from dynamic_mcp.proxy.lists import learn
-from dynamic_mcp.proxy.plugins.opened import ActivePlugin
+from dynamic_mcp.features.plugins.opened import ActivePlugin
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import BoundedDict
