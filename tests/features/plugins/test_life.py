@@ -70,7 +70,7 @@ def _living(name: str, **changes: Any) -> Plugin:
 
 
 def _config(*plugins: Plugin) -> Any:
-    return config_of(group_config("a"), plugins=plugins)
+    return config_of(group_config("a"), middleware=plugins)
 
 
 async def test_they_are_opened_in_order_and_closed_in_reverse() -> None:
