@@ -33,11 +33,11 @@ class Rules(Struct, frozen=True):
 
 
 class Command(Struct, frozen=True):
-    """A command: the module of its name in `commands` of its room, in a section of `--help` after another command."""
+    """A command: the module of its name in `commands` of its room, in a section of `--help` after one, else first."""
 
     name: str
     section: str
-    after: str
+    after: str = ""
 
 
 class Feature(Struct, frozen=True):
@@ -45,18 +45,25 @@ class Feature(Struct, frozen=True):
 
     name: str
     keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
+    section: str = ""  # what reads its key, if that is in the room: a `config.section.Section`
+    wanted_by: tuple[str, ...] = ()  # members of `Config` that are true where rules of others want it
     extra: str = ""  # the optional dependencies without which its modules cannot be imported
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`
+    check: str = (
+        ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`, and may be a coroutine
+    )
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
+    status: str = ""  # what `status` says besides of running proxies: its `read_status`
+    choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
     rules: Rules | None = None  # on the calls of servers
+    opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
 
     @property
@@ -65,8 +72,11 @@ class Feature(Struct, frozen=True):
         return bool(self.observer or self.auth_provider or self.steps)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
-        """Return whether a config has one of its keys, each of which is a member of `Config`, or rules of it."""
-        if any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys):
+        """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
+        members = (key.rpartition(".")[2] for key in self.keys)
+        if any(getattr(config, each) is not None for each in members):
+            return True
+        if any(getattr(config, each) for each in self.wanted_by):
             return True
         key = None if self.rules is None else self.rules.key
         return key is not None and any(key in each.rules for each in config.presentations.values())
@@ -134,6 +144,13 @@ FEATURES = (
         check="check",
     ),
     Feature(
+        "plugins",
+        wanted_by=("middleware",),
+        opens="plug-ins",
+        steps={"plug-ins": "step:AskPlugins"},
+        check="check",
+    ),
+    Feature(
         "limits",
         rules=Rules(
             "limits",
@@ -169,7 +186,24 @@ FEATURES = (
         steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
         check="check",
     ),
+    Feature(
+        "approvals",
+        keys=("settings.approval",),
+        section="config:Approval",
+        wanted_by=("asks",),
+        steps={"approval": "step:AskForApproval"},
+        check="check",
+        status="status",
+        choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
+        commands=(Command("approve", "Approve"),),
+    ),
 )
+
+
+def section_of(key: str) -> str:
+    """Return the section that reads a key of the config, as `module:Class`; empty if no feature has that key."""
+    found = (each for each in FEATURES if key in each.keys)
+    return next((f"dynamic_mcp.features.{each.name}.{each.section}" for each in found), "")
 
 
 def feature_of_slot(slot: str) -> Feature | None:

@@ -9,11 +9,10 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
-from dynamic_mcp.config.approval import Approval
+from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.guards.config import Guard
 from tests.fakes import BOUND_S, FakeUpstream, Json, group_config, text_of
-from tests.modern_client import retry_of
-from tests.proxy.approval.scene import (
+from tests.features.approvals.scene import (
     ANSWERS,
     CAN_ASK,
     DONE,
@@ -26,6 +25,7 @@ from tests.proxy.approval.scene import (
     begin,
     status_of,
 )
+from tests.modern_client import retry_of
 
 ETC = Guard("mcpServers.up.guards[0]", deny="^/etc", message="`/etc` is not for you")
 ASK = Guard("mcpServers.up.guards[1]", tools=("delete_*",), path="$.path", deny="one", effect="ask")
@@ -106,11 +106,11 @@ async def test_the_queue_has_what_a_guard_asks_about() -> None:
         calling = begin(client)
         pending = await on.waits()
         assert (pending.rule, json.loads(bytes(pending.arguments))) == (ASK.id, ONE)
-        on.box.deny("Q1")
+        on.queue.deny("Q1")
         assert (await calling)["isError"]
         calling = begin(client)
         await on.waits()
-        on.box.allow("Q2")
+        on.queue.allow("Q2")
         assert await calling == DONE
     assert sent(upstream) == [ONE]
 
@@ -131,9 +131,9 @@ async def test_changed_arguments_are_judged_again() -> None:
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        assert "`/etc` is not for you" in on.box.allow("Q1", arguments={"path": "/etc/passwd"})
-        assert "Q1" in on.box.pending
-        assert on.box.allow("Q1", arguments={"path": "/home"}) == ""
+        assert "`/etc` is not for you" in on.queue.allow("Q1", arguments={"path": "/etc/passwd"})
+        assert "Q1" in on.queue.pending
+        assert on.queue.allow("Q1", arguments={"path": "/home"}) == ""
         assert status_of(await calling)["status"] == "changed"
     assert sent(upstream) == [{"path": "/home"}]
 
@@ -144,12 +144,12 @@ async def test_what_one_guard_asks_about_is_not_allowed_as_what_another_one_foun
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.allow("Q1", "session")
+        on.queue.allow("Q1", "session")
         assert await calling == DONE
         assert await client.call("up", "delete_file", {"path": "/one/two"}) == DONE  # found by the same guard
         calling = begin(client, args={"path": "/var/one"})
         assert (await on.waits()).rule == f"{ASK.id}, {VAR.id}"
-        on.box.deny("Q2")
+        on.queue.deny("Q2")
         await calling
     assert sent(upstream) == [ONE, {"path": "/one/two"}]
 
@@ -160,11 +160,11 @@ async def test_what_an_access_rule_asks_about_is_not_allowed_as_what_a_guard_fou
         client = await on.join()
         calling = begin(client, args={"path": "/home"})
         pending = await on.waits()
-        on.box.allow("Q1", "session")
+        on.queue.allow("Q1", "session")
         assert await calling == DONE
         calling = begin(client)
         assert (await on.waits()).rule == f"{pending.rule}, {ASK.id}"
-        on.box.deny("Q2")
+        on.queue.deny("Q2")
         await calling
         assert (await client.call("up", "delete_file", {"path": "/etc"}))["isError"]
     assert sent(upstream) == [{"path": "/home"}]
@@ -176,7 +176,7 @@ async def test_changed_guards_drop_what_was_asked_and_allowed_by_the_former_ones
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.allow("Q1", "session")
+        on.queue.allow("Q1", "session")
         await calling
         waiting = begin(client, args={"path": "/var"})
         await on.waits()
@@ -185,7 +185,7 @@ async def test_changed_guards_drop_what_was_asked_and_allowed_by_the_former_ones
         assert "the config has changed" in text_of(await waiting)
         again = begin(client)
         assert (await on.waits()).id == "Q3"
-        on.box.deny("Q3")
+        on.queue.deny("Q3")
         await again
         on.groups[0] = group_config()
         on.change()

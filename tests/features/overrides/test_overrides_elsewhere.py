@@ -14,10 +14,10 @@ from dynamic_mcp.config.resolved import Answers, Exposure
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, client_of, config_of, group_config, text_of, tool
+from tests.features.approvals.scene import ANSWERS, approving, begin, status_of
 from tests.features.audit.audited import audited
 from tests.features.overrides.overridden import Json, rules_of
 from tests.policy.rules import access_of
-from tests.proxy.approval.scene import ANSWERS, approving, begin, status_of
 
 ANN = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=("dev",))
 DELETE = tool(
@@ -66,9 +66,9 @@ async def test_a_person_sees_the_servers_names_and_final_values_and_changes_thos
         assert pending.name == "delete_file"
         assert json.loads(bytes(pending.arguments)) == {"path": "/one", "root": "/srv"}
 
-        refused = on.box.allow("Q1", arguments={"file": "/two", "root": "/srv"})
+        refused = on.queue.allow("Q1", arguments={"file": "/two", "root": "/srv"})
         assert "do not fit" in refused
-        on.box.allow("Q1", arguments={"path": "/two", "root": "/srv"})
+        on.queue.allow("Q1", arguments={"path": "/two", "root": "/srv"})
         result = await calling
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"path": "/two", "root": "/srv"}
     assert status_of(result)["arguments"] == {"file": "/two"}
@@ -79,7 +79,7 @@ async def test_what_a_client_is_told_of_a_refusal_has_the_name_that_it_knows() -
         client = await on.join()
         calling = begin(client, "remove", {"file": "/one"})
         await on.waits()
-        on.box.deny("Q1", "no")
+        on.queue.deny("Q1", "no")
         refused = text_of(await calling)
     assert "`remove` of group `up`" in refused
     assert "delete_file" not in refused

@@ -13,7 +13,7 @@ from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.redaction.config import Redact
 from tests.fakes import FakeUpstream, Json, group_config, settled, text_of
-from tests.proxy.approval.scene import ANSWERS, CAN_ASK, DONE, Scene, approving
+from tests.features.approvals.scene import ANSWERS, CAN_ASK, DONE, Scene, approving
 
 SECRET = "secret-1"
 RESULTS = Redact("r0", pattern=r"secret-\d+", replacement="[x]")
@@ -204,7 +204,7 @@ async def test_guards_and_persons_see_replaced_arguments_also_those_that_a_perso
         calling = asyncio.create_task(client.call("up", "get_file", {"a": "ask token-1"}))
         pending = await on.waits()
         assert json.loads(bytes(pending.arguments)) == {"a": "ask [y]"}
-        on.box.allow("Q1", arguments={"a": "token-2"})
+        on.queue.allow("Q1", arguments={"a": "token-2"})
         await calling
         seen = on.notes.ended[-1]
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"a": "[y]"}
