@@ -50,7 +50,7 @@ class CheckForm(Step):
     def _is_ruled(self, group: GroupView) -> bool:
         plugins = self.services.plugins
         has_plugins = plugins is not None and plugins.are_for(group.name)
-        return has_plugins or group.rules is not None or group.call_rules is not None
+        return has_plugins or group.rules is not None or bool(group.call_rules)
 
 
 def _check(call: UpstreamRequest, params: Mapping[str, Raw]) -> None:
