@@ -82,7 +82,6 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
         return None, findings
     found = [
         *_check_access(config),
-        *_check_rules(config),
         *_check_address(config),
         *check_features(config),
         *check_variables(file, os.environ),
@@ -112,19 +111,6 @@ def _check_address(config: Config) -> list[Finding]:
     from dynamic_mcp.doctor.listening import check_http_address
 
     return list(check_http_address(config))
-
-
-def _check_rules(config: Config) -> list[Finding]:
-    """Return the findings about the rules on calls."""
-    if not any(each.rules for each in config.presentations.values()):
-        return []
-    from dynamic_mcp.cli.access_catalogs import known_catalogs
-    from dynamic_mcp.doctor.call_rules import check_call_rules
-    from dynamic_mcp.doctor.guards import check_guards, check_redact
-
-    catalogs = known_catalogs(config)
-    checks = check_guards, check_call_rules, check_redact
-    return [finding for check in checks for finding in check(config, catalogs)]
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
