@@ -146,7 +146,6 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
     from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
-    from dynamic_mcp.system import paths
 
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     doctor = Doctor()
@@ -173,7 +172,7 @@ async def _examine_daemon(
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
     from dynamic_mcp.doctor.pins import PinChecker
 
-    pins = PinChecker(config, paths.state_dir() / "pins")
+    pins = PinChecker(config)
 
     def check(group: DaemonGroup, shown: Catalog) -> Iterator[Finding]:
         # what the daemon shows lacks what it holds back
@@ -210,7 +209,7 @@ async def _examine_alone(
 
     if not config.groups:
         return []
-    pins = PinChecker(config, paths.state_dir() / "pins")
+    pins = PinChecker(config)
     async with open_own_client(this, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
         return await for_each_group(
             client, progress, lambda group: doctor.examine(group, partial(pins.check, group.name))

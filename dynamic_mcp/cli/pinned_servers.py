@@ -28,8 +28,8 @@ from dynamic_mcp.policy.pins.lock_file import (
     NewerLockFile,
     Pin,
     PinnedServer,
+    find_lock_file,
 )
-from dynamic_mcp.system import paths
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unch
     seen: a command or `doctor` may have seen something newer, and has not kept it.
     """
     whole = this.read_groups()
-    config, file = select(whole, names), lock_path(whole)
+    config, file = select(whole, names), find_lock_file(whole)
     lock, offered = read_lock(file), dict[str, Catalog | DynamicMcpError](known_catalogs(whole))
     servers = () if is_live else tuple(_compare_all(config, lock, offered))
     to_ask = [group.name for group in config.groups] if is_live else []
@@ -132,11 +132,6 @@ def select(config: Config, names: tuple[str, ...]) -> Config:
         if name not in known:
             raise unknown_group(name, config)
     return replace(config, groups=tuple(known[name] for name in dict.fromkeys(names))) if names else config
-
-
-def lock_path(config: Config) -> Path:
-    """Return where the pins of a config are."""
-    return config.lock_file or lock_file.path_for(config.file, paths.state_dir() / "pins")
 
 
 def read_lock(file: Path) -> Lock:
@@ -226,8 +221,7 @@ def _read_live(this: Invocation, config: Config) -> dict[str, Catalog | DynamicM
     from dynamic_mcp.cli.runner import run
     from dynamic_mcp.proxy.client_group import ViewedGroup
 
-    shown = {name: replace(each, pinning=Pinning()) for name, each in config.presentations.items()}
-    whole = replace(config, access=None, profiles={}, presentations=shown)
+    whole = replace(config, access=None, profiles={})
 
     async def read(group: object) -> Catalog | DynamicMcpError:
         assert isinstance(group, ViewedGroup)

@@ -8,12 +8,12 @@ import click
 
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, lock_path, read_lock, survey, update_lock
+from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, read_lock, survey, update_lock
 from dynamic_mcp.cli.pins_view import MOVED, describe_counts, difference_to_json, key_to_json, show_server
 from dynamic_mcp.cli.text_diff import reveal
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.policy.pins.definition import Key, PinKind
-from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer
+from dynamic_mcp.policy.pins.lock_file import Lock, PinnedServer, find_lock_file
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 
@@ -61,7 +61,7 @@ def show_differences(this: Invocation, server: str | None, names: tuple[str, ...
 def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
     """Forget what is pinned of a server, which may be in the config no more; return the exit code."""
     config = this.read_config()
-    file = lock_path(config)
+    file = find_lock_file(config)
     pinned = read_lock(file).servers.get(server)
     if pinned is None:
         raise NotFound("server with pins", server, read_lock(file).servers, hint=f"pins are in `{file}`")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, lock_path, survey
+from dynamic_mcp.cli.pinned_servers import Comparison, Difference, Survey, survey
 from dynamic_mcp.cli.pins import comparison_to_json, report_errors
 from dynamic_mcp.cli.pins_view import MOVED, describe, show_server, title
 from dynamic_mcp.cli.text_diff import reveal
 from dynamic_mcp.config.read import list_disabled
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.policy.pins.lock_file import find_lock_file
 from dynamic_mcp.system.text import pluralize
 
 _MAKE = "`dynamic-mcp pins approve --all --live` makes it, after showing what is in it"
@@ -93,7 +94,7 @@ def _stale(found: Survey) -> list[str]:
 def _require_lock_file(this: Invocation) -> None:
     """Raise InvalidArguments if there is nothing to compare with."""
     config = this.read_config()
-    file = lock_path(config)
+    file = find_lock_file(config)
     if file.exists():
         return
     raise InvalidArguments(f"there is no lock file `{file}`", hint=_MAKE + ("" if config.lock_file else _BESIDE))

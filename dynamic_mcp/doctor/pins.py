@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.policy.pins.judgement import judge
-from dynamic_mcp.policy.pins.lock_file import Lock, LockFileError, path_for, read_lock
+from dynamic_mcp.policy.pins.lock_file import Lock, LockFileError, find_lock_file, read_lock
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line
 
@@ -19,12 +18,12 @@ _SHOWN = 5
 
 
 class PinChecker:
-    """Compares catalogs with the pins of a config, whose lock file is in `folder` if it names none."""
+    """Compares catalogs with the pins of a config."""
 
-    def __init__(self, config: Config, folder: Path) -> None:
+    def __init__(self, config: Config) -> None:
         self._pinnings = {name: each.pinning for name, each in config.presentations.items()}
         self._lock, self._problem = Lock(), ""
-        path = config.lock_file or path_for(config.file, folder)
+        path = find_lock_file(config)
         try:
             self._lock = read_lock(path)
         except LockFileError as exc:

@@ -1,8 +1,8 @@
-"""What stands between a group and its clients, where definitions are pinned."""
+"""What stands between a group and its clients, where the config has definitions held back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
@@ -55,6 +55,7 @@ class Admission:
     def __init__(self, catalog: LiveCatalog) -> None:
         self._catalog = catalog
         self._gate: Gate | None = None
+        self._set_gate: Callable[[], None] | None = None
         self._admitted: tuple[Catalog | None, Catalog | None] | None = None
 
     @property
@@ -62,26 +63,33 @@ class Admission:
         """What is admitted of what is known, before it is presented."""
         known = self._catalog.known
         if self._admitted is None or self._admitted[0] is not known:
-            admitted = known if known is None or self._gate is None else self._gate.admit(known)
+            admitted = known if known is None or self.gate is None else self.gate.admit(known)
             self._admitted = known, admitted
         return self._admitted[1]
 
     @property
     def gate(self) -> Gate | None:
         """What holds back what nobody has approved; None admits everything."""
+        if self._set_gate is not None:
+            self._set_gate()
         return self._gate
 
     @gate.setter
     def gate(self, gate: Gate | None) -> None:
-        self._gate, self._admitted = gate, None
+        self._gate, self._set_gate, self._admitted = gate, None, None
+
+    def defer_gate(self, set_gate: Callable[[], None]) -> None:
+        """Have the gate set by this once it is asked for. Until it has set one, it is called again."""
+        self._gate, self._set_gate, self._admitted = None, set_gate, None
 
     async def admit(self, whole: Catalog) -> Catalog:
         """Return a catalog that was just learnt without what is held back, once it is judged."""
-        if self._gate is None:
+        gate = self.gate
+        if gate is None:
             return whole
-        if self._gate.is_behind:
-            await self._gate.catch_up()
-        return self._gate.admit(self._catalog.known or whole) or Catalog()
+        if gate.is_behind:
+            await gate.catch_up()
+        return gate.admit(self._catalog.known or whole) or Catalog()
 
     def renew(self) -> None:
         """Ask the gate once more, which has changed its mind."""

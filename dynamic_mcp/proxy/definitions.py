@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from weakref import WeakSet
 
 from msgspec import Raw
@@ -27,8 +26,9 @@ from dynamic_mcp.mcp import uri_template, wire
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.policy.pins.judgement import Fingerprints, PinJudgement, Reason, is_large, judge
-from dynamic_mcp.policy.pins.lock_file import PinnedServer, path_for
+from dynamic_mcp.policy.pins.lock_file import PinnedServer, find_lock_file
 from dynamic_mcp.proxy.definition_news import News
+from dynamic_mcp.proxy.gates import GateContext, GateService
 from dynamic_mcp.proxy.pin_book import Acceptance, PinBook
 from dynamic_mcp.proxy.request import Event
 from dynamic_mcp.system.task_set import TaskSet
@@ -46,19 +46,17 @@ _ABOUT_DEFINITIONS = frozenset(
 )
 
 
-class Definitions:
-    """The gates of all groups whose definitions are pinned, and the pins that they share.
+def make_service(config: Config, context: GateContext) -> Definitions:
+    """Return what makes the gates of a proxy."""
+    return Definitions(config, context)
 
-    `folder` is where the lock files of configs are that name none. `note` takes events, and `announce` tells clients
-    of a group whose lists are others now.
-    """
 
-    def __init__(
-        self, config: Config, folder: Path, *, note: Callable[[Event], None], announce: Callable[[Group], None]
-    ) -> None:
-        self._folder = folder
-        self._note = note
-        self.announce = announce
+class Definitions(GateService):
+    """The gates of all groups whose definitions are pinned, and the pins that they share."""
+
+    def __init__(self, config: Config, context: GateContext) -> None:
+        self._note = context.note
+        self.announce = context.announce
         self._gates: WeakSet[DefinitionGate] = WeakSet()  # each is kept by its group
         self._told: dict[str, set[str]] = {}
         self._fingerprints, self._fingerprints_apart = Fingerprints(), Fingerprints()
@@ -66,18 +64,15 @@ class Definitions:
         self._tasks = TaskSet(log)
         self.book = self._open(config)
 
-    def attach(self, group: Group, pinning: Pinning) -> None:
-        """Have a group's definitions held back as this says from now on."""
-        gate = group.admission.gate
-        if pinning.policy == "trust":
-            group.admission.gate = None
-        elif not isinstance(gate, DefinitionGate) or gate.pinning != pinning:
-            group.admission.gate = new = DefinitionGate(group, pinning, self)
-            self._gates.add(new)
+    def make_gate(self, group: Group, pinning: Pinning) -> DefinitionGate:
+        """Return what holds back definitions of a group as this says."""
+        gate = DefinitionGate(group, pinning, self)
+        self._gates.add(gate)
+        return gate
 
     def apply(self, config: Config) -> None:
         """Use the lock file of another config from now on."""
-        if _path(config, self._folder) != self.book.path:
+        if find_lock_file(config) != self.book.path:
             self.book.watch(is_wanted=False)
             self.book = self._open(config)
             self._renew(is_other_file=True)
@@ -123,7 +118,7 @@ class Definitions:
         self._note(Event("definitions.changed", {"group": group.name, **news.members()}))
 
     def _open(self, config: Config) -> PinBook:
-        return PinBook(_path(config, self._folder), self._renew, is_own=config.lock_file is None)
+        return PinBook(find_lock_file(config), self._renew, is_own=config.lock_file is None)
 
     def _comparison(
         self, gate: DefinitionGate, whole: Catalog, pinned: PinnedServer | None, fingerprints: Fingerprints
@@ -344,10 +339,6 @@ class DefinitionGate:
             filtered = replace(listing, entries=entries)
             self._lists[kind] = listing, filtered
         return filtered
-
-
-def _path(config: Config, folder: Path) -> Path:
-    return config.lock_file or path_for(config.file, folder)
 
 
 def _find_unread(whole: Catalog) -> frozenset[PinKind]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.policy.pins.lock_file import Lock, path_for, read_lock
+from dynamic_mcp.policy.pins.lock_file import Lock, find_lock_file, read_lock
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     BOUND_S,
@@ -27,9 +27,6 @@ from tests.fakes import (
     text_of,
     tool,
 )
-
-# The lock file of the config that these tests have.
-LOCK = path_for(config_of().file, Path()).name
 
 
 class Server(FakeUpstream):
@@ -73,16 +70,23 @@ class Server(FakeUpstream):
         return [message["params"]["name"] for message in self.heard("tools/call")]
 
 
+def lock_path() -> Path:
+    """Return the lock file of the config that these tests have, in a folder that is there."""
+    file = find_lock_file(config_of())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
 def pinned_group(name: str = "up", policy: Policy = "hold", source: str = "this", **changes: Json) -> PresentedGroup:
     return group_config(name, pinning=Pinning(policy, source), **changes)
 
 
 @contextlib.asynccontextmanager
 async def proxy_of(folder: Path, *groups: PresentedGroup, **servers: Server | list[Server]) -> AsyncIterator[Proxy]:
-    """Run a proxy in front of these servers, with its lock file in this folder."""
+    """Run a proxy in front of these servers, which keeps what they offer in this folder."""
     plan = {name: each if isinstance(each, list) else [each] for name, each in servers.items()}
     config = config_of(*(groups or [pinned_group(name) for name in plan]))
-    proxy = Proxy(config, opener=Opener(**plan), catalog_store=CatalogStore(folder / "catalogs"), pins=folder)
+    proxy = Proxy(config, opener=Opener(**plan), catalog_store=CatalogStore(folder / "catalogs"))
     try:
         yield proxy
     finally:

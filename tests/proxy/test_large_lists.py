@@ -18,10 +18,10 @@ from dynamic_mcp.policy.pins.lock_file import Lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
 from tests.proxy.persons import desk, remote
 from tests.proxy.pinned import (
-    LOCK,
     Server,
     described,
     join,
+    lock_path,
     pinned_group,
     proxy_of,
     tools_of,
@@ -88,11 +88,11 @@ async def test_a_server_with_more_definitions_than_fit_is_judged_and_written_onc
     async with proxy_of(tmp_path, pinned_group(policy=policy), up=server) as proxy:
         client = await join(proxy)
         assert len(await tools_of(client)) == (8 if policy == "warn" else 5)
-        await until_written(tmp_path / LOCK, lambda lock: len(lock.servers["up"].tools) == 5)
+        await until_written(lock_path(), lambda lock: len(lock.servers["up"].tools) == 5)
         await settled()
         assert judging.writes == 1
         assert len(judging.threads) <= 3  # as it was read, and by the pins that were written
-    assert lock_file.read_lock(tmp_path / LOCK).servers["up"].tools.keys() == set(NAMES[:5])
+    assert lock_file.read_lock(lock_path()).servers["up"].tools.keys() == set(NAMES[:5])
     said = [each.getMessage() for each in caplog.records if "3 new" in each.getMessage()]
     assert len(said) == 1
     assert ("3 not pinned, as there are too many" if policy == "warn" else "held: `tool_5`") in said[0]
@@ -102,7 +102,7 @@ async def test_a_server_that_says_another_thing_to_each_of_many_is_pinned_once_f
     tmp_path: Path, judging: Judging
 ) -> None:
     persons = [Authentication(Principal("token", f"person-{number}"), "bearer") for number in range(8)]
-    async with desk(pinned_group("far", policy="warn", upstream=remote()), pins=tmp_path) as on:
+    async with desk(pinned_group("far", policy="warn", upstream=remote())) as on:
         on.connector.tools_of = lambda who: [described("tool", f"Says it to {who}.")]
         clients = [await on.join(who) for who in persons]  # they are more than the definitions that may come back
         for client in clients:
@@ -139,7 +139,7 @@ async def test_a_call_waits_until_what_has_changed_is_judged(tmp_path: Path, jud
     server = Server(*MANY)
     async with proxy_of(tmp_path, up=server) as proxy:
         client, alone = await join(proxy), await join(proxy, only="up")
-        await until_written(tmp_path / LOCK, lambda lock: "up" in lock.servers)
+        await until_written(lock_path(), lambda lock: "up" in lock.servers)
         await settled()
         with judging.stalled():
             server.change(EVIL, *MANY[1:])
@@ -159,7 +159,7 @@ async def test_a_call_waits_until_what_has_changed_is_judged(tmp_path: Path, jud
 async def test_a_large_list_from_disk_is_known_once_it_is_judged(tmp_path: Path) -> None:
     async with proxy_of(tmp_path, up=Server(*MANY)) as proxy:
         await join(proxy)
-        await until_written(tmp_path / LOCK, lambda lock: "up" in lock.servers)
+        await until_written(lock_path(), lambda lock: "up" in lock.servers)
         await settled()
     second = Server(*MANY)
     async with proxy_of(tmp_path, up=second) as proxy:
@@ -176,6 +176,6 @@ async def test_an_approval_of_a_large_list_is_taken_up(tmp_path: Path) -> None:
         alone = await join(proxy, only="up")
         server.change(EVIL, *MANY[1:])
         await until_tools(alone, *NAMES[1:])
-        await until_written(tmp_path / LOCK, lambda lock: "up" in lock.servers)
-        lock_file.update_lock(tmp_path / LOCK, lambda lock: lock.with_server("up", None))
+        await until_written(lock_path(), lambda lock: "up" in lock.servers)
+        lock_file.update_lock(lock_path(), lambda lock: lock.with_server("up", None))
         await until_tools(alone, *NAMES)

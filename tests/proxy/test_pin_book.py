@@ -16,11 +16,11 @@ from dynamic_mcp.proxy.pin_book import Acceptance, PinBook
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, Opener, config_of, settled
 from tests.proxy.pinned import (
-    LOCK,
     Server,
     client_of,
     described,
     join,
+    lock_path,
     pinned_group,
     tools_of,
     until_tools,
@@ -45,26 +45,26 @@ async def change_twice(server: Server, client: Client) -> None:
 
 
 async def test_a_corrupt_file_is_set_aside_and_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / LOCK).write_text("{")
+    lock_path().write_text("{")
     server = Server(READ)
     async with client_of(tmp_path, only="up", up=server) as client:
         assert await tools_of(client) == ["read_file"]
-        await until_written(tmp_path / LOCK, lambda lock: "read_file" in lock.servers["up"].tools)
+        await until_written(lock_path(), lambda lock: "read_file" in lock.servers["up"].tools)
         await change_twice(server, client)
-    assert (tmp_path / LOCK).with_suffix(".bad").read_text() == "{"
+    assert lock_path().with_suffix(".bad").read_text() == "{"
     assert len(said(caplog)) == 1
 
 
 async def test_a_file_of_a_newer_version_is_left_alone_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / LOCK).write_text('{"form":99}')
+    lock_path().write_text('{"form":99}')
     server = Server(READ)
     async with client_of(tmp_path, only="up", up=server) as client:
         await change_twice(server, client)
         server.change(EVIL)  # what was seen first by this proxy counts all the same
         await until_tools(client)
-    assert (tmp_path / LOCK).read_text() == '{"form":99}'
+    assert lock_path().read_text() == '{"form":99}'
     assert len(said(caplog)) == 1
 
 
@@ -73,21 +73,26 @@ async def test_a_disk_that_takes_nothing_stops_nothing_and_is_said_once(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     server = Server(READ)
-    async with client_of(tmp_path / "file" / "folder", only="up", up=server) as client:
+    config = config_of(pinned_group(), lock_file=tmp_path / "file" / "folder" / "dynamic-mcp.lock.json")
+    proxy = Proxy(config, opener=Opener(up=[server]))
+    try:
+        client = await join(proxy, only="up")
         await change_twice(server, client)
         server.change(EVIL)
         await until_tools(client)
+    finally:
+        await proxy.close()
     assert len(said(caplog)) == 1
 
 
 async def test_a_file_that_is_damaged_while_the_proxy_runs_frees_nothing(tmp_path: Path) -> None:
     server = Server(READ, DROP)
     async with client_of(tmp_path, only="up", up=server) as client:
-        await until_written(tmp_path / LOCK, lambda lock: "up" in lock.servers)
-        (tmp_path / LOCK).write_text("damaged")
+        await until_written(lock_path(), lambda lock: "up" in lock.servers)
+        lock_path().write_text("damaged")
         server.change(EVIL, DROP)
         await until_tools(client, "drop_file")
-        lock = await until_written(tmp_path / LOCK, lambda lock: "up" in lock.servers)
+        lock = await until_written(lock_path(), lambda lock: "up" in lock.servers)
         assert sorted(lock.servers["up"].tools) == ["drop_file", "read_file"]
         assert await tools_of(client) == ["drop_file"]
 
@@ -97,7 +102,7 @@ async def test_a_committed_file_that_cannot_be_read_stays_as_it_is(tmp_path: Pat
     committed = tmp_path / "dynamic-mcp.lock.json"
     committed.write_text(content)
     config = config_of(pinned_group(), lock_file=committed)
-    proxy = Proxy(config, opener=Opener(up=[Server(READ)]), catalog_store=CatalogStore(tmp_path), pins=tmp_path)
+    proxy = Proxy(config, opener=Opener(up=[Server(READ)]), catalog_store=CatalogStore(tmp_path))
     try:
         assert await tools_of(await join(proxy)) == ["read_file"]
         await settled()
@@ -110,20 +115,20 @@ async def test_the_config_says_where_the_file_is_also_after_a_reload(tmp_path: P
     committed = tmp_path / "dynamic-mcp.lock.json"
     committed.write_bytes(encode_lock(Lock()))
     config = config_of(pinned_group())
-    proxy = Proxy(config, opener=Opener(up=[Server(READ)]), pins=tmp_path)
+    proxy = Proxy(config, opener=Opener(up=[Server(READ)]))
     try:
         await join(proxy)
         proxy.apply(replace(config, lock_file=committed))
         await until_written(committed, lambda lock: "up" in lock.servers)
     finally:
         await proxy.close()
-    assert "up" in read_lock(tmp_path / LOCK).servers
+    assert "up" in read_lock(lock_path()).servers
 
 
 async def test_a_reload_changes_what_is_held(tmp_path: Path) -> None:
     server = Server(READ, DROP)
     config = config_of(pinned_group())
-    proxy = Proxy(config, opener=Opener(up=[server]), pins=tmp_path)
+    proxy = Proxy(config, opener=Opener(up=[server]))
     try:
         client = await join(proxy, only="up")
         server.change(EVIL, DROP)

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.system import paths
@@ -107,6 +108,11 @@ class _File(Struct, frozen=True):
 
 class _Form(Struct, frozen=True):
     form: int
+
+
+def find_lock_file(config: Config) -> Path:
+    """Return where the pins of a config are: in the file that it names, or else in the state directory."""
+    return config.lock_file or path_for(config.file, paths.state_dir() / "pins")
 
 
 def path_for(config: Path, folder: Path) -> Path:

@@ -1,0 +1,107 @@
+"""Which groups have a gate, which holds back what servers say of themselves. A feature makes the gates.
+
+It is loaded with the first catalog that it has to judge, and not where the config trusts all servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from dynamic_mcp.config.resolved import Config, Pinning
+from dynamic_mcp.features.table import find
+from dynamic_mcp.groups.assignment import Place
+from dynamic_mcp.groups.gate import Gate
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.proxy.request import Event
+
+
+class GateContext(Struct, frozen=True):
+    """What gates need of a proxy.
+
+    `note` takes events, and `announce` tells clients of a group whose lists are others now.
+    """
+
+    note: Callable[[Event], None]
+    announce: Callable[[Group], None]
+
+
+class GateService(Protocol):
+    """Makes the gates of one proxy. `make_service` of a module makes it of a config and a `GateContext`."""
+
+    def make_gate(self, group: Group, pinning: Pinning) -> Gate:
+        """Return what holds back definitions of a group as this says."""
+        ...
+
+    def apply(self, config: Config) -> None:
+        """Judge as another config says from now on."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        ...
+
+
+MakeService = Callable[[Config, GateContext], GateService]
+
+
+def load_gates(config: Config) -> None:
+    """Load what makes gates, if this config wants some, before there is a catalog to judge."""
+    if any(each.pinning.policy != "trust" for each in config.presentations.values()):
+        _find_maker()
+
+
+class Gates:
+    """Gives groups of one proxy their gates, over all versions of a config."""
+
+    def __init__(self, context: GateContext) -> None:
+        self._context = context
+        self._config: Config | None = None
+        self._service: GateService | None = None
+        self._pinnings: WeakKeyDictionary[Group, Pinning] = WeakKeyDictionary()
+
+    def apply(self, configs: Mapping[Place, Config], groups: Groups) -> None:
+        """Have definitions held back as these configs say from now on."""
+        self._config = configs[None]
+        for place, config in configs.items():
+            self.add(config, groups.of(place).values())
+        if self._service is not None:
+            self._service.apply(self._config)
+
+    def add(self, config: Config, groups: Iterable[Group]) -> None:
+        """Give these groups the gates that this config wants."""
+        for group in groups:
+            self._attach(group, config.presentations[group.name].pinning)
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        if self._service is not None:
+            await self._service.close()
+
+    def _attach(self, group: Group, pinning: Pinning) -> None:
+        if pinning.policy == "trust":
+            if self._pinnings.pop(group, None) is not None:
+                group.admission.gate = None
+        elif pinning != self._pinnings.get(group):
+            self._pinnings[group] = pinning
+            if self._service is None:
+                group.admission.defer_gate(self._make_service)
+            else:
+                group.admission.gate = self._service.make_gate(group, pinning)
+
+    def _make_service(self) -> None:
+        """Give all groups their gates: a judgement of one server looks at the tools of the others."""
+        assert self._config is not None
+        service = _find_maker()(self._config, self._context)
+        for group, pinning in self._pinnings.items():
+            group.admission.gate = service.make_gate(group, pinning)
+        self._service = service
+
+
+def _find_maker() -> MakeService:
+    make: MakeService = find("dynamic_mcp.proxy.definitions:make_service")
+    return make
