@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Hashable
+
+from msgspec import Struct
 
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import Busy
-from dynamic_mcp.groups.durations import Durations
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.system.clock import Clock
 
@@ -17,6 +19,8 @@ MAX_QUEUED = 1024
 UNUSED_IDLE_S = 60.0
 # After so many timeouts in a row a server is asked whether it lives.
 SUSPICIOUS_TIMEOUTS = 2
+# So many of the latest calls count.
+LATEST = 512
 
 
 class Activity:
@@ -119,3 +123,34 @@ class Activity:
         if not self.has_served and not self.config.eager and after_s < math.inf:
             after_s = min(after_s, UNUSED_IDLE_S)
         return after_s if self.in_flight or self.is_subscribed else self._last + after_s - self._clock.now()
+
+
+class Percentiles(Struct, frozen=True):
+    """Half of the calls took no longer than `p50_s`, and 95 of 100 no longer than `p95_s`."""
+
+    p50_s: float
+    p95_s: float
+
+
+class Durations:
+    """The durations of the latest calls, in seconds. Percentiles are computed when asked for, not for each call."""
+
+    def __init__(self) -> None:
+        self._latest: deque[float] = deque(maxlen=LATEST)
+        self._percentiles: Percentiles | None = None
+
+    def add(self, seconds: float) -> None:
+        """Add the duration of a call; the oldest goes once there are enough."""
+        self._latest.append(seconds)
+        self._percentiles = None
+
+    def percentiles(self) -> Percentiles | None:
+        """Return the percentiles, by nearest rank, so each is the duration of a real call; None if there is none."""
+        if self._percentiles is None and self._latest:
+            in_order = sorted(self._latest)
+            self._percentiles = Percentiles(p50_s=_at_rank(in_order, 50), p95_s=_at_rank(in_order, 95))
+        return self._percentiles
+
+
+def _at_rank(in_order: list[float], percent: int) -> float:
+    return in_order[math.ceil(len(in_order) * percent / 100) - 1]

@@ -19,8 +19,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.groups.link_counts import LinkCounts
+from dynamic_mcp.groups.lifecycle import LinkCounts, State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
 from dynamic_mcp.groups.sharing import Sharing
 from dynamic_mcp.mcp.wire import Frame

@@ -19,7 +19,7 @@ from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group, Observer
-from dynamic_mcp.groups.link_counts import LinkCounts
+from dynamic_mcp.groups.lifecycle import LinkCounts
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of

@@ -23,10 +23,8 @@ from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
 from dynamic_mcp.groups.gate import Admission
-from dynamic_mcp.groups.lifecycle import Lifecycle, State
-from dynamic_mcp.groups.link_counts import LinkCounts
+from dynamic_mcp.groups.lifecycle import Attempts, Lifecycle, LinkCounts, State
 from dynamic_mcp.groups.live_catalog import LiveCatalog
-from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.groups.users import Users
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.groups.durations import LATEST, Durations, Percentiles
+from dynamic_mcp.groups.activity import LATEST, Durations, Percentiles
 from tests.fakes import frame
 from tests.groups.lives import scene, serving
 from tests.groups.shared import answer, silent
