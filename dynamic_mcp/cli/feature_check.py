@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.features.table import FEATURES
@@ -9,6 +10,8 @@ from dynamic_mcp.features.table import FEATURES
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.doctor.findings import Finding
+    from dynamic_mcp.doctor.servers import CheckCatalog
+    from dynamic_mcp.groups.catalog import Catalog
 
 
 def check_features(config: Config) -> list[Finding]:
@@ -21,3 +24,16 @@ async def probe_features(config: Config) -> list[Finding]:
     """Return the findings about what features connect to."""
     wanted = [feature for feature in FEATURES if feature.probe and feature.is_wanted(config)]
     return [finding for feature in wanted for finding in await feature.load(feature.probe).probe(config)]
+
+
+def make_catalog_check(config: Config) -> CheckCatalog:
+    """Return what finds what features have to say of what a server offers."""
+    from dynamic_mcp.doctor.pins import PinChecker
+
+    checks: list[CheckCatalog] = [PinChecker(config).check]
+
+    def check(group: str, catalog: Catalog) -> Iterator[Finding]:
+        for each in checks:
+            yield from each(group, catalog)
+
+    return check
