@@ -12,7 +12,7 @@ _SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
-    "Approve": ["approve", "pins"],
+    "Approve": ["approve"],
     "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "cache"],
     "For editors and shells": ["schema", "completions"],
 }

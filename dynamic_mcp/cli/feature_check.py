@@ -28,9 +28,8 @@ async def probe_features(config: Config) -> list[Finding]:
 
 def make_catalog_check(config: Config) -> CheckCatalog:
     """Return what finds what features have to say of what a server offers."""
-    from dynamic_mcp.doctor.pins import PinChecker
-
-    checks: list[CheckCatalog] = [PinChecker(config).check]
+    features = [feature for feature in FEATURES if feature.catalog_check]
+    checks: list[CheckCatalog] = [feature.load(feature.catalog_check).make_check(config) for feature in features]
 
     def check(group: str, catalog: Catalog) -> Iterator[Finding]:
         for each in checks:

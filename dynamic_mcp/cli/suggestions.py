@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a group, with its description."""
     config = _config(ctx)
-    return _items(
+    return complete(
         ((name, shown.description or "") for name, shown in (config.presentations.items() if config else ())),
         incomplete,
     )
@@ -32,20 +32,20 @@ def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str)
 
     config = _config(ctx)
     names = [*(group.name for group in config.groups), *list_disabled(config.file)] if config else []
-    return _items(((name, "") for name in names), incomplete)
+    return complete(((name, "") for name in names), incomplete)
 
 
 def complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a profile, with its servers."""
     config = _config(ctx)
     profiles = config.profiles.values() if config else ()
-    return _items(((each.name, " ".join(each.servers)) for each in profiles), incomplete)
+    return complete(((each.name, " ".join(each.servers)) for each in profiles), incomplete)
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a cached tool of the group on the command line."""
     tools = (name for catalog in _catalogs(ctx) for name in catalog.tools)
-    return _items(((name, "") for name in tools), incomplete)
+    return complete(((name, "") for name in tools), incomplete)
 
 
 def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,7 +68,7 @@ def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str)
     from dynamic_mcp.groups.catalog import ListKind
 
     prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(ListKind.PROMPTS))
-    return _items(((name, "") for name in prompts), incomplete)
+    return complete(((name, "") for name in prompts), incomplete)
 
 
 def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -85,15 +85,6 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
     return []
 
 
-def complete_pinned(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a cached tool, prompt or resource template of the group on the command line, or its instructions."""
-    from dynamic_mcp.policy.pins.definition import definitions
-
-    given = ctx.params.get("names") or ()
-    found = [(name or kind.noun, kind.noun) for _, catalog in _own(ctx) for kind, name, _ in definitions(catalog)]
-    return _items(((name, noun) for name, noun in found if name not in given), incomplete)
-
-
 def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the id of a call that waits for a person."""
     from dynamic_mcp.observe.approval_desk import ApprovalDesk
@@ -101,30 +92,17 @@ def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: st
 
     typed = parse_id(incomplete)
     waiting = ApprovalDesk(approvals_dir()).list_pending() if typed or not incomplete else []
-    return _items(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
+    return complete(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
 
 
 def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the AI tools that settings are imported from and installed into."""
     from dynamic_mcp.importer.tools.catalog import TOOLS
 
-    return _items(((tool.name, tool.title) for tool in TOOLS), incomplete)
+    return complete(((tool.name, tool.title) for tool in TOOLS), incomplete)
 
 
-def _arguments(
-    known: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
-) -> list[CompletionItem]:
-    """Offer keys that have no value yet, or the values of the key that is typed."""
-    name, equals, _ = incomplete.partition("=")
-    given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
-    if equals:
-        return _items(
-            ((f"{key}={value}", "") for key, values, *_ in known if key == name for value in values), incomplete
-        )
-    return _items(((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete)
-
-
-def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+def complete(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
     """Return what begins as the word does; a value with a line break or a control character cannot be typed."""
     from click.shell_completion import CompletionItem
 
@@ -135,13 +113,7 @@ def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[Completi
     ]
 
 
-def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
-    """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
-    for config, catalog in _own(ctx):
-        yield _show(catalog, config, ctx.params["group"])
-
-
-def _own(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
+def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
     """Yield the config and the cached catalog of the group on the command line, as its server has it."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
@@ -153,6 +125,25 @@ def _own(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
     for group in config.groups:
         if group.name == name and (kept := catalog_store.load(group)) is not None:
             yield config, kept.catalog
+
+
+def _arguments(
+    known: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
+) -> list[CompletionItem]:
+    """Offer keys that have no value yet, or the values of the key that is typed."""
+    name, equals, _ = incomplete.partition("=")
+    given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
+    if equals:
+        return complete(
+            ((f"{key}={value}", "") for key, values, *_ in known if key == name for value in values), incomplete
+        )
+    return complete(((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete)
+
+
+def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
+    """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
+    for config, catalog in own_catalogs(ctx):
+        yield _show(catalog, config, ctx.params["group"])
 
 
 def _show(catalog: Catalog, config: Config, group: str) -> Catalog:

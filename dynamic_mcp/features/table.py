@@ -47,13 +47,15 @@ class Feature(Struct, frozen=True):
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
     commands: tuple[Command, ...] = ()
+    catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
+    gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
     rules: Rules | None = None  # on the calls of servers
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
 
     @property
     def serves(self) -> bool:
         """Whether serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider or self.steps)
+        return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
     def is_wanted(self, config: Struct) -> bool:
         """Return whether a config has one of its keys, each of which is a member of `Config`."""
@@ -88,6 +90,13 @@ FEATURES = (
         server_source="commands.source",
         commands=(Command("registry", "Set up", after="disable"),),
     ),
+    Feature(
+        "pins",
+        keys=("settings.lock_file",),
+        catalog_check="check",
+        gates="service",
+        commands=(Command("pins", "Approve", after="approve"),),
+    ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
     Feature(
         "limits",
@@ -100,6 +109,11 @@ FEATURES = (
 def feature_of_slot(slot: str) -> Feature | None:
     """Return the feature that has a step for a slot in the order of calls."""
     return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def feature_with_gates() -> Feature | None:
+    """Return the feature that holds back what servers say of themselves."""
+    return next((feature for feature in FEATURES if feature.gates), None)
 
 
 def find(target: str) -> Any:  # Any: the type of what is named is known where it is used

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Config, Pinning
-from dynamic_mcp.features.table import find
+from dynamic_mcp.features.table import feature_with_gates
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.gate import Gate
 from dynamic_mcp.groups.group import Group
@@ -103,5 +103,8 @@ class Gates:
 
 
 def _find_maker() -> MakeService:
-    make: MakeService = find("dynamic_mcp.proxy.definitions:make_service")
+    feature = feature_with_gates()
+    if feature is None:
+        raise LookupError("nothing in this program holds back definitions")
+    make: MakeService = feature.load(feature.gates).make_service
     return make

@@ -9,11 +9,10 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.config.rules import Cache, Rules
-from dynamic_mcp.policy.pins.definition import PinKind
-from dynamic_mcp.policy.pins.lock_file import Lock, update_lock
+from dynamic_mcp.features.pins.definition import PinKind
+from dynamic_mcp.features.pins.lock_file import Lock, update_lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
-from tests.policy.overridden import rules_of
-from tests.proxy.pinned import (
+from tests.features.pins.pinned import (
     Server,
     client_of,
     described,
@@ -22,6 +21,7 @@ from tests.proxy.pinned import (
     tools_of,
     until_written,
 )
+from tests.policy.overridden import rules_of
 
 KEPT = Rules(cache=(Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),))
 SHOWN = rules_of(merge={"rename": "land"}, secret={"hide": True})
