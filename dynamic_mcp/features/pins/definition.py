@@ -70,14 +70,9 @@ def canonical(entry: Raw) -> bytes:
     return _canonical_slowly(entry)
 
 
-def fingerprint_of(canonical: bytes) -> str:
-    """Return the fingerprint of a definition in its canonical form."""
-    return SCHEME + sha256(canonical).hexdigest()
-
-
 def fingerprint(entry: Raw) -> str:
     """Return the fingerprint of an entry: `h1:` and 64 hexadecimal digits."""
-    return fingerprint_of(canonical(entry))
+    return SCHEME + sha256(canonical(entry)).hexdigest()
 
 
 def counted(value: object) -> object:

@@ -19,7 +19,7 @@ from dynamic_mcp.features.pins.definition import (
     PinKind,
     canonical,
     definitions,
-    fingerprint_of,
+    fingerprint,
     has_duplicates,
 )
 from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer
@@ -29,10 +29,9 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first definition that is new
-    from dynamic_mcp.features.pins.changes import Change
+    from dynamic_mcp.features.pins.changes import Change, ChangeClass
     from dynamic_mcp.features.pins.findings import Finding
     from dynamic_mcp.features.pins.look_alikes import LookAlikes
-    from dynamic_mcp.features.pins.words import ChangeClass
 
 # What one server may have pinned: how many definitions, characters of their names, and bytes of them.
 MAX_PINS = 20_000
@@ -85,7 +84,7 @@ class Fingerprints:
         digest = sha256(entry).digest()
         found = self._known.get(digest)
         if found is None:
-            found = self._known[digest] = fingerprint_of(canonical(entry))
+            found = self._known[digest] = fingerprint(entry)
         return found
 
 
@@ -117,10 +116,10 @@ def judge(
     pinned = pinned or PinnedServer()
     new: list[_New] = []
     for kind, name, entry in definitions(catalog):
-        fingerprint = find(entry)
+        current = find(entry)
         pin = pinned.find(kind, name)
-        if pin is None or (pin.hash != fingerprint and pin.find(fingerprint) is None):
-            new.append(_New((kind, name), entry, fingerprint, pin))
+        if pin is None or (pin.hash != current and pin.find(current) is None):
+            new.append(_New((kind, name), entry, current, pin))
     if not new:
         return PinJudgement()
     from dynamic_mcp.features.pins.findings import ForeignNames
@@ -223,8 +222,7 @@ class _PinnedNames:
 
 
 def _compare(new: _New, pinned: Pin, form: Raw) -> Change:
-    from dynamic_mcp.features.pins.changes import Change, classify
-    from dynamic_mcp.features.pins.words import ChangeClass
+    from dynamic_mcp.features.pins.changes import Change, ChangeClass, classify
 
     if has_duplicates(form) or not len(pinned.definition):
         # readers differ in what it says, or it was too large to be kept: it may say anything
@@ -243,7 +241,7 @@ def _reason(change: Change | None, findings: Collection[Finding], policy: Policy
         return hidden
     if change is None:
         return ""
-    from dynamic_mcp.features.pins.words import ChangeClass
+    from dynamic_mcp.features.pins.changes import ChangeClass
 
     if not len(change.before.definition):
         return "it has changed, and was too large to be kept for a comparison"
@@ -271,12 +269,6 @@ def _to_keep(form: Raw) -> Raw:
 
 
 # --- what is pinned then -----------------------------------------------------------------------------------
-
-
-def approve(pinned: PinnedServer | None, approved: Mapping[Key, Reason], by: str) -> PinnedServer:
-    """Return the pins with these held definitions approved by a person."""
-    pins = {key: structs.replace(reason.pin, approved_by=by) for key, reason in approved.items()}
-    return pin_all(pinned or PinnedServer(), pins)
 
 
 def pin_all(pinned: PinnedServer, pins: Mapping[Key, Pin]) -> PinnedServer:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from hypothesis import strategies as st
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.features.pins.judgement import PinJudgement, judge, pin_all
+from dynamic_mcp.features.pins.definition import Key
+from dynamic_mcp.features.pins.judgement import PinJudgement, Reason, judge, pin_all
 from dynamic_mcp.features.pins.lock_file import PinnedServer
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 
@@ -96,3 +97,9 @@ def with_changed(value: Json, path: tuple[str | int, ...], change: Callable[[Jso
         case list():
             return [with_changed(each, rest, change) if at == first else each for at, each in enumerate(value)]
     raise KeyError(first)
+
+
+def approve(pinned: PinnedServer | None, approved: Mapping[Key, Reason], by: str) -> PinnedServer:
+    """Return the pins with these held definitions approved by a person, as `pins approve` writes them."""
+    pins = {key: structs.replace(reason.pin, approved_by=by) for key, reason in approved.items()}
+    return pin_all(pinned or PinnedServer(), pins)

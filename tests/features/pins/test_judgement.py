@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.config.rules import Policy
+from dynamic_mcp.features.pins.changes import ChangeClass
 from dynamic_mcp.features.pins.definition import PinKind
 from dynamic_mcp.features.pins.judgement import (
     MAX_DEFINITION_BYTES,
     MAX_NAME_CHARACTERS,
     MAX_PINS,
     MAX_SERVER_BYTES,
-    approve,
     judge,
     pin_all,
 )
 from dynamic_mcp.features.pins.lock_file import Lock, PinnedServer, encode_lock
-from dynamic_mcp.features.pins.words import ChangeClass
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.examples import examples
 from tests.features.pins.schemas import (
@@ -28,6 +27,7 @@ from tests.features.pins.schemas import (
     TOOLS,
     Json,
     Members,
+    approve,
     catalog_of,
     judge_change,
     leaves,

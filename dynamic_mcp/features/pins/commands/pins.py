@@ -113,7 +113,7 @@ def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
     Exits with 0 if they are equal and with 1 if a definition has changed or would be held back; with 2 if there is no
     lock file, with 4 if a server needs a login, and with 5 if one fails.
     """
-    from dynamic_mcp.features.pins.commands.verifying import verify_definitions
+    from dynamic_mcp.features.pins.commands.review import verify_definitions
 
     return verify_definitions(this, servers, is_frozen=frozen)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
+from dynamic_mcp.cli.json_diff import diff_json, format_json, is_same
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.text_diff import Sign, reveal
+from dynamic_mcp.cli.text_diff import DiffLine, Sign, diff_text, reveal
 from dynamic_mcp.features.pins.commands.comparison import Comparison, Difference
-from dynamic_mcp.features.pins.commands.definition_diff import MemberDiff, diff_definitions
 from dynamic_mcp.features.pins.definition import Key
 from dynamic_mcp.features.pins.lock_file import Pin
 from dynamic_mcp.system.text import one_line, pluralize
@@ -16,6 +18,13 @@ _STYLES = {Sign.OLD: "red", Sign.NEW: "green", Sign.SAME: "", Sign.REMARK: "cyan
 _LONGEST_SUMMARY = 160
 # The names that one line has at most.
 _MOST_NAMES = 20
+
+# What is read as a text, and not as JSON.
+_TEXTS = frozenset({"name", "uriTemplate", "title", "description", "text", "mimeType"})
+# White space that cannot be seen at the end of a line and does no harm.
+_SPACE = " \t\r"
+# The order in which members are shown; others follow by name.
+_ORDER = ("name", "uriTemplate", "title", "description", "text", "mimeType", "annotations", "arguments")
 
 MOVED = "it runs something else than what was pinned, so all of it counts as new"
 
@@ -142,3 +151,68 @@ def _description(difference: Difference) -> str:
 
 def _name(key: Key) -> str:
     return reveal(f"{key[0].noun} {key[1]}".rstrip())
+
+
+# --- how two definitions differ, as a person reads them -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MemberDiff:
+    """How one member of a definition differs."""
+
+    member: str
+    lines: tuple[DiffLine, ...]
+
+
+def diff_definitions(before: str, after: str) -> list[MemberDiff]:
+    """Return how two definitions, as JSON, differ member by member; an empty one is one that there is not."""
+    try:
+        found = _diff_members(_members(before), _members(after))
+    except (RecursionError, ValueError):  # nested too deeply to be indented, or no JSON
+        found = []
+    if found or before == after:
+        return found
+    return [MemberDiff("definition", tuple(diff_text(before, after)))]
+
+
+def _diff_members(old: Mapping[str, object], new: Mapping[str, object]) -> list[MemberDiff]:
+    names = sorted({*old, *new}, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    return [
+        MemberDiff(reveal(name), tuple(_diff_member(name, old, new)))
+        for name in names
+        if name not in old or name not in new or not is_same(old[name], new[name])
+    ]
+
+
+def _members(definition: str) -> Mapping[str, object]:
+    value = json.loads(definition, object_pairs_hook=_with_all) if definition else {}
+    return value if isinstance(value, dict) else {"text": value}
+
+
+def _with_all(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object in which a name that comes twice is there twice, as readers differ in which one they take."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        while name in found:
+            name += " (again)"
+        found[name] = value
+    return found
+
+
+def _diff_member(name: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[DiffLine]:
+    if name not in new:
+        return _one_sided(Sign.OLD, name, old[name])
+    if name not in old:
+        return _one_sided(Sign.NEW, name, new[name])
+    before, after = old[name], new[name]
+    if name in _TEXTS and isinstance(before, str) and isinstance(after, str):
+        return diff_text(before, after)
+    return diff_json(before, after)
+
+
+def _one_sided(sign: Sign, name: str, value: object) -> Iterator[DiffLine]:
+    if name in _TEXTS and isinstance(value, str):
+        lines = [reveal(line.rstrip(_SPACE)) for line in value.split("\n") if line.strip(_SPACE)]
+    else:
+        lines = format_json(value)
+    return (DiffLine(sign, line) for line in lines or ["<empty>"])

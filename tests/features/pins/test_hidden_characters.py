@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.features.pins.hidden import find_hidden, format_character
+from dynamic_mcp.features.pins.findings import find_hidden, format_character
 from tests.examples import examples
 
 # What nothing but a secret, a mistake or a terminal has any use for.
