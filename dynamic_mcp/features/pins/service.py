@@ -219,7 +219,7 @@ class DefinitionGate:
             self.admit(known)
             if known is not self._whole and method in _ABOUT_DEFINITIONS:
                 reason = "what the server says has changed, and is still being compared"
-                raise DefinitionHeld(f"`{one_line(shown or method)}`", self.group.name, reason)
+                raise self._refusal(f"`{one_line(shown or method)}`", reason)
         if self.held and params:
             for key in _targets(method, params, self.held):
                 self._refuse(key, shown)
@@ -233,7 +233,7 @@ class DefinitionGate:
         reason = self.held.get(key)
         if reason is not None:
             kind, name = key
-            raise DefinitionHeld(f"the {kind.noun} `{one_line(shown or name)}`", self.group.name, reason.text)
+            raise self._refusal(f"the {kind.noun} `{one_line(shown or name)}`", reason.text)
 
     def _refuse_unread(self, key: Key, shown: str) -> None:
         """Refuse what the server has not described: without its definition, it cannot be judged."""
@@ -242,12 +242,16 @@ class DefinitionGate:
             return
         if name not in self._whole.entries(kind.listed_as):
             why = self._whole.complaint([kind.listed_as]) or f"{kind.listed_as.method} is not answered yet"
-            raise DefinitionHeld(
+            raise self._refusal(
                 f"the {kind.noun} `{one_line(shown or name)}`",
-                self.group.name,
                 f"its definition is not known: {why}",
                 hint="try again once the server lists it",
             )
+
+    def _refusal(self, what: str, reason: str, *, hint: str = "") -> DefinitionHeld:
+        name = self.group.name
+        hint = hint or f"ask the user to run `dynamic-mcp pins diff {name}`, and to approve it there"
+        return DefinitionHeld(what, name, reason, hint=hint)
 
     def renew(self, *, is_other_file: bool) -> bool:
         """Judge the same catalog by other pins; return whether something else is admitted already.
