@@ -403,7 +403,7 @@ class Chains:
 
     def _send(self, call: UpstreamRequest) -> Awaitable[Frame]:
         """Send a request to the upstream: the chain of a group for which nothing is configured."""
-        if call.request.revision.is_stateless:
+        if call.request.client.hello.revision.is_stateless:
             return self._send_stateless(call, _send_now)
         target = call.group.group if call.instance is None else call.instance
         return target.request(

@@ -6,6 +6,7 @@ It is loaded with the first catalog that it has to judge, and not where the conf
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.features.table import feature_with_gates
 from dynamic_mcp.groups.assignment import Place
-from dynamic_mcp.groups.gate import Gate
+from dynamic_mcp.groups.gate import DeferredGate, Gate
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.proxy.request import Event
@@ -85,21 +86,29 @@ class Gates:
     def _attach(self, group: Group, pinning: Pinning) -> None:
         if pinning.policy == "trust":
             if self._pinnings.pop(group, None) is not None:
-                group.admission.gate = None
+                group.admission.set_gate(None)
         elif pinning != self._pinnings.get(group):
             self._pinnings[group] = pinning
             if self._service is None:
-                group.admission.defer_gate(self._make_service)
+                gate: Gate = DeferredGate(partial(self._make_gate, group, pinning))
             else:
-                group.admission.gate = self._service.make_gate(group, pinning)
+                gate = self._service.make_gate(group, pinning)
+            group.admission.set_gate(gate)
 
-    def _make_service(self) -> None:
-        """Give all groups their gates: a judgement of one server looks at the tools of the others."""
+    def _make_gate(self, group: Group, pinning: Pinning) -> Gate:
+        """Return the gate of a group, and give all others theirs: their tools count where one server is judged."""
+        if self._service is None:
+            self._service = self._make_service()
+            for other, its_pinning in self._pinnings.items():
+                other.admission.set_gate(self._service.make_gate(other, its_pinning))
+        gate = group.admission.gate
+        if gate is None or self._pinnings.get(group) != pinning:  # there is another config since it was asked for
+            return self._service.make_gate(group, pinning)
+        return gate
+
+    def _make_service(self) -> GateService:
         assert self._config is not None
-        service = _find_maker()(self._config, self._context)
-        for group, pinning in self._pinnings.items():
-            group.admission.gate = service.make_gate(group, pinning)
-        self._service = service
+        return _find_maker()(self._config, self._context)
 
 
 def _find_maker() -> MakeService:

@@ -302,7 +302,7 @@ class Proxy:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        if self.groups.know_persons:
+        if self.groups.knows_persons:
             self._persons.note(client)
         return self._views.view_for(client)
 

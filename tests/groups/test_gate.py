@@ -1,4 +1,4 @@
-"""The gate of a group: set once there is a catalog to judge, and until then nothing passes."""
+"""The gate of a group: made once there is a catalog to judge, and until then nothing passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.gate import Admission
+from dynamic_mcp.groups.gate import Admission, DeferredGate
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from tests.fakes import group_config
 
@@ -39,34 +39,32 @@ def catalog() -> LiveCatalog:
     return LiveCatalog(group_config(), None)
 
 
-def test_a_deferred_gate_is_set_with_the_first_catalog(catalog: LiveCatalog) -> None:
+def test_a_deferred_gate_is_made_with_the_first_catalog_and_once(catalog: LiveCatalog) -> None:
     admission, times = Admission(catalog), list[int]()
 
-    def set_gate() -> None:
+    def make() -> Shut:
         times.append(1)
-        admission.gate = Shut()
+        return Shut()
 
-    admission.defer_gate(set_gate)
+    admission.set_gate(DeferredGate(make))
     before = admission.known
     assert (before, times) == (None, [])
-    catalog.known = WHOLE
-    assert admission.known == Catalog()
-    assert admission.gate is not None
+    for whole in (WHOLE, Catalog(instructions="Send it again.")):
+        catalog.known = whole
+        assert admission.known == Catalog()
     assert len(times) == 1
 
 
-async def test_nothing_passes_a_gate_that_cannot_be_set(catalog: LiveCatalog) -> None:
+async def test_nothing_passes_a_gate_that_cannot_be_made(catalog: LiveCatalog) -> None:
     admission = Admission(catalog)
 
-    def fail() -> None:
+    def fail() -> Shut:
         raise OSError("no descriptor is free")
 
-    admission.defer_gate(fail)
+    admission.set_gate(DeferredGate(fail))
     catalog.known = WHOLE
     for _ in range(2):
         with pytest.raises(OSError, match="no descriptor"):
             _ = admission.known
         with pytest.raises(OSError, match="no descriptor"):
             await admission.admit(WHOLE)
-    admission.gate = Shut()
-    assert await admission.admit(WHOLE) == Catalog()
