@@ -29,7 +29,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
-from dynamic_mcp.proxy.chain import Chains, Services
+from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.gates import GateContext, Gates
@@ -37,7 +37,7 @@ from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
-from dynamic_mcp.proxy.request import Event, Observers, Request, group_changed, link_opened
+from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
@@ -56,7 +56,6 @@ from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.approval.approval import Approval, OpenApproval
     from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 
@@ -64,7 +63,7 @@ class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
-    become true before a config is applied.
+    become true before a config is applied. `steps` replaces those of features.
     """
 
     def __init__(
@@ -75,10 +74,10 @@ class Proxy:
         catalog_store: CatalogStore | None = None,
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
-        open_approval: OpenApproval | None = None,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
         has_base: bool = True,
+        steps: Mapping[str, MakeStep] | None = None,
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
@@ -99,9 +98,8 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._services = Services(self.view_for, self.note, clock, clearing_folder)
-        self._chains = chains = Chains(self._services)
-        self._open_approval = open_approval
+        self._services = Services(self.view_for, self.note, base, clock, state_folder)
+        self._chains = chains = Chains(self._services, steps)
         self._plugins: Plugins | None = None  # also those of configs before, until they are closed
         self._tasks = Tasks(chains)
         self._tools = Tools(chains, self._tasks, self._search, self.result_store)
@@ -122,9 +120,9 @@ class Proxy:
         return self._logins.logins
 
     @property
-    def approval(self) -> Approval | None:
-        """Who asks persons; None while no rule wants that."""
-        return self._services.approval
+    def approvals(self) -> ApprovalCounts | None:
+        """How many questions there are and were to persons; None while no rule has wanted any."""
+        return self._services.approvals
 
     @property
     def observers(self) -> Observers | None:
@@ -177,25 +175,17 @@ class Proxy:
         self._govern(self._base)
 
     def _govern(self, config: Config) -> None:
-        """Have requests decided, and persons and plug-ins asked, as this config says."""
+        """Have requests decided, and plug-ins asked, as this config says."""
         services = self._services
         if config.plugins or self._plugins is not None:
             self._load_plugins().apply(config)
         services.plugins = self._plugins if config.plugins else None
+        services.config = config
         services.has_access_rules = self._views.are_governed
-        if services.approval is not None:
-            services.approval.apply(config)
-        elif config.asks:
-            services.approval = self._open(config)
+        if services.approvals is None and config.asks:
+            services.approvals = ApprovalCounts()
         self._chains.reset()
         self._compile_answers()
-
-    def _open(self, config: Config) -> Approval:
-        if self._open_approval is not None:
-            return self._open_approval(config, self.note)
-        from dynamic_mcp.proxy.approval.approval import open_approval
-
-        return open_approval(config, self.note)
 
     def _load_plugins(self) -> Plugins:
         if self._plugins is None:
@@ -260,8 +250,6 @@ class Proxy:
         self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
-        if self.approval is not None:
-            await self.approval.close()
         await self._chains.close()
         await self._tasks.close()
         if self._plugins is not None:
@@ -352,8 +340,6 @@ class Proxy:
         self._elicitations.release(client)
         self._logins.release(client)
         self.result_store.release(client)
-        if self.approval is not None:
-            self.approval.release(client)
         self._chains.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)

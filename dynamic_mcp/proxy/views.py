@@ -14,7 +14,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.gates import Gates
-from dynamic_mcp.proxy.message_redaction import MessageRedaction
+from dynamic_mcp.proxy.message_rules import MessageRules
 from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.view import GroupViews, Scope, View, make_view
 from dynamic_mcp.system.bounded import BoundedDict
@@ -29,7 +29,7 @@ _MAX_VIEWS = 10_000
 class Views:
     """Finds the view of a client on these groups, which get their `gates` before any client can see them.
 
-    `redaction` replaces in what servers say to any client.
+    `messages` are the rules on what servers say by themselves.
     """
 
     def __init__(self, configs: Mapping[Place, Config], groups: Groups, gates: Gates) -> None:
@@ -57,7 +57,7 @@ class Views:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)
         self._gates.apply(self._configs, self._groups)
-        self.redaction = MessageRedaction(self._configs.values())
+        self.messages = MessageRules(self._configs.values())
         self._policy = _read_policy(configs[None])
         # a client that has chosen one keeps it, also once the config has none any more
         self._has_had_profiles |= bool(configs[None].profiles)
@@ -70,7 +70,7 @@ class Views:
         """Make views for a workspace or a person too."""
         self._configs[place] = config
         self._gates.add(config, self._groups.of(place).values())
-        self.redaction = MessageRedaction(self._configs.values())
+        self.messages = MessageRules(self._configs.values())
 
     def remove(self, place: Place, ended: Iterable[Group]) -> None:
         """Forget a workspace or a person, and the groups that have ended with it."""

@@ -12,6 +12,7 @@ from dynamic_mcp.config.rules import Cache, Rules
 from dynamic_mcp.features.pins.definition import PinKind
 from dynamic_mcp.features.pins.lock_file import Lock, update_lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
+from tests.features.overrides.overridden import rules_of
 from tests.features.pins.pinned import (
     Server,
     client_of,
@@ -21,7 +22,6 @@ from tests.features.pins.pinned import (
     tools_of,
     until_written,
 )
-from tests.policy.overridden import rules_of
 
 KEPT = Rules(cache=(Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),))
 SHOWN = rules_of(merge={"rename": "land"}, secret={"hide": True})

@@ -10,10 +10,11 @@ from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.doctor.servers import CheckCatalog
 from dynamic_mcp.features.pins.definition import Key, PinKind
 from dynamic_mcp.features.pins.judgement import judge
-from dynamic_mcp.features.pins.lock_file import Lock, LockFileError, find_lock_file, read_lock
+from dynamic_mcp.features.pins.lock_file import Lock, find_lock_file, read_lock
 from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.system.file_store import StoreError
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import one_line
+from dynamic_mcp.system.text import one_line, os_reason
 
 _SHOWN = 5
 
@@ -30,8 +31,8 @@ class _PinChecker:
         path = find_lock_file(config)
         try:
             self._lock = read_lock(path)
-        except LockFileError as exc:
-            self._problem = f"its definitions are not compared: `{path}` cannot be read: {exc}"
+        except (OSError, StoreError) as exc:
+            self._problem = f"its definitions are not compared: `{path}` cannot be read: {os_reason(exc)}"
 
     def check(self, group: str, catalog: Catalog) -> Iterator[Finding]:
         """Return the findings about what a group says of itself."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dynamic_mcp.cli.options import common_options
-from dynamic_mcp.cli.suggestions import complete, complete_group, complete_server, own_catalogs
+from dynamic_mcp.cli.suggestions import complete_group, complete_server, completion_items, own_catalogs
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,7 +22,7 @@ def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) 
     given = ctx.params.get("names") or ()
     catalogs = (catalog for _, catalog in own_catalogs(ctx))
     found = [(name or kind.noun, kind.noun) for catalog in catalogs for kind, name, _ in definitions(catalog)]
-    return complete(((name, noun) for name, noun in found if name not in given), incomplete)
+    return completion_items(((name, noun) for name, noun in found if name not in given), incomplete)
 
 
 _live_option = click.option(
