@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from dynamic_mcp.config.access import Access, Profiles, ToolAccess
 from dynamic_mcp.config.resolved import Daemon, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
 from dynamic_mcp.config.rules import Caches, Guards, Limits, Overrides, Plugin, Redacts
-from dynamic_mcp.config.section import Choice, Part, Section, Switch, deferred, read
+from dynamic_mcp.config.section import Choice, OfFeature, Part, Section, Switch, deferred, read
 from dynamic_mcp.config.types import (
     Globs,
     GroupName,
@@ -120,6 +120,7 @@ class Shared(Section, frozen=True):
     redact: Annotated[Redacts | None, "What is replaced in texts of results and arguments. Default: nothing."] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
+        OfFeature("pins"),
         "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
         " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
         " clients that authenticate, else `warn`.",
@@ -247,6 +248,7 @@ class Settings(Launch, frozen=True):
     ] = None
     lock_file: Annotated[
         str | None,
+        OfFeature("pins"),
         "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
         " `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None

@@ -20,6 +20,7 @@ from msgspec import Struct, convert
 from msgspec.structs import FieldInfo, fields
 
 from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.features.table import is_missing
 
 S = TypeVar("S", bound="Section")
 Reader = Callable[[object], Any]  # Any: each reads its own type
@@ -91,6 +92,13 @@ class Part:
         self.section = section
 
 
+class OfFeature:
+    """Marks a field that only a program with this feature has."""
+
+    def __init__(self, feature: str) -> None:
+        self.feature = feature
+
+
 class Deferred:
     """A type that is imported once a config has a value of it. Without a target, the program does not have it."""
 
@@ -148,6 +156,8 @@ def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
 
 def _is_missing(annotation: Any) -> bool:
     """Return whether a type is of a feature that the program does not have."""
+    if isinstance(annotation, OfFeature):
+        return is_missing(annotation.feature)
     if isinstance(annotation, type) and issubclass(annotation, Deferred):
         return not annotation.target
     return any(map(_is_missing, get_args(annotation)))

@@ -163,6 +163,11 @@ def feature_with_gates() -> Feature | None:
     return next((feature for feature in FEATURES if feature.gates), None)
 
 
+def is_missing(feature: str) -> bool:
+    """Return whether the program does not have a feature."""
+    return all(each.name != feature for each in FEATURES)
+
+
 def find(target: str) -> Any:  # Any: the type of what is named is known where it is used
     """Import something, as `module:name`."""
     module, _, name = target.partition(":")
