@@ -43,7 +43,9 @@ class Feature(Struct, frozen=True):
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`
+    check: str = (
+        ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`, and may be a coroutine
+    )
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
@@ -55,6 +57,7 @@ class Feature(Struct, frozen=True):
     catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
     gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
     rules: Rules | None = None  # on the calls of servers
+    opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
 
     @property
@@ -119,6 +122,13 @@ FEATURES = (
         "redaction",
         rules=Rules("redact", "redactor:compile_rules", changes_messages=True),
         steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
+    ),
+    Feature(
+        "plugins",
+        wanted_by=("middleware",),
+        opens="plug-ins",
+        steps={"plug-ins": "step:AskPlugins"},
+        check="check",
     ),
     Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
     Feature(
