@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.feature_check import check_features, probe_features
+from dynamic_mcp.cli.feature_check import check_features, make_catalog_check, probe_features
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
@@ -118,7 +117,6 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
     from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
-    from dynamic_mcp.system import paths
 
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     doctor = Doctor()
@@ -143,18 +141,16 @@ async def _examine_daemon(
     if this.is_alone or sys.platform == "win32":
         return [], []
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
-    from dynamic_mcp.doctor.pins import PinChecker
 
-    pins = PinChecker(config, paths.state_dir() / "pins")
-
-    def check(group: DaemonGroup, shown: Catalog) -> Iterator[Finding]:
-        # what the daemon shows lacks what it holds back
-        stored = catalog_store.load(group.config)
-        return pins.check(group.name, shown if stored is None else stored.catalog)
+    check = make_catalog_check(config)
 
     async def examine(group: DaemonGroup) -> ServerReport:
+        def check_whole(name: str, shown: Catalog) -> Iterable[Finding]:
+            stored = catalog_store.load(group.config)  # what the daemon shows lacks what it holds back
+            return check(name, shown if stored is None else stored.catalog)
+
         try:
-            return await doctor.examine_running(group, partial(check, group))
+            return await doctor.examine_running(group, check_whole)
         finally:
             progress.complete(group.name)
 
@@ -178,15 +174,12 @@ async def _examine_alone(
 ) -> list[ServerReport]:
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
-    from dynamic_mcp.doctor.pins import PinChecker
 
     if not config.groups:
         return []
-    pins = PinChecker(config, paths.state_dir() / "pins")
+    check = make_catalog_check(config)
     async with open_own_client(this, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
-        return await for_each_group(
-            client, progress, lambda group: doctor.examine(group, partial(pins.check, group.name))
-        )
+        return await for_each_group(client, progress, lambda group: doctor.examine(group, check))
 
 
 def _concerns(finding: Finding, group: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache, partial
 from inspect import iscoroutine
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from dynamic_mcp.features.table import FEATURES
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.doctor.findings import Finding
+    from dynamic_mcp.doctor.servers import CheckCatalog
+    from dynamic_mcp.groups.catalog import Catalog
 
 
 def check_features(config: Config) -> list[Finding]:
@@ -28,3 +31,15 @@ async def probe_features(config: Config) -> list[Finding]:
     """Return the findings about what features connect to."""
     wanted = [feature for feature in FEATURES if feature.probe and feature.is_wanted(config)]
     return [finding for feature in wanted for finding in await feature.load(feature.probe).probe(config)]
+
+
+def make_catalog_check(config: Config) -> CheckCatalog:
+    """Return what finds what features have to say of what a server offers."""
+    features = [feature for feature in FEATURES if feature.catalog_check]
+    checks: list[CheckCatalog] = [feature.load(feature.catalog_check).make_check(config) for feature in features]
+
+    def check(group: str, catalog: Catalog) -> Iterator[Finding]:
+        for each in checks:
+            yield from each(group, catalog)
+
+    return check

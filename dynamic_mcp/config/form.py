@@ -118,6 +118,7 @@ class Shared(Section, frozen=True):
     ] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
+        OfFeature("pins"),
         "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
         " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
         " clients that authenticate, else `warn`.",
@@ -247,10 +248,13 @@ class Settings(Launch, frozen=True):
     ] = None
     lock_file: Annotated[
         str | None,
+        OfFeature("pins"),
         "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
         " `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None
-    middleware: Annotated[tuple[Plugin, ...], "Plug-ins on the way of calls, in this order. Default: none."] = ()
+    middleware: Annotated[
+        tuple[Plugin, ...], OfFeature("plugins"), "Plug-ins on the way of calls, in this order. Default: none."
+    ] = ()
     registries: Annotated[
         Registries | None,
         OfFeature("registry"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -27,7 +27,8 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 SLOW_S = 10.0
 STDERR_LINES = 20
 
-CheckPins = Callable[[Catalog], Iterator[Finding]]
+# What of a group's catalog is to be reported besides what is wrong with its lists.
+CheckCatalog = Callable[[str, Catalog], Iterable[Finding]]
 
 
 class Doctor:
@@ -63,9 +64,9 @@ class Doctor:
         with self._output.attach():
             yield
 
-    async def examine(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
-        """Connect to a group and check what it offers, and by `check_pins` whether that is what is pinned."""
-        report = await self._try(group, check_pins)
+    async def examine(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
+        """Connect to a group and check what it offers."""
+        report = await self._try(group, check_catalog)
         if not report.is_up:
             return report
         server_hello = self._server_hellos[group.name].result
@@ -79,12 +80,12 @@ class Doctor:
             findings=[*self._check_speed(group), *report.findings, *self._check_stdout(group.name)],
         )
 
-    async def examine_running(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
+    async def examine_running(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
         """Check what a group offers whose server runs in the daemon."""
-        report = await self._try(group, check_pins)
+        report = await self._try(group, check_catalog)
         return replace(report, runs_in_daemon=report.is_up)
 
-    async def _try(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
+    async def _try(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
         """Read what a group offers and ping it; report what both tell."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
@@ -99,7 +100,7 @@ class Doctor:
             is_up=True,
             ping_s=round(ping_s, 4),
             capabilities=list(catalog.capabilities),
-            findings=[*_check_offers(group, kinds, catalog, check_pins)],
+            findings=[*_check_offers(group, kinds, catalog, check_catalog)],
         )
         counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
         return replace(report, **counts)
@@ -178,11 +179,11 @@ class _OutputRecorder(logging.Handler):
 
 
 def _check_offers(
-    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, check_pins: CheckPins
+    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, check_catalog: CheckCatalog
 ) -> Iterator[Finding]:
     yield from _check_lists(group, kinds, catalog)
     yield from check_schemas(group.name, catalog.tools)
-    yield from check_pins(catalog)
+    yield from check_catalog(group.name, catalog)
 
 
 def _check_lists(group: ClientGroup, kinds: list[ListKind], catalog: Catalog) -> Iterator[Finding]:
