@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets as randomness
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,13 +29,14 @@ from dynamic_mcp.importer.convert.plan import Choice, Plan
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.tree import NOTHING
-from dynamic_mcp.importer.formats.work_tree import is_exposed
 from dynamic_mcp.importer.journal import Journal, JournalEntry
 from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
 from dynamic_mcp.importer.planner import ImportRequest, plan_import
 from dynamic_mcp.system import paths
 
 OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
+_TIMEOUT_S = 5.0
+_SAFE_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: Me
         if planned.is_changed:
             servers = [edit.path[1] for edit in _list_edits(planned) if edit.path[:1] == ("mcpServers",)]
             record(this, planned.output, "config.changed", {"command": "import", "imported": servers})
-        view.show_summary(this.out, planned, is_exposed=bool(plain) and is_exposed(planned.output, os.environ))
+        view.show_summary(this.out, planned, is_exposed=bool(plain) and _is_exposed(planned.output, os.environ))
     if this.out.is_json_requested:
         this.out.print_json(planned.to_json())
     return IN_PART if planned.errors or any(item.is_flawed for item in planned.items) else OK
@@ -290,3 +292,17 @@ def _list_edits(planned: Plan) -> tuple[Edit, ...]:
         if item.entry is not None and item.entry != item.before
     )
     return (*of_servers, *planned.other_edits)
+
+
+def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
+    """Tell whether a file is inside a git work tree that does not ignore it."""
+    folder = file.resolve().parent
+    if not any((place / ".git").exists() for place in (folder, *folder.parents)):
+        return False
+    command = ["git", *_SAFE_OPTIONS, "check-ignore", "--quiet", "--", str(file)]
+    quiet = {**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return True  # unknown without git, and a needless warning does no harm
+    return done.returncode == 1

@@ -17,10 +17,9 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.convert import inheritance, vault
-from dynamic_mcp.importer.convert.memory import Memory, MemoryStore, key_of
+from dynamic_mcp.importer.convert.memory import Key, Memory, MemoryStore, key_of
 from dynamic_mcp.importer.convert.merge import Conflict, Entry, Merge, Rules, describe_vanished
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan
-from dynamic_mcp.importer.convert.precedence import find_shadowed
 from dynamic_mcp.importer.convert.program import is_relative
 from dynamic_mcp.importer.convert.variables import escape
 from dynamic_mcp.importer.formats import files
@@ -28,6 +27,7 @@ from dynamic_mcp.importer.model import ForeignServer, Notice, Reading, Scope
 
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
+_BEFORE = {Scope.LOCAL: 0, Scope.PROJECT: 1, Scope.USER: 2}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _make_rules(
 def _make_items(readings: Sequence[Reading], request: ImportRequest, merge: Merge) -> tuple[Item, ...]:
     replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
     placed = [_reenable_replaced(_resolve_paths(reading, request), replaced_in, merge.memory) for reading in readings]
-    hidden = find_shadowed(placed, lambda server: _may_shadow(server, request))
+    hidden = _find_shadowed(placed, lambda server: _may_shadow(server, request))
     return tuple(
         _make_item(server, hidden.get(key_of(server)), request, merge)
         for reading in placed
@@ -243,3 +243,30 @@ def _write_servers(text: str, before: Mapping[str, Entry], after: Mapping[str, E
         if before.get(name) != entry:
             text = edit.put(text, ("mcpServers", name), entry)
     return text
+
+
+def _find_shadowed(
+    readings: Sequence[Reading], counts: Callable[[ForeignServer], bool]
+) -> Mapping[Key, ForeignServer]:
+    """Return the server that shadows each shadowed one; only servers that `counts` accepts shadow others.
+
+    Local servers take precedence over the project's, and those over the user's, as in every tool that has these
+    scopes. Files of one scope do not shadow each other: they may belong to several editors or profiles.
+    """
+    candidates = [
+        server
+        for reading in readings
+        if not reading.is_borrowed and reading.source.tool != "file"
+        for server in reading.servers
+    ]
+    first: dict[tuple[str, str], ForeignServer] = {}
+    for server in sorted(candidates, key=_rank):
+        name = (server.source.tool, server.name)
+        if name not in first and counts(server):
+            first[name] = server
+    winners = ((server, first.get((server.source.tool, server.name))) for server in candidates)
+    return {key_of(server): winner for server, winner in winners if winner and _rank(winner) < _rank(server)}
+
+
+def _rank(server: ForeignServer) -> int:
+    return _BEFORE[server.source.scope]

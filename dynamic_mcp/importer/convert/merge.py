@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.importer.convert import inheritance
 from dynamic_mcp.importer.convert.identity import Identity, collect_conditions, identify
-from dynamic_mcp.importer.convert.memory import Key, Memory, Record, key_of
+from dynamic_mcp.importer.convert.memory import Fingerprint, Key, Memory, Record, key_of
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item
-from dynamic_mcp.importer.convert.three_way import MergeResult, Sides, merge_three_way, update_fingerprint
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 from dynamic_mcp.system.text import replace_unprintable
@@ -171,7 +171,7 @@ class Merge:
         return Item(server, name, action, self._old_servers.get(name), entry, notices=server.notices)
 
     def _merge_duplicate(
-        self, server: ForeignServer, name: str, merged: MergeResult, sides: Sides, owner: Key
+        self, server: ForeignServer, name: str, merged: _MergeResult, sides: Sides, owner: Key
     ) -> Item:
         """Keep an entry that came from another source, and add notices where this source differs."""
         entry = self.servers[name] if merged.conflicts else merged.mine
@@ -195,7 +195,7 @@ class Merge:
         written = [self.memory.records[key].output for key in self._source_keys(name)]
         return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
 
-    def _settle_conflict(self, server: ForeignServer, name: str, merged: MergeResult, sides: Sides) -> Item:
+    def _settle_conflict(self, server: ForeignServer, name: str, merged: _MergeResult, sides: Sides) -> Item:
         assert isinstance(merged.mine, Mapping)
         assert isinstance(merged.theirs, Mapping)
         fields = tuple(shown(keys) for keys in merged.conflicts)
@@ -259,14 +259,14 @@ def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
     return _BRIDGE_FIELDS if ("url" in entry) != ("url" in other) else ("url",)
 
 
-def _with_my_environment(merged: MergeResult) -> MergeResult:
+def _with_my_environment(merged: _MergeResult) -> _MergeResult:
     """Return the result with the environment that a person chose, which no tool overrides."""
     conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
     if len(conflicts) == len(merged.conflicts):
         return merged
     assert isinstance(merged.mine, Mapping)
     assert isinstance(merged.theirs, Mapping)
-    return MergeResult(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
+    return _MergeResult(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
 
 
 def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
@@ -287,3 +287,103 @@ def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owne
 def _make_notice(server: ForeignServer, field: str, reason: str) -> Notice:
     source = server.source
     return Notice(f"{source.tool}/{source.scope.value}/{server.name}.{field}", reason)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Three versions of a value: in our config, at its source, and the one that the import would write."""
+
+    mine: object
+    theirs: object
+    proposal: object
+
+
+@dataclass(frozen=True)
+class _MergeResult:
+    """A merged value, with my side or theirs where both changed it, and the paths of those conflicts."""
+
+    mine: object
+    theirs: object
+    conflicts: tuple[Keys, ...]
+
+    def is_settled(self) -> bool:
+        """Tell whether no field was changed on both sides."""
+        return not self.conflicts
+
+
+def merge_three_way(sides: Sides, record: Record | None, memory: Memory) -> _MergeResult:
+    """Merge one server. Without a record it is unknown who changed what, so every difference is a conflict."""
+    known = record or Record("", None, None)
+    return _merge_value(sides, known.source, known.output, memory, (), is_known=record is not None)
+
+
+def update_fingerprint(result: object, sides: Sides, before: Fingerprint, memory: Memory) -> Fingerprint:
+    """Return the fingerprint of what the import wrote; a field that the user kept retains the previous one."""
+    if isinstance(result, Mapping) and isinstance(sides.proposal, Mapping):
+        old = before if isinstance(before, Mapping) else {}
+        return {
+            key: update_fingerprint(_member(result, key), _sides_at(sides, key), old.get(key), memory)
+            for key in _all_keys(result, sides.proposal, old)
+        }
+    return memory.fingerprint(result) if result == sides.proposal else before
+
+
+def _merge_value(
+    sides: Sides, source: Fingerprint, output: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+) -> _MergeResult:
+    values = (sides.mine, sides.theirs, sides.proposal)
+    if any(isinstance(value, Mapping) and value for value in values) and all(map(_is_object, values)):
+        return _merge_object(sides, source, output, memory, at, is_known=is_known)
+    if _is_equal(sides.mine, sides.proposal) or _is_equal(sides.mine, sides.theirs):
+        return _MergeResult(sides.proposal, sides.proposal, ())
+    if sides.theirs is NOTHING if not is_known else memory.fingerprint(sides.theirs) == source:
+        return _MergeResult(sides.mine, sides.mine, ())
+    if is_known and memory.fingerprint(sides.mine) == output:
+        return _MergeResult(sides.proposal, sides.proposal, ())
+    return _MergeResult(sides.mine, sides.proposal, (at,))
+
+
+def _merge_object(
+    sides: Sides, source: Fingerprint, output: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+) -> _MergeResult:
+    old_source = source if isinstance(source, Mapping) else {}
+    old_output = output if isinstance(output, Mapping) else {}
+    mine: dict[str, object] = {}
+    theirs: dict[str, object] = {}
+    conflicts: list[Keys] = []
+    for key in _all_keys(sides.mine, sides.proposal, sides.theirs):
+        inner = (*at, key)
+        part = _merge_value(
+            _sides_at(sides, key), old_source.get(key), old_output.get(key), memory, inner, is_known=is_known
+        )
+        conflicts += part.conflicts
+        if part.mine is not NOTHING:
+            mine[key] = part.mine
+        if part.theirs is not NOTHING:
+            theirs[key] = part.theirs
+    return _MergeResult(_or_nothing(mine, sides), _or_nothing(theirs, sides), tuple(conflicts))
+
+
+def _or_nothing(value: dict[str, object], sides: Sides) -> object:
+    # an object without any field left is removed, unless it was written as an empty object
+    return value if value or {} in (sides.mine, sides.theirs) else NOTHING
+
+
+def _is_object(value: object) -> bool:
+    return value is NOTHING or isinstance(value, Mapping)
+
+
+def _is_equal(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _sides_at(sides: Sides, key: str) -> Sides:
+    return Sides(_member(sides.mine, key), _member(sides.theirs, key), _member(sides.proposal, key))
+
+
+def _member(value: object, key: str) -> object:
+    return value.get(key, NOTHING) if isinstance(value, Mapping) else NOTHING
+
+
+def _all_keys(*values: object) -> Iterable[str]:
+    return dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
