@@ -11,7 +11,7 @@ from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
-from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.system import paths

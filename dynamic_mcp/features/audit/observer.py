@@ -28,8 +28,8 @@ from dynamic_mcp.features.audit.arguments import ArgumentRecord, Mode
 from dynamic_mcp.features.audit.events import describe, line_of_event
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.line import Outcome as Verdict
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.features.audit.subjects import ClientLines, Pattern, UsedThings
-from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame

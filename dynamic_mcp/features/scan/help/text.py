@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, WordFact
-from dynamic_mcp.features.scan.help.boxes import without_boxes
-from dynamic_mcp.features.scan.help.dialects import read_flag_value, style_of
-from dynamic_mcp.features.scan.help.forms import WITH_EQUALS, WITH_SEPARATOR, Form, find_form
+from dynamic_mcp.features.scan.help.dialects import (
+    WITH_EQUALS,
+    WITH_SEPARATOR,
+    Form,
+    find_form,
+    read_flag_value,
+    style_of,
+)
 from dynamic_mcp.features.scan.help.layout import Entry, Layout, join, read_layout
 from dynamic_mcp.features.scan.help.spelling import Spelling, read_spelling
 from dynamic_mcp.features.scan.help.usage import commands_of_usage, read_usage
@@ -22,11 +27,18 @@ _REQUIRED = re.compile(r"\[required\]|\(required\)|\*required\*|^required\.|\[re
 _NAME = re.compile(r"[^a-z0-9]+")
 _USAGE_SIGNS = frozenset("[<{(ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _MAX_DESCRIPTION = 300
+_BOX_TOP = re.compile(r"^\s*[╭┌+][─-]+ (?P<title>[^─]+?) [─-]+[╮┐+]\s*$")
+_BOX_BOTTOM = re.compile(r"^\s*[╰└]─+[╯┘]\s*$")
+_BOX_SIDES = re.compile(r"^\s*│(?P<inside>.*)│\s*$")
+_BOX_COLUMNS = re.compile(
+    r"^\s*(?P<star>\*?)\s+(?P<names>-\S+(?:\s+-\S+)*)(?:\s+(?P<takes>[A-Z<\[]\S*(?: RANGE)?))?(?=\s{2,}|$)"
+)
+_BULLET = re.compile(r"^(\s*)[○•●∙](?=\s)")
 
 
 def read_text(text: str, path: Sequence[str] = (), *, source: str = "--help") -> CommandFact:
     """Return what a text says of the command with these words after the program's name."""
-    text = without_boxes(text)
+    text = _without_boxes(text)
     form, layout = find_form(text), read_layout(text)
     subcommands = tuple(_read_subcommands(form, layout, path))
     words, has_separator = read_usage(layout.usage, path, is_group=bool(subcommands))
@@ -164,3 +176,26 @@ def _parsers_of(entry: Entry) -> Iterator[Subcommand]:
 def _describe(layout: Layout) -> str:
     """Return the first paragraph that is a sentence."""
     return join(list(layout.first)[:8])
+
+
+def _without_boxes(text: str) -> str:
+    """Return the text with a heading for each box, and without bullets in front of lines."""
+    if "│" not in text and not any(mark in text for mark in "○•●∙"):
+        return text
+    return "\n".join(_open_box(line) for line in text.splitlines())
+
+
+def _open_box(line: str) -> str:
+    if found := _BOX_TOP.match(line):
+        return f"{found['title']}:"
+    if _BOX_BOTTOM.match(line):
+        return ""
+    if found := _BOX_SIDES.match(line):
+        return "  " + _BOX_COLUMNS.sub(_join_columns, found["inside"].rstrip())
+    return _BULLET.sub(r"\1 ", line)
+
+
+def _join_columns(match: re.Match[str]) -> str:
+    """Put the names of a flag and what it takes side by side; a star in front says that it must be given."""
+    star = "[required] " if match["star"] else ""
+    return f"{' '.join(match['names'].split())}{' ' + match['takes'] if match['takes'] else ''}   {star}"
