@@ -34,6 +34,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
+from dynamic_mcp.mcp.mirrored_headers import ToolHeaders
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import group_logger
@@ -42,7 +43,6 @@ from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
 from dynamic_mcp.upstream.handshake import ServerHello, error_code
 from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, Listener
-from dynamic_mcp.upstream.modern_headers import ToolHeaders
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.modern_subscription import ModernSubscription
 

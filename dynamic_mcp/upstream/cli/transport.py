@@ -23,11 +23,10 @@ from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
 from dynamic_mcp.upstream.cli.argv import BadArguments
-from dynamic_mcp.upstream.cli.output import clean
-from dynamic_mcp.upstream.cli.run import Outcome, run
+from dynamic_mcp.upstream.cli.run import Outcome, clean, run
 from dynamic_mcp.upstream.cli.tools import make_tools
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
+from dynamic_mcp.upstream.process.child import explain_failure, suggest_remedy
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
