@@ -32,7 +32,7 @@ from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line, pluralize
 
 if TYPE_CHECKING:
-    from dynamic_mcp.cli.progress import Progress
+    from dynamic_mcp.cli.output import Progress
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog import Catalog

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +16,6 @@ from msgspec import Struct
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import NARROW, Output
-from dynamic_mcp.cli.process_table import Memory, Process, list_family, measure_memory, measure_tree, read_processes
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
 from dynamic_mcp.observe.approvals import approvals_dir
 from dynamic_mcp.observe.proxies import (
@@ -43,6 +45,7 @@ _MOST_OF_PERSONS = 50
 _LONGEST_PERSON = 40
 _TRANSPORTS = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
 _Row = Mapping[str, str]
+_WAIT_FOR_PS_S = 5.0
 
 
 def show_status(this: Invocation, *, is_watching: bool) -> int:
@@ -65,7 +68,7 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
 
 def _measure(running: RunningProxy, table: Mapping[int, Process]) -> _MeasuredProxy:
     """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy is another's by now."""
-    family = list_family(running.pid, table)
+    family = _list_family(running.pid, table)
     pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
     trees = {pid: measure_tree(pid, table) for pid in pids if pid is not None}
     return _MeasuredProxy(running, measure_memory(running.pid, table), trees)
@@ -354,3 +357,68 @@ def _format_duration(milliseconds: float | None) -> str:
             return f"{milliseconds:.0f} ms"
         case _:
             return f"{milliseconds / 1000:.1f} s"
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process: its parent, and its resident memory in bytes."""
+
+    parent: int
+    resident: int
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The memory of a proxy and of all that it has started, in bytes."""
+
+    proxy: int
+    servers: int
+
+
+def measure_memory(pid: int, table: Mapping[int, Process]) -> Memory | None:
+    """Return the memory of a process and of its descendants; None if the system does not list the process."""
+    if pid not in table:
+        return None
+    return Memory(table[pid].resident, measure_tree(pid, table) - table[pid].resident)
+
+
+def measure_tree(pid: int, table: Mapping[int, Process]) -> int:
+    """Return the memory of a process together with its descendants, in bytes."""
+    return sum(table[each].resident for each in _list_family(pid, table))
+
+
+def _list_family(pid: int, table: Mapping[int, Process]) -> set[int]:
+    """Return the ids of a process and of its descendants; none if the system does not list the process."""
+    family = {pid} & table.keys()
+    children = family
+    while children:
+        children = {each for each, process in table.items() if process.parent in family} - family
+        family |= children
+    return family
+
+
+def read_processes() -> dict[int, Process]:
+    """Return the processes that this user can see, by their id; none on Windows."""
+    if sys.platform == "win32":
+        return {}
+    if Path("/proc/self/stat").exists():
+        return {int(entry.name): process for entry in Path("/proc").iterdir() if (process := _read_proc(entry))}
+    ps = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, timeout=_WAIT_FOR_PS_S, check=False
+    )
+    return parse_ps(ps.stdout)
+
+
+def parse_ps(output: str) -> dict[int, Process]:
+    """Parse the output of `ps -axo pid=,ppid=,rss=`, which macOS and the BSDs have."""
+    rows = (line.split() for line in output.splitlines())
+    return {int(pid): Process(int(parent), int(kilobytes) << 10) for pid, parent, kilobytes in rows}
+
+
+def _read_proc(entry: Path) -> Process | None:
+    if not entry.name.isdigit():
+        return None
+    try:
+        # the name before it may contain anything, spaces and brackets too
+        fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # it has just ended
+        return None
+    return Process(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))

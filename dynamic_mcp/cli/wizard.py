@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dynamic_mcp.cli import first_setup, import_view
+from dynamic_mcp.cli import first_setup, import_flow
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.client import for_each_group
@@ -22,9 +22,8 @@ from dynamic_mcp.cli.command_group import invoke
 from dynamic_mcp.cli.first_setup import Setup, ToolSettings
 from dynamic_mcp.cli.invocation import Invocation, start_invocation
 from dynamic_mcp.cli.machine import local_machine
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.output import Output, Progress
 from dynamic_mcp.cli.own_client import open_own_client
-from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, LoginNeeded, TimedOut
@@ -121,7 +120,7 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
         return 0
     planned = first_setup.plan_setup(file, chosen)
     if not (planned.plan.servers or file.exists()):
-        import_view.show_warnings(this.out, planned.plan)
+        import_flow.show_warnings(this.out, planned.plan)
         this.out.say("These AI tools have no servers yet.")
         return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
     setup = _decide_on_daemon(_decide(this, planned, answers), answers, choice=daemon)
@@ -186,7 +185,7 @@ def _show_results(out: Output, setup: Setup, results: Mapping[str, _CheckResult]
 
 def _show(out: Output, setup: Setup) -> None:
     """Show all changes before they are made."""
-    import_view.show_warnings(out, setup.plan)
+    import_flow.show_warnings(out, setup.plan)
     for line in setup.steps():
         out.say(f"  {line}")
     for name, servers in setup.plan.exports.items():

@@ -16,9 +16,18 @@ from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.importer.convert import inheritance, vault
+from dynamic_mcp.importer.convert import vault
 from dynamic_mcp.importer.convert.memory import Key, Memory, MemoryStore, key_of
-from dynamic_mcp.importer.convert.merge import Conflict, Entry, Merge, Rules, describe_vanished
+from dynamic_mcp.importer.convert.merge import (
+    INHERIT_ENV,
+    Conflict,
+    Entry,
+    Merge,
+    Rules,
+    describe_vanished,
+    describe_wider,
+    with_environment,
+)
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan
 from dynamic_mcp.importer.convert.program import is_relative
 from dynamic_mcp.importer.convert.variables import escape
@@ -81,7 +90,7 @@ def plan_import(
         memory=memory,
         servers=merge.servers,
         readings=tuple(readings),
-        remarks=(*inheritance.describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
+        remarks=(*describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
         env_file=safe.file if safe is not None and variables else None,
         variables=variables,
     )
@@ -130,7 +139,7 @@ def _resolve_paths(reading: Reading, request: ImportRequest) -> Reading:
     is_here = os.path.realpath(request.output.parent) == os.path.realpath(request.project)
     is_elsewhere = not is_here and reading.source.scope is not Scope.USER
     servers = (_with_absolute_paths(server, request) if is_elsewhere else server for server in reading.servers)
-    return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
+    return replace(reading, servers=tuple(map(with_environment, servers)))
 
 
 def _reenable_replaced(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
@@ -194,7 +203,7 @@ def _skip_reason(server: ForeignServer, request: ImportRequest) -> str:
 
 def _has_environment_setting(document: Mapping[str, object]) -> bool:
     settings = document.get("settings")
-    return isinstance(settings, Mapping) and settings.get(inheritance.FIELD) is not None
+    return isinstance(settings, Mapping) and settings.get(INHERIT_ENV) is not None
 
 
 def _find_flaw(server: ForeignServer) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.config.types import NAME_LENGTH
-from dynamic_mcp.importer.convert import inheritance
 from dynamic_mcp.importer.convert.identity import Identity, collect_conditions, identify
 from dynamic_mcp.importer.convert.memory import Fingerprint, Key, Memory, Record, key_of
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item
@@ -20,6 +19,7 @@ Entry = Mapping[str, object]
 
 _CONDITIONS = ("env", "env_file", "headers")
 _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
+INHERIT_ENV = "inherit_env"
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Merge:
     def _add(self, server: ForeignServer, name: str) -> Item:
         theirs = self._rules.describe(server)
         if self._rules.is_environment_settled:
-            theirs = inheritance.without_environment(theirs)
+            theirs = _without_environment(theirs)
         entry = self._rules.write(name, theirs, None)
         self._store(server, name, entry, Sides(NOTHING, server.entry, entry))
         return Item(server, name, Action.NEW, None, entry, notices=server.notices)
@@ -191,9 +191,9 @@ class Merge:
 
     def _is_my_environment(self, name: str) -> bool:
         """Tell whether a person has chosen what the program inherits."""
-        mine = self.memory.fingerprint(self.servers[name].get(inheritance.FIELD, NOTHING))
+        mine = self.memory.fingerprint(self.servers[name].get(INHERIT_ENV, NOTHING))
         written = [self.memory.records[key].output for key in self._source_keys(name)]
-        return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
+        return all(not isinstance(each, Mapping) or each.get(INHERIT_ENV) != mine for each in written)
 
     def _settle_conflict(self, server: ForeignServer, name: str, merged: _MergeResult, sides: Sides) -> Item:
         assert isinstance(merged.mine, Mapping)
@@ -251,7 +251,7 @@ def _to_usable_name(name: str) -> str:
 
 
 def _comparable_fields(entry: Entry) -> dict[str, object]:
-    return {key: value for key, value in entry.items() if key not in ("description", inheritance.FIELD)}
+    return {key: value for key, value in entry.items() if key not in ("description", INHERIT_ENV)}
 
 
 def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
@@ -261,12 +261,12 @@ def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
 
 def _with_my_environment(merged: _MergeResult) -> _MergeResult:
     """Return the result with the environment that a person chose, which no tool overrides."""
-    conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
+    conflicts = tuple(keys for keys in merged.conflicts if keys != (INHERIT_ENV,))
     if len(conflicts) == len(merged.conflicts):
         return merged
     assert isinstance(merged.mine, Mapping)
     assert isinstance(merged.theirs, Mapping)
-    return _MergeResult(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
+    return _MergeResult(merged.mine, _with_choice_of(merged.theirs, merged.mine), conflicts)
 
 
 def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
@@ -274,14 +274,14 @@ def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owne
     tool = server.source.tool
     if "url" in entry or "url" in server.entry:
         return entry, []
-    if inheritance.is_wider(server.entry, entry):
-        entry, wider, narrower = inheritance.with_choice_of(entry, server.entry), tool, owner
-    elif inheritance.is_wider(entry, server.entry):
+    if _is_wider(server.entry, entry):
+        entry, wider, narrower = _with_choice_of(entry, server.entry), tool, owner
+    elif _is_wider(entry, server.entry):
         wider, narrower = owner, tool
     else:
         return entry, []
     reason = f"`{name}` gets the environment that {wider} passes on, which is more than {narrower} passes on"
-    return entry, [_make_notice(server, inheritance.FIELD, reason)]
+    return entry, [_make_notice(server, INHERIT_ENV, reason)]
 
 
 def _make_notice(server: ForeignServer, field: str, reason: str) -> Notice:
@@ -387,3 +387,61 @@ def _member(value: object, key: str) -> object:
 
 def _all_keys(*values: object) -> Iterable[str]:
     return dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
+
+
+def with_environment(server: ForeignServer) -> ForeignServer:
+    """Return the server with what its tool passes on, if that is more than the default."""
+    match server.inherits:
+        case None | "safe":
+            return server
+        case "all":
+            return server.with_fields({INHERIT_ENV: "all"})
+        case names:
+            return server.with_fields({INHERIT_ENV: list(names)})
+
+
+def _without_environment(entry: Entry) -> dict[str, object]:
+    """Return the entry without its choice of an environment."""
+    return {key: value for key, value in entry.items() if key != INHERIT_ENV}
+
+
+def _with_choice_of(entry: Entry, other: Entry) -> dict[str, object]:
+    """Return the entry with the other one's choice of an environment, or without any if it has none."""
+    kept = {INHERIT_ENV: other[INHERIT_ENV]} if INHERIT_ENV in other else {}
+    return _without_environment(entry) | kept
+
+
+def _is_wider(one: Entry, other: Entry) -> bool:
+    """Tell whether an entry passes on more of the environment than the other; only the kinds are compared."""
+    return _width(one.get(INHERIT_ENV, NOTHING)) > _width(other.get(INHERIT_ENV, NOTHING))
+
+
+def describe_wider(items: Sequence[Item]) -> list[str]:
+    """Return one remark for all servers that get more than the safe environment; none if there are none."""
+    wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
+    if not wider:
+        return []
+    tools = " and ".join(dict.fromkeys(item.server.source.tool for item in wider))
+    names = {item.name for item in wider}
+    servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
+    change = f"{servers} your environment as {tools} passed it on (`{INHERIT_ENV}`)"
+    return [
+        f"{change}, because a variable in it may be needed; to pass on less, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"
+    ]
+
+
+def _has_become_wider(item: Item) -> bool:
+    assert item.entry is not None
+    before = item.before or {}
+    return INHERIT_ENV in item.entry and item.entry[INHERIT_ENV] != before.get(INHERIT_ENV)
+
+
+def _width(choice: object) -> int:
+    match choice:
+        case "all":
+            return 3
+        case list() if "*" in choice:
+            return 2
+        case list() if choice:
+            return 1
+    return 0
