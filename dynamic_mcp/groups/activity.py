@@ -75,8 +75,10 @@ class Activity:
 
     def begin_call_now(self) -> bool:
         """Begin a call, which `end_call` ends, if there is a place for it; return whether there was one."""
-        if not self._limiter.take_free():
+        limiter = self._limiter
+        if limiter.in_use >= limiter.limit:
             return False
+        limiter.in_use += 1
         self.calls += 1
         return True
 
@@ -90,7 +92,7 @@ class Activity:
 
     def note_answer(self, duration_s: float, *, with_error: bool) -> None:
         """Note that the upstream works: it has answered a call within this time."""
-        self.durations.add(duration_s)
+        self.durations.latest.append(duration_s)
         self.has_served = True
         self.failures += with_error
         self._timeouts = 0
@@ -133,23 +135,17 @@ class Percentiles(Struct, frozen=True):
 
 
 class Durations:
-    """The durations of the latest calls, in seconds. Percentiles are computed when asked for, not for each call."""
+    """The durations of the `latest` calls, in seconds. Percentiles are computed when asked for, not for each call."""
 
     def __init__(self) -> None:
-        self._latest: deque[float] = deque(maxlen=LATEST)
-        self._percentiles: Percentiles | None = None
-
-    def add(self, seconds: float) -> None:
-        """Add the duration of a call; the oldest goes once there are enough."""
-        self._latest.append(seconds)
-        self._percentiles = None
+        self.latest: deque[float] = deque(maxlen=LATEST)
 
     def percentiles(self) -> Percentiles | None:
         """Return the percentiles, by nearest rank, so each is the duration of a real call; None if there is none."""
-        if self._percentiles is None and self._latest:
-            in_order = sorted(self._latest)
-            self._percentiles = Percentiles(p50_s=_at_rank(in_order, 50), p95_s=_at_rank(in_order, 95))
-        return self._percentiles
+        if not self.latest:
+            return None
+        in_order = sorted(self.latest)
+        return Percentiles(p50_s=_at_rank(in_order, 50), p95_s=_at_rank(in_order, 95))
 
 
 def _at_rank(in_order: list[float], percent: int) -> float:

@@ -39,6 +39,7 @@ class ListKind(Enum):
     `longest` is how many characters that may have. MCP allows the name of a tool 128; longer templates match nothing.
     """
 
+    __hash__ = object.__hash__  # that of an Enum takes a call of Python, and kinds are keys on the way of each call
     TOOLS = ("tools/list", "tools", "name", "tools", 128)
     RESOURCES = ("resources/list", "resources", "uri", "resources", 8192)
     TEMPLATES = ("resources/templates/list", "resourceTemplates", "uriTemplate", "resources", 2000)
