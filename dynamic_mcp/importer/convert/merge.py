@@ -425,9 +425,8 @@ def describe_wider(items: Sequence[Item]) -> list[str]:
     names = {item.name for item in wider}
     servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
     change = f"{servers} your environment as {tools} passed it on (`{INHERIT_ENV}`)"
-    return [
-        f"{change}, because a variable in it may be needed; to pass on less, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"
-    ]
+    advice = f"to pass on less, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"
+    return [f"{change}, because a variable in it may be needed; {advice}"]
 
 
 def _has_become_wider(item: Item) -> bool:
