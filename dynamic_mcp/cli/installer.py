@@ -35,7 +35,7 @@ from dynamic_mcp.importer.formats.shapes import NAME, variables_in
 from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
 from dynamic_mcp.importer.journal import JournalEntry
 from dynamic_mcp.importer.model import Machine, Scope
-from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_replacement
+from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement
 from dynamic_mcp.system import paths
 
 
