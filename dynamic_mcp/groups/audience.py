@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp.revisions import MODERN
+
+if TYPE_CHECKING:
+    from dynamic_mcp.groups.instance import Instance
 
 _EVERYBODY = "everybody"
 # A command uses an instance in one of these states, the first if it can, rather than start another one.
@@ -43,16 +46,7 @@ def audience_of(client: Client, share: Share, *, asks: bool, common: ClientHello
             return client if asks else Peers(client.principal, (common or client.hello).identity)
 
 
-class Running(Protocol):
-    """An instance."""
-
-    @property
-    def state(self) -> State:
-        """Where the instance is in its life."""
-        ...
-
-
-def find_joinable(own: Hashable, instances: Mapping[Hashable, Running]) -> Hashable:
+def find_joinable(own: Hashable, instances: Mapping[Hashable, Instance]) -> Hashable:
     """Return the audience of an instance that a command can use, or its `own`.
 
     That is an instance which several clients of the same principal may share, however they call themselves; never one

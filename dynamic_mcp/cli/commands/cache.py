@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from dynamic_mcp.cli.options import output_options
 from dynamic_mcp.cli.suggestions import complete_group
-from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, clearing_folder, mark_cleared
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -29,11 +26,11 @@ def clear(this: Invocation, server: str | None) -> None:
 
     When the command has ended, none of them answers from what it cached before.
     """
-    _clear_cache(this, server)
+    import time
 
+    from dynamic_mcp.errors import DynamicMcpError
+    from dynamic_mcp.observe.cache_clearing import SEEN_AFTER_S, clearing_folder, mark_cleared
 
-def _clear_cache(this: Invocation, server: str | None) -> None:
-    """Leave a mark for the running proxies, and wait until they have seen it."""
     folder = clearing_folder()
     try:
         mark_cleared(folder, server)
