@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
 from dynamic_mcp.cli.machine import local_machine
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.output import Output, Progress
 from dynamic_mcp.config.clients import CLIENTS, Client
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.needs import find_required_variables
@@ -32,7 +32,6 @@ from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line, pluralize
 
 if TYPE_CHECKING:
-    from dynamic_mcp.cli.output import Progress
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog import Catalog
@@ -99,19 +98,17 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 def _check_access(config: Config) -> list[Finding]:
     """Return the findings about who may use what; most configs say nothing about that."""
-    if config.access is None and config.http is None and not config.asks:
+    if config.access is None and config.http is None:
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
-    from dynamic_mcp.doctor.approval import check_approval
 
     try:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    catalogs = known_catalogs(config)
-    return [*check_access_rules(config, catalogs, token_roles), *check_approval(config, catalogs)]
+    return list(check_access_rules(config, known_catalogs(config), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
@@ -140,10 +137,9 @@ def _check_rules(config: Config) -> list[Finding]:
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.guards import check_guards, check_redact
-    from dynamic_mcp.doctor.overrides import check_overrides
 
     catalogs = known_catalogs(config)
-    checks = check_overrides, check_guards, check_call_rules, check_redact
+    checks = check_guards, check_call_rules, check_redact
     return [finding for check in checks for finding in check(config, catalogs)]
 
 
@@ -277,8 +273,11 @@ def _details(report: ServerReport) -> str:
 
 def _check_features(config: Config) -> list[Finding]:
     """Return the findings that connect to nothing."""
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
+
+    known = cache(partial(known_catalogs, config))
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    return [finding for feature in wanted for finding in feature.load(feature.check).check(config)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
 
 
 async def _probe_features(config: Config) -> list[Finding]:

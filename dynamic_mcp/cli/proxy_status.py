@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import NARROW, Output
-from dynamic_mcp.observe.approval_desk import ApprovalDesk
-from dynamic_mcp.observe.approvals import approvals_dir
+from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.observe.proxies import (
     NO_SESSION,
     GroupStatus,
@@ -25,6 +24,7 @@ from dynamic_mcp.observe.proxies import (
     ProxyRegistry,
     RunningProxy,
     SessionStatus,
+    StatusPart,
 )
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line, pluralize
@@ -75,9 +75,10 @@ def _measure(running: RunningProxy, table: Mapping[int, Process]) -> _MeasuredPr
 
 
 def _show(out: Output, proxies: list[_MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
-    waiting = Counter(pending.pid for pending in ApprovalDesk(approvals_dir()).list_pending())
+    pids = [proxy.running.pid for proxy in proxies]
+    parts: list[StatusPart] = [each.load(each.status).read_status(pids) for each in FEATURES if each.status]
     if out.is_json:
-        out.print_json([{**_to_json(proxy), "approvals": waiting[proxy.running.pid]} for proxy in proxies])
+        out.print_json([_to_json(proxy, parts) for proxy in proxies])
         return
     if not proxies:
         what = "is not running" if config is None else f"is not serving `{config}`"
@@ -85,9 +86,8 @@ def _show(out: Output, proxies: list[_MeasuredProxy], config: Path | None, rates
         out.say(f"dynamic-mcp {what}; it starts with your AI tool\nhint: {hint}")
     for proxy in proxies:
         _show_proxy(out, proxy, partial(_format_rate, rates, proxy.running))
-    if number := sum(waiting[proxy.running.pid] for proxy in proxies):
-        wait = "call waits" if number == 1 else "calls wait"
-        out.say(f"{number} {wait} for your approval; `dynamic-mcp approve` lists them", "yellow")
+    for note in (part.note for part in parts if part.note):
+        out.say(note, "yellow")
 
 
 def _format_rate(rates: CallRates | None, running: RunningProxy, group: str) -> str:
@@ -97,7 +97,7 @@ def _format_rate(rates: CallRates | None, running: RunningProxy, group: str) -> 
     return "?" if rate is None else f"{rate:.1f}"
 
 
-def _to_json(proxy: _MeasuredProxy) -> dict[str, object]:
+def _to_json(proxy: _MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, object]:
     status = proxy.running.status
     fields = msgspec.to_builtins(proxy.running)
     del fields["entry"]
@@ -115,7 +115,8 @@ def _to_json(proxy: _MeasuredProxy) -> dict[str, object]:
         }
         for group in status.groups
     ]
-    return {**fields, **msgspec.to_builtins(status), "groups": groups, "memory": proxy.memory}
+    more = {name: value for part in parts for name, value in part.members[proxy.running.pid].items()}
+    return {**fields, **msgspec.to_builtins(status), "groups": groups, "memory": proxy.memory, **more}
 
 
 class CallRates:

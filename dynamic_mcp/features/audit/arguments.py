@@ -20,6 +20,7 @@ from dynamic_mcp.config.secrets import MASKED
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.file_reader import read_private
 
 Mode = Literal["keys", "redacted", "full", "off"]
 
@@ -181,7 +182,7 @@ def load_key(directory: Path) -> bytes:
             pass
         finally:
             new.unlink()
-    key = paths.read_private(path, _KEY_BYTES)
+    key = read_private(path, most=_KEY_BYTES)
     if len(key) != _KEY_BYTES:
         raise ValueError(f"{path} does not have {_KEY_BYTES} bytes")
     return key

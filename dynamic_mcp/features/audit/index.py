@@ -25,6 +25,7 @@ from dynamic_mcp.features.audit import days, query
 from dynamic_mcp.features.audit.query import NO_ERRORS, CallCount, LineFilter, Subject, pace_of
 from dynamic_mcp.features.audit.reader import DAMAGED, Place, StoredLine, read_places, read_whole_lines
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.database_file import DatabaseFile
 
 T = TypeVar("T")
 
@@ -38,6 +39,10 @@ _FORMAT = 1
 # Another command has the file for a second while it adds lines.
 _BUSY_S = 60.0
 _SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA temp_store = MEMORY;
+PRAGMA cache_size = -65536;
 CREATE TABLE IF NOT EXISTS files (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, head TEXT NOT NULL, mark BLOB NOT NULL, done INTEGER NOT NULL,
   latest INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL);
@@ -70,7 +75,7 @@ class AuditIndex:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = file_for(directory)
+        self._database = _database_for(directory)
         self._identity = 0
         self._last = 0
         self._connection = self._open()
@@ -159,11 +164,11 @@ class AuditIndex:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            connection = _open_or_replace(self._file)
-            self._identity = self._file.stat().st_ino
+            connection = self._database.open()
+            self._identity = self._database.file.stat().st_ino
         except (sqlite3.OperationalError, OSError) as exc:
             log.info("the index of the audit log cannot be kept, so it is made in memory: %s", exc)
-            return _open_in_memory()
+            return self._database.open_in_memory()
         return connection
 
     def _work(self, work: Callable[[], T]) -> T:
@@ -179,12 +184,12 @@ class AuditIndex:
         self._connection.close()
         if isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF in _CANNOT_KEEP:
             log.info("the index of the audit log cannot be kept, so it is made in memory: %s", exc)
-            self._connection = _open_in_memory()
+            self._connection = self._database.open_in_memory()
         elif isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise exc
         else:
             log.info("the index of the audit log is damaged and is made anew: %s", exc)
-            _remove_damaged(self._file, self._identity)
+            self._database.remove(self._identity)
             self._connection = self._open()
         self._last = 0
         self._indexer = _FileIndexer(self._connection)
@@ -215,68 +220,8 @@ def file_for(directory: Path) -> Path:
     return paths.cache_dir() / "audit" / f"{name}.v{_FORMAT}.sqlite"
 
 
-def _open_or_replace(file: Path) -> sqlite3.Connection:
-    """Open the index, or a new one in its place if it is damaged. Raises OSError and sqlite3.Error."""
-    lock = paths.FileLock(file.with_suffix(".lock"))
-    if not lock.acquire(_BUSY_S):
-        raise OSError("another process opens the index for too long")
-    try:
-        try:
-            return _open(file)
-        except sqlite3.OperationalError:
-            raise  # locked, or the disk is full: what is there is good
-        except sqlite3.DatabaseError as exc:
-            log.info("%s is damaged and is made anew: %s", file, exc)
-            _unlink(file)
-            return _open(file)
-    finally:
-        lock.release()
-
-
-def _remove_damaged(file: Path, identity: int) -> None:
-    """Remove a damaged index, unless another process has replaced it meanwhile. Raises OSError."""
-    lock = paths.FileLock(file.with_suffix(".lock"))
-    if not lock.acquire(_BUSY_S):
-        raise OSError("another process opens the index for too long")
-    try:
-        if file.exists() and file.stat().st_ino == identity:
-            _unlink(file)
-    finally:
-        lock.release()
-
-
-def _open_in_memory() -> sqlite3.Connection:
-    """Return an index that is gone with its connection."""
-    return _prepare(sqlite3.connect(":memory:", isolation_level=None))
-
-
-def _unlink(file: Path) -> None:
-    for suffix in ("-wal", "-shm", ""):
-        file.with_name(file.name + suffix).unlink(missing_ok=True)
-
-
-def _open(file: Path) -> sqlite3.Connection:
-    # SQLite gives its other files the mode of this one
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        if os.name == "posix":
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
-    return _prepare(sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None))
-
-
-def _prepare(connection: sqlite3.Connection) -> sqlite3.Connection:
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA cache_size = -65536")
-        connection.executescript(_SCHEMA)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _database_for(directory: Path) -> DatabaseFile:
+    return DatabaseFile(file_for(directory), _SCHEMA, _BUSY_S)
 
 
 class _KnownFile(Struct, frozen=True):
