@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import re
 import secrets as randomness
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -25,19 +27,27 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description, vault
 from dynamic_mcp.importer.convert.memory import MemoryStore, encode_memory
 from dynamic_mcp.importer.convert.merge import Conflict, Entry
-from dynamic_mcp.importer.convert.plan import Action, Choice, Plan, count_actions
+from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan, count_actions
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.journal import Journal, JournalEntry
 from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
-from dynamic_mcp.importer.planner import ImportRequest, plan_import
+from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import pluralize
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.groups.catalog import Catalog
+    from dynamic_mcp.proxy.client_group import ClientGroup
 
 OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
 _GIT_WITHIN_S = 5.0
 _SAFE_GIT_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_DESCRIBED_WITHIN_S = 60.0
+_MOST_TOOLS = 12
 
 
 @dataclass(frozen=True)
@@ -217,9 +227,7 @@ def _describer(
 
 
 def _ask_servers(this: Invocation, options: ImportOptions, first: Plan) -> Callable[[ForeignServer], Entry]:
-    from dynamic_mcp.cli.server_descriptions import fetch_descriptions
-
-    texts: Mapping[str, str] = fetch_descriptions(this, first, may_start_projects=options.trust)
+    texts: Mapping[str, str] = _fetch_descriptions(this, first, may_start_projects=options.trust)
     return lambda found: description.with_description(found.name, found.entry, texts.get(found.name, ""))
 
 
@@ -393,3 +401,58 @@ def _format_origin(source: Source, found: str, name: str) -> str:
 
 def _format_source(source: Source) -> str:
     return f" from {source.tool} ({source.scope.value})"
+
+
+def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
+    """Return how new servers describe themselves, by the name that they have in their tool."""
+    items = {item.server.name: item for item in plan.items if _lacks_description(item)}
+    for name, item in list(items.items()):
+        if item.server.source.scope is not Scope.USER and not may_start_projects:
+            this.out.say(
+                f"`{name}` is not started, because {item.server.source.file} belongs to a project; --trust allows it",
+                "yellow",
+            )
+            del items[name]
+    if not items:
+        return {}
+    from dynamic_mcp.cli.runner import run
+
+    config = build_config({name: item.server.entry for name, item in items.items()}, plan.output, os.environ)
+    with this.out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
+        return run(_connect_and_describe(this, config))
+
+
+def _lacks_description(item: Item) -> bool:
+    entry = item.server.entry
+    return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
+
+
+async def _connect_and_describe(this: Invocation, config: Config) -> dict[str, str]:
+    from dynamic_mcp.cli.own_client import open_own_client
+
+    async with open_own_client(this, config, uses_cache=False) as client:
+        texts = await asyncio.gather(*(_describe(group, this.out) for group in client.groups))
+        return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
+
+
+async def _describe(group: ClientGroup, out: Output) -> str:
+    try:
+        async with asyncio.timeout(_DESCRIBED_WITHIN_S):
+            return _summarize(await group.catalog())
+    except TimeoutError:
+        reason = f"no answer within {_DESCRIBED_WITHIN_S:g} s"
+    except DynamicMcpError as exc:
+        reason = exc.message
+    out.say(f"`{group.name}` did not answer: {reason}", "yellow")
+    return ""
+
+
+def _summarize(catalog: Catalog) -> str:
+    """Return one line: the first sentence of a server's instructions, else the names of its tools."""
+    sentence = re.split(r"(?<=[.!?])\s|\n", catalog.instructions.strip(), maxsplit=1)[0].strip("# ")
+    if sentence:
+        return sentence
+    names = list(catalog.tools)
+    more = ", …" if len(names) > _MOST_TOOLS else ""
+    about = f"{catalog.title}: " if catalog.title else "Tools: "
+    return about + ", ".join(names[:_MOST_TOOLS]) + more if names else catalog.title
