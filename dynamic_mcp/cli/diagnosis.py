@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
+from inspect import iscoroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,13 +82,11 @@ def diagnose(this: Invocation, group: str | None) -> int:
 
 def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     """Return the config, or None if it is invalid, and the findings about its file and the tools that start it."""
-
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
     found = [
         *_check_access(config),
-        *_check_plugins(config),
         *_check_rules(config),
         *_check_address(config),
         *_check_features(config),
@@ -118,16 +117,6 @@ def _check_address(config: Config) -> list[Finding]:
     from dynamic_mcp.doctor.listening import check_http_address
 
     return list(check_http_address(config))
-
-
-def _check_plugins(config: Config) -> list[Finding]:
-    """Return the findings about plug-ins, which are loaded and opened only where the config has some."""
-    if not config.plugins:
-        return []
-    from dynamic_mcp.cli.runner import run
-    from dynamic_mcp.doctor.plugins import check_plugins
-
-    return run(check_plugins(config))
 
 
 def _check_rules(config: Config) -> list[Finding]:
@@ -161,7 +150,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         findings += await _probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
-        alone = replace(config, groups=rest, plugins=())  # it is about servers, whatever plug-ins make of them
+        alone = replace(config, groups=rest, middleware=())  # it is about servers, whatever plug-ins make of them
         reports += await _examine_alone(this, alone, doctor, catalog_store, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
@@ -274,10 +263,12 @@ def _details(report: ServerReport) -> str:
 def _check_features(config: Config) -> list[Finding]:
     """Return the findings that connect to nothing."""
     from dynamic_mcp.cli.access_catalogs import known_catalogs
+    from dynamic_mcp.cli.runner import run
 
     known = cache(partial(known_catalogs, config))
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
+    found = (feature.load(feature.check).check(config, known) for feature in wanted)
+    return [finding for each in found for finding in (run(each) if iscoroutine(each) else each)]
 
 
 async def _probe_features(config: Config) -> list[Finding]:
