@@ -105,7 +105,7 @@ FEATURES = (
         "audit",
         keys=("settings.audit",),
         is_large=True,
-        observer="auditing",
+        observer="observer",
         observes_commands=True,
         check="check",
         change_listener="commands.recording",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.features.scan.dangers import find_danger
 from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Value
 from dynamic_mcp.features.scan.merge import merge
-from dynamic_mcp.features.scan.pack_builder import build_pack
+from dynamic_mcp.features.scan.pack_builder import build_pack, find_danger
 
 
 def flag(*names: str, description: str = "") -> FlagFact:

@@ -6,7 +6,7 @@ import pytest
 
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.options import HttpOptions
-from dynamic_mcp.features.metrics.face import MetricsFace
+from dynamic_mcp.features.metrics.listener import MetricsFace
 from tests.face.http.parties import Reply
 
 TOKEN = "s3cret"

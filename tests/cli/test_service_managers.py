@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dynamic_mcp.cli import service_files
+from dynamic_mcp.cli import service_managers
 from dynamic_mcp.errors import DynamicMcpError
 
 PROGRAM = "/usr/bin/dynamic-mcp"
@@ -73,7 +73,7 @@ def expand_variables(word: str) -> str:
 @given(texts)
 @example("")
 def test_a_unit_starts_the_same_words_whatever_they_hold(text: str) -> None:
-    unit = service_files.unit_text([PROGRAM, "daemon", f"/{text}"], Path("/c"), {})
+    unit = service_managers.unit_text([PROGRAM, "daemon", f"/{text}"], Path("/c"), {})
 
     assert command_of(unit) == [PROGRAM, "daemon", f"/{text}"]
 
@@ -82,7 +82,7 @@ def test_a_unit_starts_the_same_words_whatever_they_hold(text: str) -> None:
 def test_a_program_of_any_name_is_started(text: str) -> None:
     program = f"/{text}"
 
-    started = command_of(service_files.unit_text([program, "daemon", "run"], Path("/c"), {}))
+    started = command_of(service_managers.unit_text([program, "daemon", "run"], Path("/c"), {}))
 
     if started[0] == "/bin/sh":
         assert started[1:3] == ["-c", 'exec "$0" "$@"']
@@ -92,9 +92,9 @@ def test_a_program_of_any_name_is_started(text: str) -> None:
 
 @given(texts, texts)
 def test_no_path_adds_a_line_to_the_unit(config: str, folder: str) -> None:
-    plain = service_files.unit_text([PROGRAM, "c"], Path("/c"), {"XDG_STATE_HOME": "/s"})
+    plain = service_managers.unit_text([PROGRAM, "c"], Path("/c"), {"XDG_STATE_HOME": "/s"})
 
-    unit = service_files.unit_text([PROGRAM, f"/{config}"], Path(f"/{config}"), {"XDG_STATE_HOME": f"/{folder}"})
+    unit = service_managers.unit_text([PROGRAM, f"/{config}"], Path(f"/{config}"), {"XDG_STATE_HOME": f"/{folder}"})
 
     assert [line.partition("=")[0] for line in unit.split("\n")] == [
         line.partition("=")[0] for line in plain.split("\n")
@@ -103,7 +103,7 @@ def test_no_path_adds_a_line_to_the_unit(config: str, folder: str) -> None:
 
 
 def test_a_byte_that_is_not_utf_8_is_written_as_an_escape() -> None:
-    unit = service_files.unit_text([PROGRAM, "/srv/\udcff.json"], Path("/srv/\udcff.json"), {})
+    unit = service_managers.unit_text([PROGRAM, "/srv/\udcff.json"], Path("/srv/\udcff.json"), {})
 
     assert unit.encode().count(b"\\xff") == 1
 
@@ -111,9 +111,9 @@ def test_a_byte_that_is_not_utf_8_is_written_as_an_escape() -> None:
 def test_each_config_has_a_service_of_its_own() -> None:
     one, other = Path("/home/a/dynamic-mcp.json"), Path("/home/b/dynamic-mcp.json")
 
-    assert service_files.service_name(one) == service_files.service_name(Path(str(one)))
-    assert service_files.service_name(one) != service_files.service_name(other)
-    assert service_files.job_label(one) != service_files.job_label(other)
+    assert service_managers.service_name(one) == service_managers.service_name(Path(str(one)))
+    assert service_managers.service_name(one) != service_managers.service_name(other)
+    assert service_managers.job_label(one) != service_managers.job_label(other)
 
 
 # --- read by systemd itself ------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ def analyze(tmp_path: Path) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_systemd_finds_nothing_wrong_with_the_unit(analyze: list[str], tmp_path: Path, path: str) -> None:
-    unit = tmp_path / service_files.service_name(Path(path))
-    unit.write_text(service_files.unit_text(["/bin/true", "-c", path], Path(path), {"XDG_STATE_HOME": path}))
+    unit = tmp_path / service_managers.service_name(Path(path))
+    unit.write_text(service_managers.unit_text(["/bin/true", "-c", path], Path(path), {"XDG_STATE_HOME": path}))
 
     done = subprocess.run([*analyze, str(unit)], capture_output=True, text=True, timeout=60, check=False)
 
@@ -153,7 +153,7 @@ def test_systemd_reads_the_command_and_the_variables_as_they_were_meant(
 ) -> None:
     unit = tmp_path / "a.service"
     config = Path("/srv/100%h/dynamic-mcp.json")
-    unit.write_text(service_files.unit_text(["/bin/true", "-c", path], config, {"XDG_STATE_HOME": "/100% \\x"}))
+    unit.write_text(service_managers.unit_text(["/bin/true", "-c", path], config, {"XDG_STATE_HOME": "/100% \\x"}))
 
     done = subprocess.run(
         ["env", "SYSTEMD_LOG_LEVEL=debug", *analyze, str(unit)],
@@ -175,8 +175,8 @@ def test_systemd_starts_the_unit_with_each_login(tmp_path: Path) -> None:
         pytest.skip("`systemctl` is not installed")
     units = tmp_path / "systemd" / "user"
     units.mkdir(parents=True)
-    unit = units / service_files.service_name(Path("/c"))
-    unit.write_text(service_files.unit_text(["/bin/true"], Path("/c"), {}))
+    unit = units / service_managers.service_name(Path("/c"))
+    unit.write_text(service_managers.unit_text(["/bin/true"], Path("/c"), {}))
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "SYSTEMD_OFFLINE": "1"}
 
     subprocess.run(["systemctl", "--user", "enable", unit.name], env=environment, timeout=60, check=True)
@@ -202,16 +202,16 @@ def read_as_shown(line: str) -> list[str]:
 @pytest.mark.parametrize("path", ["/home/a b/c.json", "/srv/<&>\"'%$\\.json", "/srv/日本.json"])
 def test_a_job_starts_the_same_words(path: str) -> None:
     job = plistlib.loads(
-        service_files.job_bytes([PROGRAM, "-c", path], Path(path), {"XDG_STATE_HOME": path}, home=Path("/h"))
+        service_managers.job_bytes([PROGRAM, "-c", path], Path(path), {"XDG_STATE_HOME": path}, home=Path("/h"))
     )
 
     assert job["ProgramArguments"] == [PROGRAM, "-c", path]
     assert job["EnvironmentVariables"] == {"XDG_STATE_HOME": path}
-    assert job["Label"] == service_files.job_label(Path(path))
+    assert job["Label"] == service_managers.job_label(Path(path))
     assert job["RunAtLoad"] is True
     assert job["KeepAlive"] == {"SuccessfulExit": False}
 
 
 def test_a_path_that_a_job_cannot_hold_is_refused_with_words() -> None:
     with pytest.raises(DynamicMcpError, match="cannot hold this path"):
-        service_files.job_bytes([PROGRAM, "/srv/\x01"], Path("/srv/\x01"), {}, home=Path("/h"))
+        service_managers.job_bytes([PROGRAM, "/srv/\x01"], Path("/srv/\x01"), {}, home=Path("/h"))

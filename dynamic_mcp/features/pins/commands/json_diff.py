@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynamic_mcp.cli.text_diff import DiffLine, Sign, compare, diff_text, reveal
+from dynamic_mcp.features.pins.commands.text_diff import DiffLine, Sign, compare, diff_text, reveal
 
 # Unchanged lines that are shown on each side of a change.
 _AROUND = 3

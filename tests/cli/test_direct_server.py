@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.cli.headers import parse_headers
+from dynamic_mcp.cli.direct_server import parse_headers
 from dynamic_mcp.errors import InvalidArguments
 
 
