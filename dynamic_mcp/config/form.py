@@ -118,6 +118,7 @@ class Shared(Section, frozen=True):
     ] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
+        OfFeature("pins"),
         "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
         " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
         " clients that authenticate, else `warn`.",
@@ -228,7 +229,7 @@ class Settings(Launch, frozen=True):
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = 64 * 1024 * 1024
     access: Annotated[Access | None, "Who may use what. Default: no rules."] = None
-    approval: Annotated[Approval | None, "How a person is asked before a call."] = None
+    approval: Annotated[Approval | None, OfFeature("approvals"), "How a person is asked before a call."] = None
     audit: Annotated[
         Annotated[Audit | Literal[False] | None, Switch()],
         OfFeature("audit"),
@@ -247,6 +248,7 @@ class Settings(Launch, frozen=True):
     ] = None
     lock_file: Annotated[
         str | None,
+        OfFeature("pins"),
         "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
         " `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None

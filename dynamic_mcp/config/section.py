@@ -105,7 +105,7 @@ class OfFeature:
 
 
 class Deferred:
-    """A type that is imported once a config has a value of it. Without a target, the program does not have it."""
+    """A type that is imported once a config has a value of it."""
 
     target: ClassVar[str] = ""
 
