@@ -16,18 +16,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event, Observation, Observer, Observers, UpstreamRequest
-from tests.fakes import (
-    Client,
-    FakeUpstream,
-    FullUpstream,
-    Json,
-    Opener,
-    config_of,
-    group_config,
-    settled,
-    text_of,
-    tool,
-)
+from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled, text_of
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 
@@ -155,28 +144,6 @@ async def test_a_cancelled_call_is_told_as_cancelled() -> None:
 
     assert diary.heard == ["begin tools/call", "send a", "receive CancelledError", "end CancelledError"]
     assert isinstance(diary.errors[0], asyncio.CancelledError)
-
-
-async def test_a_call_that_began_while_it_was_observed_is_told_with_its_target_to_its_end() -> None:
-    upstream, diary = FakeUpstream({"tools/call": DONE}), Diary()
-    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[upstream]))
-    try:
-        client = Client(proxy)
-        await client.initialize()
-        await settled()
-        proxy.observers = Observers([diary])
-        del upstream.answers["tools/list"]
-        calling = asyncio.create_task(client.call("a", "new"))
-        asked = await upstream.hears("tools/list", times=2)
-
-        proxy.observers = None
-        upstream.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": [tool("new")]}})
-        await calling
-    finally:
-        await proxy.close()
-
-    assert diary.heard == ["begin tools/call", "send a", "receive answer", "end answer"]
-    assert [(seen.group and seen.group.name, seen.name) for seen in diary.seen] == [("a", "new")]
 
 
 async def test_of_several_that_are_asked_for_a_resource_the_one_that_has_it_counts() -> None:
