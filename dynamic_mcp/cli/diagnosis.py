@@ -82,7 +82,6 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
         return None, findings
     found = [
         *_check_access(config),
-        *_check_plugins(config),
         *_check_rules(config),
         *_check_address(config),
         *check_features(config),
@@ -93,19 +92,17 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 def _check_access(config: Config) -> list[Finding]:
     """Return the findings about who may use what; most configs say nothing about that."""
-    if config.access is None and config.http is None and not config.asks:
+    if config.access is None and config.http is None:
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
-    from dynamic_mcp.doctor.approval import check_approval
 
     try:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    catalogs = known_catalogs(config)
-    return [*check_access_rules(config, catalogs, token_roles), *check_approval(config, catalogs)]
+    return list(check_access_rules(config, known_catalogs(config), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
@@ -117,16 +114,6 @@ def _check_address(config: Config) -> list[Finding]:
     return list(check_http_address(config))
 
 
-def _check_plugins(config: Config) -> list[Finding]:
-    """Return the findings about plug-ins, which are loaded and opened only where the config has some."""
-    if not config.plugins:
-        return []
-    from dynamic_mcp.cli.runner import run
-    from dynamic_mcp.doctor.plugins import check_plugins
-
-    return run(check_plugins(config))
-
-
 def _check_rules(config: Config) -> list[Finding]:
     """Return the findings about the rules on calls."""
     if not any(each.rules for each in config.presentations.values()):
@@ -134,10 +121,9 @@ def _check_rules(config: Config) -> list[Finding]:
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.guards import check_guards, check_redact
-    from dynamic_mcp.doctor.overrides import check_overrides
 
     catalogs = known_catalogs(config)
-    checks = check_overrides, check_guards, check_call_rules, check_redact
+    checks = check_guards, check_call_rules, check_redact
     return [finding for check in checks for finding in check(config, catalogs)]
 
 
@@ -159,7 +145,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         findings += await probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
-        alone = replace(config, groups=rest, plugins=())  # it is about servers, whatever plug-ins make of them
+        alone = replace(config, groups=rest, middleware=())  # it is about servers, whatever plug-ins make of them
         reports += await _examine_alone(this, alone, doctor, catalog_store, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
