@@ -145,9 +145,9 @@ def _show(catalog: Catalog, config: Config, group: str) -> Catalog:
     presentation = config.presentations[group]
     if not presentation.rules:
         return catalog
-    from dynamic_mcp.policy.call_rules import CallRules
+    from dynamic_mcp.policy.call_rules import compile_tool_rules
 
-    tools = CallRules(presentation, group).tools
+    tools = compile_tool_rules(presentation, group)
     return catalog if tools is None else tools.show(catalog)
 
 

@@ -24,7 +24,7 @@ from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
-    from dynamic_mcp.policy.call_rules import CallRules, ShownTool, ToolRules
+    from dynamic_mcp.policy.call_rules import RuleSet, ShownTool, ToolRules
 
 _FEATURES = ("tools", "resources", "prompts")
 _METHODS = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get"}
@@ -34,8 +34,8 @@ class GroupView:
     """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
 
     `config` is what is run for it, `switched_off` the features that it does not let through. `rules` decide what of
-    it may be used; None is everything. `call_rules` are the config's rules on its calls, if there are any, and
-    `overridden` has its tools where the config shows them in another way. With a `base`, it is another view of the
+    it may be used; None is everything. `call_rules` are the config's rules on its calls, by their features, and
+    `overridden` those by which tools are shown in another way. With a `base`, it is another view of the
     same group with the same rules, which both use.
     """
 
@@ -52,17 +52,24 @@ class GroupView:
         self.name = group.name
         self.config: GroupConfig = group.config if base is None else base.config
         self.presentation = presentation
-        self.call_rules: CallRules | None = None
+        self.call_rules: dict[str, RuleSet] = {}
+        self.overridden: ToolRules | None = None
         if base is not None:
-            self.call_rules = base.call_rules
+            self.call_rules, self.overridden = base.call_rules, base.overridden
         elif presentation.rules:
-            self.call_rules = _compile(presentation, group.name)
-        self.overridden: ToolRules | None = None if self.call_rules is None else self.call_rules.tools
+            self._compile_rules()
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
         self.chain: Callable[..., Awaitable[Frame]] | None = None  # compiled by `Chains` with the first request
         self.allowed_lists: AllowedLists = AllowedLists(presentation, rules) if base is None else base.allowed_lists
+
+    def _compile_rules(self) -> None:
+        from dynamic_mcp.policy.call_rules import ToolRules, compile_rules
+
+        self.call_rules = compile_rules(self.presentation, self.name)
+        found = (each for each in self.call_rules.values() if isinstance(each, ToolRules))
+        self.overridden = next(found, None)
 
     def __repr__(self) -> str:
         return f"<GroupView of {self.group!r}>"
@@ -235,12 +242,6 @@ class GroupView:
         """Return what is admitted of a catalog as it is shown, as far as it is presented and allowed."""
         allowed = self.allowed_lists.filter(whole)
         return allowed if self.overridden is None else self.overridden.show(allowed)
-
-
-def _compile(presentation: Presentation, server: str) -> CallRules:
-    from dynamic_mcp.policy.call_rules import CallRules
-
-    return CallRules(presentation, server)
 
 
 class GroupViews:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dynamic_mcp.config.rules import Cache, Rules
+from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.pins.definition import PinKind
 from dynamic_mcp.features.pins.lock_file import PinSet, update_lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
@@ -23,7 +23,7 @@ from tests.features.pins.pinned import (
     until_written,
 )
 
-KEPT = Rules(cache=(Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),))
+KEPT = {"cache": (Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),)}
 SHOWN = rules_of(merge={"rename": "land"}, secret={"hide": True})
 OTHER_HASH = f"h1:{'0' * 64}"
 

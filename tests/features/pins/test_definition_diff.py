@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.cli.text_diff import Sign, reveal
+from dynamic_mcp.features.pins.commands.text_diff import Sign, reveal
 from dynamic_mcp.features.pins.commands.view import diff_definitions
 
 LONG = " ".join(f"word{number}" for number in range(100))

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.text_diff import reveal
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.pins.commands.comparison import Comparison, Difference, Survey, survey, update_lock
 from dynamic_mcp.features.pins.commands.review import (
@@ -23,6 +22,7 @@ from dynamic_mcp.features.pins.commands.review import (
     say_unchanged,
     say_unknown,
 )
+from dynamic_mcp.features.pins.commands.text_diff import reveal
 from dynamic_mcp.features.pins.commands.view import (
     difference_to_json,
     is_plain,

@@ -9,7 +9,6 @@ import click
 
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.text_diff import reveal
 from dynamic_mcp.config.read import list_disabled
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.features.pins.commands.comparison import (
@@ -20,6 +19,7 @@ from dynamic_mcp.features.pins.commands.comparison import (
     survey,
     update_lock,
 )
+from dynamic_mcp.features.pins.commands.text_diff import reveal
 from dynamic_mcp.features.pins.commands.view import (
     MOVED,
     describe,

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dynamic_mcp.cli.json_diff import diff_json, format_json, is_same
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.text_diff import DiffLine, Sign, diff_text, reveal
 from dynamic_mcp.features.pins.commands.comparison import Comparison, Difference
+from dynamic_mcp.features.pins.commands.json_diff import diff_json, format_json, is_same
+from dynamic_mcp.features.pins.commands.text_diff import DiffLine, Sign, diff_text, reveal
 from dynamic_mcp.features.pins.definition import Key
 from dynamic_mcp.features.pins.lock_file import Pin
 from dynamic_mcp.system.text import one_line, pluralize
