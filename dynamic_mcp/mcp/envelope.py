@@ -79,10 +79,12 @@ def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
 
 def without_envelope(params: Mapping[str, Raw], meta: Mapping[str, Raw]) -> dict[str, Raw]:
     """Return params without what their `_meta` says of the sender, and without `_meta` if nothing else is in it."""
-    rest = {name: value for name, value in meta.items() if name not in _PER_HOP}
-    if rest:
-        return {**params, "_meta": Raw(wire.encode(rest))}
-    return {name: value for name, value in params.items() if name != "_meta"}
+    plain = {**params}
+    if meta.keys() <= _PER_HOP:
+        plain.pop("_meta", None)
+    else:
+        plain["_meta"] = Raw(wire.encode({name: value for name, value in meta.items() if name not in _PER_HOP}))
+    return plain
 
 
 def meta_of(params: Mapping[str, Raw]) -> dict[str, Raw]:

@@ -178,7 +178,7 @@ def _refuse(line: bytes) -> bytes:
     if not (frame.method and len(frame.id)):
         return b""
     id = frame.id if wire.is_request_id(frame.id) else Raw(b"null")
-    answer = to_answer(frame, Interrupted(frame.method))
+    answer = to_answer(frame.method, Interrupted(frame.method))
     if len(answer.result) and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)):
         answer = Frame(result=wire.with_member(answer.result, envelope.COMPLETE, envelope.RESULT_TYPE))
     return wire.answer_line(id, answer)

@@ -37,7 +37,7 @@ from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.client_connection import Origin
 from dynamic_mcp.session.modern import ModernDispatcher
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.task_set import TaskSet
@@ -327,17 +327,18 @@ class HttpFace:
             return refused
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
-        create = partial(
-            Session,
-            server=self._proxy,
-            authentication=arrival.authentication,
-            only=route.only,
-            profile=route.profile,
-            transport=transport,
-            address=arrival.address,
-        )
+        origin = Origin(arrival.authentication, transport, only=route.only, profile=route.profile)
         id = secrets.token_urlsafe(24)
-        session = HttpSession(id, create, route=route, now=self._now, budget=self._budget, is_old=is_old)
+        session = HttpSession(
+            id,
+            self._proxy,
+            origin,
+            address=arrival.address,
+            route=route,
+            now=self._now,
+            budget=self._budget,
+            is_old=is_old,
+        )
         self._sessions[id.encode()] = session
         self._shares.add(session)
         log.debug("a session over HTTP has begun, for %s", arrival.address or "a Unix socket")

@@ -24,7 +24,7 @@ from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.modern_client import Origin
+from dynamic_mcp.session.client_connection import Origin
 
 _LEGACY = frozenset(revision.name.encode() for revision in LEGACY)
 _MODERN = frozenset(revision.name.encode() for revision in REVISIONS if revision.is_stateless)

@@ -18,7 +18,9 @@ from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.stream import Stream
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import Server
 
 # Messages that wait for the client to open a stream.
 _MAX_WAITING = 1000
@@ -42,7 +44,7 @@ class InFlight(Protocol):
 
 
 class HttpSession:
-    """One session. `create` makes what takes its messages; it is given `send` and `is_congested`."""
+    """One session, begun from this origin and address."""
 
     __slots__ = (
         "_budget",
@@ -65,8 +67,10 @@ class HttpSession:
     def __init__(
         self,
         id: str,
-        create: Callable[..., Session],
+        server: Server,
+        origin: Origin,
         *,
+        address: str,
         route: Route,
         now: Callable[[], float],
         budget: ReplayBudget,
@@ -79,7 +83,7 @@ class HttpSession:
         self.used_at = now()
         self.in_flight: set[InFlight] = set()
         self.streams: dict[int, Stream] = {}  # those that are not finished
-        self.session = create(self.send, is_congested=self._is_congested)
+        self.session = Session(ClientConnection(self.send, self._is_congested, origin, address), server)
         self._budget = budget
         self._store: ReplayStore | None = None
         self._last_stream = 0
