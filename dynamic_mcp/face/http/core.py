@@ -31,7 +31,7 @@ from dynamic_mcp.face.http.paths import Paths, Place, Route
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.post_checks import refuse_post
 from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
-from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
+from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
@@ -44,8 +44,7 @@ from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
-# Something is written on a stream at least this often, and no connection of a stream lasts longer than this.
-_KEEP_ALIVE_EVERY_S = 15.0
+# No connection of a stream lasts longer than this.
 _STREAM_FOR_S = 600.0
 _MAX_HELLO_BYTES = 1 << 20
 # Where there are as many sessions as there may be, one that nobody has used for this long makes room for a new one.
@@ -282,7 +281,7 @@ class HttpFace:
         if not is_json(head.headers):
             return refusal(415, "`Content-Type` must be `application/json`")
         if declared_bytes(head.headers) > self._options.max_body_bytes:
-            return refusal(413, f"a message may have {self._options.max_body_bytes} bytes at most")
+            return too_long(self._options.max_body_bytes)
         _, _, query = head.target.partition(b"?")
         id = dict(part.partition(b"=")[::2] for part in query.split(b"&")).get(b"session_id", b"")
         session = self._sessions.get(id)
@@ -375,12 +374,12 @@ class HttpFace:
         for session in [*self._sessions.values()]:
             session.end_expired(is_valid)
             for request in [*session.in_flight]:
-                request.answer_soon(now)
+                request.check(now)
             for stream in [*session.streams.values()]:
                 if stream.is_connected and session.may_poll and now - stream.connected_at > _STREAM_FOR_S:
                     stream.pause()
-                elif now - stream.written_at >= _KEEP_ALIVE_EVERY_S:
-                    stream.keep_alive()
+                else:
+                    stream.keep_alive(now)
             session.forget_older(now - KEEP_S)
             if now - session.used_at > self._options.session_timeout_s and session.is_idle:
                 self.end(session)

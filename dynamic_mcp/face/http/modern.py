@@ -18,6 +18,7 @@ from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
+from dynamic_mcp.face.http.stream import ALIVE, Stream, event_of
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
@@ -165,6 +166,14 @@ class ModernRequests:
     def end(self, post: ModernPost) -> None:
         """Take it that nothing more comes of a request."""
         self._in_flight.discard(post)
+
+    # --- Streams ---------------------------------------------------------------------------------------
+
+    def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> Stream:
+        """Answer with a stream that belongs to the request alone: no event has an id, and nobody comes back to it."""
+        stream = Stream(self.now)
+        stream.start(arrival.exchange, cors, event_of(line) if line else ALIVE)
+        return stream
 
 
 class _UnknownVersion:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.headers import accepts_answers, declared_bytes, is_json
-from dynamic_mcp.face.http.responses import refusal
+from dynamic_mcp.face.http.responses import refusal, too_long
 
 
 def refuse_post(headers: Mapping[bytes, bytes], max_body_bytes: int) -> Response | None:
@@ -16,5 +16,5 @@ def refuse_post(headers: Mapping[bytes, bytes], max_body_bytes: int) -> Response
     if not accepts_answers(headers):
         return refusal(406, "`Accept` must name both `application/json` and `text/event-stream`")
     if declared_bytes(headers) > max_body_bytes:
-        return refusal(413, f"a message may have {max_body_bytes} bytes at most")
+        return too_long(max_body_bytes)
     return None
