@@ -13,6 +13,8 @@ from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
+
 from dynamic_mcp.client import Transport
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
@@ -31,7 +33,7 @@ from dynamic_mcp.face.http.paths import Paths, Place, Route
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.post_checks import refuse_post
 from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
-from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, too_long, with_headers
+from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
@@ -57,6 +59,19 @@ _METHODS: dict[Place, bytes] = {
     Place.READY: b"GET, HEAD, OPTIONS",
 }
 _MODERN_METHODS = b"POST, OPTIONS"
+
+
+class _Checked(Struct, frozen=True):
+    """What the head of a POST to the path of MCP says that is not refused, as long as the options are the same."""
+
+    guard: Guard
+    route: Route
+    cors: Headers
+    is_legacy: bool
+
+
+def _nothing_there() -> Response:
+    return refusal(404, "there is nothing at this path")
 
 
 class HttpFace:
@@ -113,6 +128,9 @@ class HttpFace:
         return None
 
     def _begin(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
+        checked = head.notes.checked if head.notes is not None else None
+        if isinstance(checked, _Checked) and checked.guard is self._guard:
+            return self._authenticate(head, exchange, checked.route, checked)
         path = head.target.partition(b"?")[0]
         route = self._paths.find(path, head.root_path)
         if route is not None and route.place is Place.HEALTH:
@@ -122,25 +140,36 @@ class HttpFace:
         refused = self._guard.check(head)
         if refused is not None:
             return self._note_refusal(head, refused)
-        methods = _METHODS[route.place]
         if head.method == "OPTIONS":
-            return self._guard.preflight(head, methods)
+            return self._guard.preflight(head, _METHODS[route.place])
         if route.place is Place.READY and head.method in ("GET", "HEAD"):
             return self._tell_load()
+        return self._authenticate(head, exchange, route, None)
+
+    def _authenticate(
+        self, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
+    ) -> Receiver | Response:
         outcome = self._authenticator.authenticate(head)
         if not isinstance(outcome, Future):
-            return self._go_on(outcome, head, exchange, route)
+            return self._go_on(outcome, head, exchange, route, checked)
 
         def go_on(outcome: Outcome) -> Receiver | None:
-            return self._respond(self._go_on(outcome, head, exchange, route), head, exchange)
+            return self._respond(self._go_on(outcome, head, exchange, route, checked), head, exchange)
 
         return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
 
-    def _go_on(self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+    def _go_on(
+        self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
+    ) -> Receiver | Response:
         """Serve a request whose sender is known; one that is refused is answered with that."""
         if isinstance(outcome, Response):
             return self._note_refusal(head, outcome)
-        return self._serve(Arrival(head, exchange, route, outcome, self._forwarding))
+        arrival = Arrival(head, exchange, route, outcome, self._forwarding)
+        if checked is None:
+            return self._serve(arrival)
+        if not self._may_be_there(head, route, outcome):
+            return _nothing_there()
+        return self._begin_post(arrival, checked)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
         find = self._authenticator.find_page
@@ -150,7 +179,7 @@ class HttpFace:
         if refused is not None:
             return self._note_refusal(head, refused)
         if page is None:
-            return refusal(404, "there is nothing at this path")
+            return _nothing_there()
         cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
         return PageReceiver(head, exchange, page, cors, self._pages, partial(self._note_refusal, head))
 
@@ -170,14 +199,14 @@ class HttpFace:
         """Serve a request of a known client."""
         head, route = arrival.head, arrival.route
         if not self._may_be_there(head, route, arrival.authentication):
-            return refusal(404, "there is nothing at this path")
-        method, methods = head.method, _METHODS[route.place]
+            return _nothing_there()
+        method = head.method
         if route.place is Place.MCP and method != "POST" and is_modern(head):
             why = f"MCP {MODERN.name} has POST only: no sessions, and streams are answers to `subscriptions/listen`"
             return refusal(405, why, ((b"allow", _MODERN_METHODS),))
         match route.place:
             case Place.MCP if method == "POST":
-                return self._begin_post(arrival)
+                return self._begin_first_post(arrival)
             case Place.MCP if method == "GET":
                 return self._listen(arrival)
             case Place.MCP if method == "DELETE":
@@ -186,7 +215,8 @@ class HttpFace:
                 return self._open_old(arrival)
             case Place.MESSAGES if method == "POST":
                 return self._begin_old_post(arrival)
-        return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", methods),))
+        allowed = (b"allow", _METHODS[route.place])
+        return refusal(405, f"the method `{method[:50]}` is not for this path", (allowed,))
 
     def _may_be_there(self, head: RequestHead, route: Route, authentication: Authentication) -> bool:
         """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
@@ -198,28 +228,31 @@ class HttpFace:
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
-    def _begin_post(self, arrival: Arrival) -> Receiver | Response:
+    def _begin_first_post(self, arrival: Arrival) -> Receiver | Response:
+        """Check what the head of a POST says, and note it for those that come with the same head."""
         head = arrival.head
-        headers = head.headers
-        refused = refuse_post(headers, self._options.max_body_bytes)
+        refused = refuse_post(head.headers)
         if refused is not None:
             return refused
-        if not is_legacy(head):
-            cors = self._guard.cors_headers(headers)
-            return self._modern.receive(arrival, cors=cors)
+        cors = self._guard.cors_headers(head.headers)
+        checked = _Checked(self._guard, arrival.route, cors, is_legacy(head))
+        if head.notes is not None:
+            head.notes.checked = checked
+        return self._begin_post(arrival, checked)
+
+    def _begin_post(self, arrival: Arrival, checked: _Checked) -> Receiver | Response:
+        headers = arrival.head.headers
+        if declared_bytes(headers) > self._options.max_body_bytes:
+            return too_long(self._options.max_body_bytes)
+        if not checked.is_legacy:
+            return self._modern.receive(arrival, cors=checked.cors)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
             found = self._find(arrival)
             if isinstance(found, Response):
                 return found
             session = found
-        return Post(
-            self,
-            arrival,
-            session=session,
-            cors=self._guard.cors_headers(headers),
-            max_body_bytes=self._most_bytes(session),
-        )
+        return Post(self, arrival, session=session, cors=checked.cors, max_body_bytes=self._most_bytes(session))
 
     def _most_bytes(self, session: HttpSession | None) -> int:
         """Return how long a message may be; one that begins a session is never long."""

@@ -82,9 +82,7 @@ class PostAnswer:
 
     def notify(self, frame: Frame) -> None:
         """Send a notification before the answer; one that may be missed is dropped while the client does not read."""
-        stream = self._stream
-        is_flooded = stream is not None and stream.buffered_bytes() > limits.FLOOD_BYTES
-        if not (is_flooded and frame.method in MAY_BE_MISSED):
+        if frame.method not in MAY_BE_MISSED or not self._is_flooded():
             self.send(wire.notification_line(frame.method, frame.params))
 
     def send(self, line: bytes) -> None:
@@ -103,6 +101,9 @@ class PostAnswer:
             self.respond(with_body(self._lacks_scope(scopes), line))
         else:
             self.respond(Response(status, JSON + headers if status != 503 else JSON + headers + RETRY_AFTER, line))
+
+    def _is_flooded(self) -> bool:
+        return self._stream is not None and self._stream.buffered_bytes() > limits.FLOOD_BYTES
 
     def open_stream(self, line: bytes = b"") -> None:
         """Begin a stream, with this message if there is one."""

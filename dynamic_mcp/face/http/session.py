@@ -102,7 +102,7 @@ class HttpSession:
 
     def belongs_to(self, arrival: Arrival) -> bool:
         """Tell whether a request is of the one who has begun the session, and at the same path."""
-        return (self.route, self.principal) == (arrival.route, arrival.authentication.principal)
+        return self.route == arrival.route and self.principal == arrival.authentication.principal
 
     @property
     def is_idle(self) -> bool:
