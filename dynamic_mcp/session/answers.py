@@ -49,11 +49,11 @@ KNOWN_ERRORS = (DynamicMcpError, wire.Malformed, Refused, StateRefused)
 
 async def answer_request(
     frame: Frame,
-    deliver: Callable[[Frame], None],
+    deliver: Callable[[Frame, Frame], None],
     answer: Callable[[*_Arguments], Awaitable[Frame]],
     *arguments: *_Arguments,
 ) -> None:
-    """Deliver what answers a request: what `answer` returns, or the error that it raises."""
+    """Deliver a request and its answer: what `answer` returns, or the error that it raises."""
     mark = mark_request(frame.id)
     try:
         found = await answer(*arguments)
@@ -64,7 +64,7 @@ async def answer_request(
         found = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
     finally:
         mark.is_over = True
-    deliver(found)
+    deliver(frame, found)
 
 
 def error_answer(method: str, exc: Exception) -> Frame:
@@ -105,7 +105,7 @@ def refuse_request(
     """
     if frame.jsonrpc != "2.0":
         return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
-    if not id.startswith(wire.ID_START):
+    if not wire.is_request_id(id):
         return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
     if id in in_flight:
         return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")

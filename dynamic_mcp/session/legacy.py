@@ -34,7 +34,7 @@ from dynamic_mcp.session.answers import (
     too_long,
 )
 from dynamic_mcp.session.client_connection import ClientConnection
-from dynamic_mcp.session.questions import Journal, Questions, may_be_asked
+from dynamic_mcp.session.questions import Questions, may_be_asked
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
@@ -53,33 +53,13 @@ MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 class _Exchange:
     """A request of the client that is being answered. Whoever takes it out of those in flight replies to it."""
 
-    __slots__ = ("_in_flight", "_journal", "_key", "frame", "reply", "task")
+    __slots__ = ("frame", "reply", "task")
 
     task: asyncio.Task[None]
 
-    def __init__(
-        self,
-        frame: Frame,
-        key: bytes,
-        reply: Callable[[bytes], None],
-        in_flight: dict[bytes, _Exchange],
-        journal: Journal | None,
-    ) -> None:
+    def __init__(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
         self.frame = frame
         self.reply = reply
-        self._key = key
-        self._in_flight = in_flight
-        self._journal = journal
-        in_flight[key] = self
-
-    def finish(self, answer: Frame) -> None:
-        """Reply with the answer, unless somebody else has."""
-        frame = self.frame
-        if self._journal is not None:
-            self._journal.note_answer(frame, answer)
-        if self._in_flight.get(self._key) is self:
-            del self._in_flight[self._key]
-            self.reply(wire.answer_line(frame.id, answer))
 
 
 class Session:
@@ -280,11 +260,21 @@ class Session:
             reply(wire.answer_line(id, refusal))
             return None
         self.calls += 1
-        exchange = _Exchange(frame, key, reply, self._serving, self._journal)
+        exchange = self._serving[key] = _Exchange(frame, reply)
         view = self._server.view_for(self)  # that of now: what comes next may come with other rights
-        answering = answer_request(frame, exchange.finish, self.answer, frame, channel, view)
+        answering = answer_request(frame, self._finish, self.answer, frame, channel, view)
         exchange.task = self._loop.create_task(answering)
         return exchange.task
+
+    def _finish(self, frame: Frame, answer: Frame) -> None:
+        """Reply to a request, unless somebody else has."""
+        if self._journal is not None:
+            self._journal.note_answer(frame, answer)
+        key = bytes(frame.id)
+        exchange = self._serving.get(key)
+        if exchange is not None and exchange.frame is frame:
+            del self._serving[key]
+            exchange.reply(wire.answer_line(frame.id, answer))
 
     def _take_notification(self, frame: Frame) -> bytes:
         """Take a notification, or the answer to a request that was made to the client; return what it is told."""

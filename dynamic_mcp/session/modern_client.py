@@ -299,8 +299,8 @@ class ModernCall:
         self.client.calls_in_flight.add(self)
         self._task = self._loop.create_task(work)
 
-    def finish(self, answer: Frame) -> None:
-        """Answer, or keep the answer for the client if that is to come back first."""
+    def finish(self, frame: Frame, answer: Frame) -> None:
+        """Answer the request, or keep the answer for the client if that is to come back first."""
         answer = self._to_modern(answer)
         if self._undeclared and _has_failed(answer):
             answer = _name_undeclared(answer, self._undeclared)

@@ -27,21 +27,25 @@ class _Era(Enum):
     MODERN = auto()
 
 
+# Reading a member from its class takes ten times as long.
+_UNKNOWN, _LEGACY, _MODERN = _Era
+
+
 class StreamSession:
     """Takes lines by `receive`, as a `Session` does, and is given the same."""
 
     def __init__(self, connection: ClientConnection, server: ModernServer) -> None:
         self.legacy = Session(connection, server)
-        self._era = _Era.UNKNOWN
+        self._era = _UNKNOWN
         self._connection = connection
         self._server = server
         self._modern: Any = None  # a ModernSession, whose module comes with the first modern request
 
     def receive(self, line: bytes, reply: Reply | None = None) -> None:
         """Take one line, whatever it holds; `reply` gets its answer or, if it gets none, nothing."""
-        if self._era is _Era.LEGACY:
+        if self._era is _LEGACY:
             self.legacy.receive(line, reply)
-        elif self._era is _Era.MODERN:
+        elif self._era is _MODERN:
             self._modern.receive(line, reply or self._write)
         else:
             self._receive_first(line, reply)
@@ -62,7 +66,7 @@ class StreamSession:
 
     def answer(self, frame: Frame) -> Awaitable[Frame]:
         """Answer a legacy request; from now on this is a legacy client. Raises DynamicMcpError and wire.Malformed."""
-        self._era = _Era.LEGACY
+        self._era = _LEGACY
         return self.legacy.answer(frame)
 
     async def finish(self, within_s: float) -> None:
@@ -83,7 +87,7 @@ class StreamSession:
 
     @property
     def _current(self) -> Any:  # as above
-        return self._modern if self._era is _Era.MODERN else self.legacy
+        return self._modern if self._era is _MODERN else self.legacy
 
     def _receive_first(self, line: bytes, reply: Reply | None) -> None:
         try:
@@ -94,13 +98,13 @@ class StreamSession:
         if not (frame.method and len(frame.id)):
             self.legacy.receive(line, reply)
         elif (version := _modern_version(frame)) is None:
-            self._era = _Era.LEGACY
+            self._era = _LEGACY
             self.legacy.receive(line, reply)
         else:
             if self._modern is None:
                 self._modern = self._open_modern()
             if revisions.find(version) is not None:
-                self._era = _Era.MODERN
+                self._era = _MODERN
             self._modern.receive_frame(frame, reply or self._write)
 
     def _open_modern(self) -> Any:  # as above

@@ -14,7 +14,7 @@ from typing import cast
 
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.face.http import limits
-from dynamic_mcp.face.http.answer import AnswerState, HttpExchange
+from dynamic_mcp.face.http.answer import ENDED, WAITING, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
 from dynamic_mcp.face.http.body_budget import BodyHold
 from dynamic_mcp.face.http.connections import Connections
@@ -60,6 +60,11 @@ class _Input(Enum):
     """Nothing more: the client has closed its side, but may still read."""
 
 
+# Reading a member from its class takes ten times as long, several times with each request.
+_IDLE, _HEAD, _BODY, _ANSWER, _LINGERING, _CLOSING = _State
+_READING, _PAUSED, _ENDED = _Input
+
+
 class HttpConnection(asyncio.Protocol):
     """Parses requests, hands them to the handler, and keeps the client within its bounds."""
 
@@ -71,8 +76,8 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._state = _State.IDLE
-        self._input = _Input.READING
+        self._state = _IDLE
+        self._input = _READING
         self._buffer = InputBuffer()
         self._is_advancing = False  # a handler may answer while it is told of a request
         self._is_unread = False  # by the client: our buffer is full
@@ -104,24 +109,24 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what the client sends."""
-        if self._state is _State.LINGERING:
+        if self._state is _LINGERING:
             self._lingered += len(data)
             if self._lingered > limits.LINGER_BYTES:
                 self._close()
-        elif self._state is not _State.CLOSING:
+        elif self._state is not _CLOSING:
             self._buffer.add(data)
             self._advance()
 
     def eof_received(self) -> bool:
         """Take it that the client sends nothing more. True: it may still read its answers."""
-        self._input = _Input.ENDED
-        if self._state in (_State.IDLE, _State.HEAD, _State.LINGERING):
+        self._input = _ENDED
+        if self._state in (_IDLE, _HEAD, _LINGERING):
             self._close()
             return False
         exchange, receiver = self._exchange, self._receiver
-        is_waiting = exchange is not None and exchange.state is AnswerState.WAITING
+        is_waiting = exchange is not None and exchange.state is WAITING
         may_be_half_open = not self._peer.is_secure and (receiver is None or not receiver.needs_client)
-        if self._state is _State.ANSWER and is_waiting and may_be_half_open:  # TLS cannot be
+        if self._state is _ANSWER and is_waiting and may_be_half_open:  # TLS cannot be
             self._deadline = self._next_deadline()
             return True
         self._transport.abort()
@@ -135,13 +140,13 @@ class HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on."""
         self._is_unread = False
-        if self._state is _State.LINGERING:
+        if self._state is _LINGERING:
             self._deadline = self._next_deadline()
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever is answering."""
-        self._state = _State.CLOSING
+        self._state = _CLOSING
         self._connections.remove(self)
         if self._site is not None:
             self._connections.admission.leave(self._site)
@@ -155,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
         """Act if what this waits for has not come in time."""
         if self._hold is not None and self._body is None:
             self._hold.settle()
-        if self._is_unread or self._state is _State.CLOSING:
+        if self._is_unread or self._state is _CLOSING:
             taken = self._sent - self.unread_bytes()
             if taken != self._taken:
                 self._watch_reader()
@@ -166,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close now if no request is on its way; otherwise its answer says that it is the last one."""
-        if self._state is _State.IDLE and not self._buffer:
+        if self._state is _IDLE and not self._buffer:
             self._close()
 
     def abort(self) -> None:
@@ -200,19 +205,19 @@ class HttpConnection(asyncio.Protocol):
         if self._request_site is not None:
             self._end_request()
         if self._connections.is_closing or (exchange is not None and not exchange.is_keep_alive):
-            if self._state is _State.BODY or self._buffer:
+            if self._state is _BODY or self._buffer:
                 self._linger()
             else:
                 self._close()
             return
-        if self._state is _State.ANSWER:
-            self._state = _State.IDLE
+        if self._state is _ANSWER:
+            self._state = _IDLE
             self._deadline = self._connections.now + limits.IDLE_FOR_S
         else:
             if self._body is not None:
                 self._body.drop()
             self._deadline = self._next_deadline()
-        if self._buffer or self._input is _Input.ENDED:
+        if self._buffer or self._input is _ENDED:
             self._advance()
 
     def unread_bytes(self) -> int:
@@ -242,20 +247,20 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(refusal.status, refusal.reason, refusal.headers)
         finally:
             self._is_advancing = False
-        if len(self._buffer) > limits.AHEAD_BYTES or self._input is _Input.PAUSED:
+        if len(self._buffer) > limits.AHEAD_BYTES or self._input is _PAUSED:
             self._pause_or_resume()
 
     def _step(self) -> bool:
         """Take a head or a piece of a body; return False if nothing more can be taken for now."""
         state = self._state
-        if state is _State.ANSWER:
+        if state is _ANSWER:
             return False
-        if state is _State.BODY:
+        if state is _BODY:
             return len(self._buffer) > 0 and self._take_body()
-        if state in (_State.IDLE, _State.HEAD) and not self._is_unread:
+        if state in (_IDLE, _HEAD) and not self._is_unread:
             if self._buffer and self._take_head():
                 return True
-            if self._input is _Input.ENDED:
+            if self._input is _ENDED:
                 self._close()
         return False
 
@@ -263,14 +268,14 @@ class HttpConnection(asyncio.Protocol):
         is_behind = len(self._buffer) > limits.AHEAD_BYTES
         if self._transport.is_closing():
             return
-        if is_behind and self._input is _Input.READING:
-            self._input = _Input.PAUSED
+        if is_behind and self._input is _READING:
+            self._input = _PAUSED
             self._transport.pause_reading()
-        elif not is_behind and self._input is _Input.PAUSED:
+        elif not is_behind and self._input is _PAUSED:
             self._resume_reading()
 
     def _resume_reading(self) -> None:
-        self._input = _Input.READING
+        self._input = _READING
         self._transport.resume_reading()
 
     # --- the head --------------------------------------------------------------------------------------
@@ -284,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
             return True
         raw = buffer.take_head()
         if raw is None:
-            state = _State.HEAD if buffer else _State.IDLE  # a head begins, or it was only an empty line
+            state = _HEAD if buffer else _IDLE  # a head begins, or it was only an empty line
             if state is not self._state:
                 self._state = state
                 self._deadline = self._next_deadline()
@@ -306,7 +311,7 @@ class HttpConnection(asyncio.Protocol):
             self._begin_with_body(request, parser)
             return
         body = self._buffer.take_message(head_bytes, length)
-        self._state, self._deadline = _State.ANSWER, math.inf
+        self._state, self._deadline = _ANSWER, math.inf
         if (receiver := self._hand_over(request)) is not None:
             self._deliver(receiver, body)
 
@@ -328,15 +333,15 @@ class HttpConnection(asyncio.Protocol):
             log.exception("a bug: a request cannot be handled")
             self._fail()
             return None
-        if exchange.state is not AnswerState.ENDED:
+        if exchange.state is not ENDED:
             self._receiver = receiver
-        return receiver if exchange.state is AnswerState.WAITING else None
+        return receiver if exchange.state is WAITING else None
 
     # --- the body --------------------------------------------------------------------------------------
 
     def _begin_with_body(self, request: Request, parser: MessageParser | None) -> None:
         """Begin a request whose body has not come yet, or not all of it."""
-        self._state = _State.BODY
+        self._state = _BODY
         self._body = body = RequestBody(request.length, parser)
         body.is_coming = not request.expects_continue or bool(self._buffer)
         receiver = self._hand_over(request)
@@ -348,7 +353,7 @@ class HttpConnection(asyncio.Protocol):
         elif not body.is_coming:
             body.is_coming = True
             self.send(CONTINUE)
-        if self._state is _State.BODY:
+        if self._state is _BODY:
             self._deadline = self._next_deadline()
 
     def _take_body(self) -> bool:
@@ -370,7 +375,7 @@ class HttpConnection(asyncio.Protocol):
                     self._deadline = self._next_deadline()
             return True
         self._body = None
-        self._state = _State.IDLE if self._exchange is None else _State.ANSWER
+        self._state = _IDLE if self._exchange is None else _ANSWER
         self._deadline = self._next_deadline()
         if receiver is not None and body.is_wanted:
             self._deliver(receiver, body.take())
@@ -412,25 +417,25 @@ class HttpConnection(asyncio.Protocol):
     # --- how it goes wrong, and how it ends ------------------------------------------------------------
 
     def _next_deadline(self) -> float:
-        match self._state:
-            case _State.IDLE:
-                return self._connections.now + limits.IDLE_FOR_S
-            case _State.HEAD:
-                return self._connections.clock() + limits.HEAD_WITHIN_S
-            case _State.BODY if self._exchange is None or (self._body is not None and self._body.is_wanted):
-                return self._connections.now + limits.BODY_PROGRESS_WITHIN_S
-            case _State.ANSWER if self._input is _Input.ENDED:
-                return self._connections.clock() + limits.HALF_OPEN_FOR_S
-            case _State.LINGERING:
-                return self._connections.clock() + limits.LINGER_FOR_S
+        state, connections = self._state, self._connections
+        if state is _IDLE:
+            return connections.now + limits.IDLE_FOR_S
+        if state is _HEAD:
+            return connections.clock() + limits.HEAD_WITHIN_S
+        if state is _BODY and (self._exchange is None or (self._body is not None and self._body.is_wanted)):
+            return connections.now + limits.BODY_PROGRESS_WITHIN_S
+        if state is _ANSWER and self._input is _ENDED:
+            return connections.clock() + limits.HALF_OPEN_FOR_S
+        if state is _LINGERING:
+            return connections.clock() + limits.LINGER_FOR_S
         return math.inf
 
     def _expire(self) -> None:
-        if self._state is _State.HEAD:
+        if self._state is _HEAD:
             self._refuse(408, "the head of the request has not come in time")
-        elif self._state is _State.BODY:
+        elif self._state is _BODY:
             self._refuse(408, "the body of the request has not come in time")
-        elif self._state is _State.ANSWER:
+        elif self._state is _ANSWER:
             self._transport.abort()
         else:
             self._close()
@@ -452,14 +457,14 @@ class HttpConnection(asyncio.Protocol):
     def _refuse(self, status: int, reason: str, headers: Headers = ()) -> None:
         """Answer instead of the handler, if it has not begun to, and close."""
         exchange = self._exchange
-        if exchange is None and self._state is _State.BODY:  # it was answered before it went wrong
+        if exchange is None and self._state is _BODY:  # it was answered before it went wrong
             self._linger()
-        elif exchange is not None and exchange.state is not AnswerState.WAITING:
+        elif exchange is not None and exchange.state is not WAITING:
             self._transport.abort()
         else:
             self._drop_exchange()
             self._exchange = answer = HttpExchange(self)
-            self._state = _State.BODY  # more may be coming
+            self._state = _BODY  # more may be coming
             content_type = (b"content-type", b"text/plain; charset=utf-8")
             answer.respond(Response(status, (content_type, *headers), reason.encode() + b"\n"))
 
@@ -480,19 +485,19 @@ class HttpConnection(asyncio.Protocol):
     def _linger(self) -> None:
         """Send nothing more, and forget what still comes, until the client closes or has had its time."""
         self._buffer, self._body = InputBuffer(), None
-        if self._input is _Input.ENDED or self._transport.is_closing():
+        if self._input is _ENDED or self._transport.is_closing():
             self._close()
             return
-        self._state = _State.LINGERING
+        self._state = _LINGERING
         self._deadline = self._next_deadline()
-        if self._input is _Input.PAUSED:
+        if self._input is _PAUSED:
             self._resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
     def _close(self) -> None:
         """Close once everything is written, or nobody reads it."""
-        self._state = _State.CLOSING
+        self._state = _CLOSING
         self._buffer, self._body = InputBuffer(), None
         self._watch_reader()
         self._transport.close()

@@ -24,7 +24,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
-from dynamic_mcp.face.http.post_answer import PostAnswer, PostState, Streams
+from dynamic_mcp.face.http.post_answer import BEGINNING, OVER, STREAMING, WAITING, PostAnswer, Streams
 from dynamic_mcp.face.http.responses import ACCEPTED, RETRY_AFTER, Headers, refusal, too_long
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
@@ -125,7 +125,7 @@ class ModernPost(Arrived):
 
     def disconnected(self) -> None:
         """Called when the client has gone: its request is cancelled."""
-        if self._answer.state is not PostState.OVER:
+        if self._answer.state is not OVER:
             self._answer.abandon()
             self._cancel("the client has closed the connection")
 
@@ -137,21 +137,21 @@ class ModernPost(Arrived):
         answer.wait()
         if self._reason:
             self._cancel(self._reason)
-        elif self._is_listening and answer.state is PostState.WAITING:
+        elif self._is_listening and answer.state is WAITING:
             answer.open_stream()
 
     # --- Channel ---------------------------------------------------------------------------------------
 
     def notify(self, frame: Frame) -> None:
         """Send a notification on the stream that answers the request."""
-        if self._answer.state is not PostState.OVER:
+        if self._answer.state is not OVER:
             self._answer.notify(frame)
             self._cancel_if_unread()
 
     def answer(self, frame: Frame) -> None:
         """Send the answer, the last that is sent."""
         answer = self._answer
-        if answer.state is not PostState.OVER:
+        if answer.state is not OVER:
             self._requests.end(self)
             answer.finish(wire.answer_line(self._id, frame), self._status_of(frame))
             self._cancel_if_unread()
@@ -166,7 +166,7 @@ class ModernPost(Arrived):
 
     def end_expired(self, is_valid: Callable[[Authentication], bool]) -> None:
         """End a stream that listens if its client's credential counts no more; a call goes on to its answer."""
-        is_stream = self._is_listening and self._answer.state is PostState.STREAMING
+        is_stream = self._is_listening and self._answer.state is STREAMING
         if is_stream and not is_valid(self.arrival.authentication):
             self._answer.end_stream()
             self._cancel("the credential of the client is not valid any more")
@@ -174,9 +174,9 @@ class ModernPost(Arrived):
     def fail(self) -> None:
         """End without an answer, because the server ends."""
         self._requests.end(self)
-        if self._answer.state is PostState.STREAMING:
+        if self._answer.state is STREAMING:
             self._answer.abort()
-        elif self._answer.state is not PostState.OVER:
+        elif self._answer.state is not OVER:
             ended = refusal(503, "the server has ended", RETRY_AFTER, code=INTERNAL_ERROR, id=self._id)
             self._answer.respond(ended)
 
@@ -195,5 +195,5 @@ class ModernPost(Arrived):
         if not len(answer.error):
             return 200
         code = wire.value(wire.member(answer.error, "code"))
-        statuses = _STATUS_OF_REFUSAL if self._answer.state is PostState.BEGINNING else _STATUS_BY_CODE
+        statuses = _STATUS_OF_REFUSAL if self._answer.state is BEGINNING else _STATUS_BY_CODE
         return statuses.get(code, 200) if isinstance(code, int) else 200

@@ -9,7 +9,7 @@ from dynamic_mcp.errors import HEADER_MISMATCH, INVALID_REQUEST
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import has_envelope, id_for_answer, parse_message
-from dynamic_mcp.face.http.post_answer import PostAnswer, PostState
+from dynamic_mcp.face.http.post_answer import BEGINNING, GONE, OVER, STREAMING, PostAnswer
 from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, too_long
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.mcp import wire
@@ -138,13 +138,13 @@ class Post(Arrived):
         state, is_first = answer.state, b"mcp-session-id" not in self.arrival.head.headers
         has_begun = session.session.is_greeted
         if line:
-            status = 400 if state is PostState.BEGINNING else 200
+            status = 400 if state is BEGINNING else 200
             answer.finish(line, status, session.id_header if is_first and has_begun else ())
-        elif state is PostState.STREAMING:
+        elif state is STREAMING:
             answer.end_stream()
         else:
             answer.respond(ACCEPTED)
-        if is_first and not (has_begun and state is not PostState.GONE):  # nobody will ever come back to it
+        if is_first and not (has_begun and state is not GONE):  # nobody will ever come back to it
             self._sessions.end(session)
 
     def check(self, now: float) -> None:
@@ -153,7 +153,7 @@ class Post(Arrived):
 
     def fail(self, response: Response) -> None:
         """Answer at once that there will be no answer."""
-        if self._answer.state is PostState.STREAMING:
+        if self._answer.state is STREAMING:
             self._answer.end_stream()
         else:
             self._answer.respond(response)
@@ -174,16 +174,16 @@ class Post(Arrived):
     def notify(self, frame: Frame) -> None:
         """Send the client a notification over the stream that answers its request."""
         state = self._answer.state
-        if state is PostState.OVER:  # a task goes on after the answer
+        if state is OVER:  # a task goes on after the answer
             self.client.notify(frame)
-        elif state is not PostState.GONE:
+        elif state is not GONE:
             self._answer.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Send the client a request over the stream that answers its own, and return the answer."""
         state = self._answer.state
-        if state is PostState.OVER:
+        if state is OVER:
             return await self.client.ask(frame, on_status)
-        if state is PostState.GONE:
+        if state is GONE:
             return gone()
         return await self.client.ask(frame, on_status, self._answer.send)
