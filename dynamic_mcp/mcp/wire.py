@@ -233,10 +233,10 @@ def _first_duplicate(pairs: list[tuple[str, object]]) -> str | None:
 def is_request_id(id: bytes | Raw) -> bool:
     """Tell whether these bytes are an id that MCP allows: a string or a number."""
     data = bytes(id)
-    return data != b"" and data[0] in _ID_START
+    return data != b"" and data[0] in ID_START
 
 
-_ID_START = frozenset(b'0123456789"-')
+ID_START = frozenset(b'0123456789"-')
 
 
 def _valid_utf8(line: bytes) -> bytes:

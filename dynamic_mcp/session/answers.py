@@ -9,7 +9,6 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
-from typing import TypeVarTuple
 
 from msgspec import Raw
 
@@ -26,13 +25,13 @@ from dynamic_mcp.mcp.lines import Oversized, find_request_id
 from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.observe.current_request import mark_request
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused
 
 log = logging.getLogger(__name__)
 
 # Requests of one client that are served at once; those beyond are refused.
 MAX_IN_FLIGHT = 4096
-_Arguments = TypeVarTuple("_Arguments")
 
 
 class Refused(Exception):
@@ -48,23 +47,20 @@ KNOWN_ERRORS = (DynamicMcpError, wire.Malformed, Refused, StateRefused)
 
 
 async def answer_request(
-    frame: Frame,
-    deliver: Callable[[Frame, Frame], None],
-    answer: Callable[[*_Arguments], Awaitable[Frame]],
-    *arguments: *_Arguments,
+    request: Request, serve: Callable[[Request], Awaitable[Frame]], deliver: Callable[[Request, Frame], None]
 ) -> None:
-    """Deliver a request and its answer: what `answer` returns, or the error that it raises."""
-    mark = mark_request(frame.id)
+    """Deliver the answer to a request: what `serve` returns, or the error that it raises."""
+    mark = mark_request(request.id)
     try:
-        found = await answer(*arguments)
+        answer = await serve(request)
     except KNOWN_ERRORS as exc:
-        found = error_answer(frame.method, exc)
+        answer = error_answer(request.method, exc)
     except Exception:
-        log.exception("a bug: answering %s failed", frame.method)
-        found = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
+        log.exception("a bug: answering %s failed", request.method)
+        answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
     finally:
         mark.is_over = True
-    deliver(frame, found)
+    deliver(request, answer)
 
 
 def error_answer(method: str, exc: Exception) -> Frame:
@@ -103,13 +99,18 @@ def refuse_request(
 
     `id` is its own, and `in_flight` are those of the client's requests that are being served.
     """
+    if frame.jsonrpc == "2.0" and id[0] in wire.ID_START and id not in in_flight and len(in_flight) < most:
+        return None
     if frame.jsonrpc != "2.0":
         return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
-    if not wire.is_request_id(id):
+    if id[0] not in wire.ID_START:
         return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
-    if id in in_flight:
-        return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
-    return None if len(in_flight) < most else too_many(most)
+    return duplicate_id() if id in in_flight else too_many(most)
+
+
+def duplicate_id() -> Frame:
+    """Return the error for a request whose id is that of another one in flight."""
+    return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
 
 
 def too_many(most: float) -> Frame:

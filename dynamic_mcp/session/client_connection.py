@@ -12,7 +12,7 @@ from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.session.questions import Journal
 
 
-class Origin(Struct, frozen=True):
+class Origin(Struct, frozen=True, cache_hash=True):
     """Where requests come from, as far as it is not in them."""
 
     authentication: Authentication = LOCAL_USER

@@ -22,7 +22,6 @@ from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Channel, Request
-from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import (
     MAX_IN_FLIGHT,
     answer_request,
@@ -34,7 +33,7 @@ from dynamic_mcp.session.answers import (
     too_long,
 )
 from dynamic_mcp.session.client_connection import ClientConnection
-from dynamic_mcp.session.questions import Questions, may_be_asked
+from dynamic_mcp.session.questions import Journal, Questions, may_be_asked
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
@@ -53,13 +52,31 @@ MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 class _Exchange:
     """A request of the client that is being answered. Whoever takes it out of those in flight replies to it."""
 
-    __slots__ = ("frame", "reply", "task")
+    __slots__ = ("_in_flight", "_journal", "_key", "reply", "request", "task")
 
     task: asyncio.Task[None]
 
-    def __init__(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
-        self.frame = frame
+    def __init__(
+        self,
+        request: Request,
+        key: bytes,
+        reply: Callable[[bytes], None],
+        in_flight: dict[bytes, _Exchange],
+        journal: Journal | None,
+    ) -> None:
+        self.request = request
         self.reply = reply
+        self._key = key
+        self._in_flight = in_flight
+        self._journal = journal
+
+    def finish(self, request: Request, answer: Frame) -> None:
+        """Reply with the answer, unless somebody else has replied."""
+        if self._journal is not None:
+            self._journal.note_answer(request, answer)
+        if self._in_flight.get(self._key) is self:
+            del self._in_flight[self._key]
+            self.reply(wire.answer_line(request.id, answer))
 
 
 class Session:
@@ -185,8 +202,8 @@ class Session:
         for key in [*self._serving]:
             exchange = self._serving.pop(key)
             exchange.task.cancel()
-            frame = exchange.frame
-            exchange.reply(wire.answer_line(frame.id, to_answer(frame.method, Interrupted(frame.method))))
+            id, method = exchange.request.id, exchange.request.method
+            exchange.reply(wire.answer_line(id, to_answer(method, Interrupted(method))))
         if batches := [*self._batches]:  # whose requests are answered by now
             await asyncio.wait(batches, timeout=_CANCEL_WITHIN_S)
 
@@ -260,21 +277,11 @@ class Session:
             reply(wire.answer_line(id, refusal))
             return None
         self.calls += 1
-        exchange = self._serving[key] = _Exchange(frame, reply)
         view = self._server.view_for(self)  # that of now: what comes next may come with other rights
-        answering = answer_request(frame, self._finish, self.answer, frame, channel, view)
-        exchange.task = self._loop.create_task(answering)
+        request = Request(frame.method, frame.params, self, view, channel, frame.id)
+        exchange = self._serving[key] = _Exchange(request, key, reply, self._serving, self._journal)
+        exchange.task = self._loop.create_task(answer_request(request, self.serve, exchange.finish))
         return exchange.task
-
-    def _finish(self, frame: Frame, answer: Frame) -> None:
-        """Reply to a request, unless somebody else has."""
-        if self._journal is not None:
-            self._journal.note_answer(frame, answer)
-        key = bytes(frame.id)
-        exchange = self._serving.get(key)
-        if exchange is not None and exchange.frame is frame:
-            del self._serving[key]
-            exchange.reply(wire.answer_line(frame.id, answer))
 
     def _take_notification(self, frame: Frame) -> bytes:
         """Take a notification, or the answer to a request that was made to the client; return what it is told."""
@@ -300,17 +307,19 @@ class Session:
     def _request(self, frame: Frame) -> Request:
         return Request(frame.method, frame.params, self, self._server.view_for(self))
 
-    def answer(self, frame: Frame, channel: Channel | None = None, view: View | None = None) -> Awaitable[Frame]:
-        """Answer one request. Raises DynamicMcpError and wire.Malformed."""
-        if frame.method in _OWN_METHODS:
-            return self._initialize(frame) if frame.method == "initialize" else _pong()
-        server = self._server
-        request = Request(frame.method, frame.params, self, view or server.view_for(self), channel, frame.id)
-        return server.answer(request)
+    def answer(self, frame: Frame) -> Awaitable[Frame]:
+        """Answer a request that was not received. Raises DynamicMcpError and wire.Malformed."""
+        return self.serve(self._request(frame))
 
-    async def _initialize(self, frame: Frame) -> Frame:
+    def serve(self, request: Request) -> Awaitable[Frame]:
+        """Answer a request. Raises DynamicMcpError and wire.Malformed."""
+        if request.method in _OWN_METHODS:
+            return self._initialize(request) if request.method == "initialize" else _pong()
+        return self._server.answer(request)
+
+    async def _initialize(self, request: Request) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says."""
-        params = wire.members(frame.params)
+        params = wire.members(request.params)
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))

@@ -128,22 +128,32 @@ class ModernDispatcher:
         refusal = refuse_request(frame, bytes(frame.id))
         if refusal is not None:
             raise Refused(refusal)
-        sender = _read_sender(method, members.meta)
+        raw_meta = bytes(members.params.get("_meta", b""))
+        found = self._clients.recall(origin, raw_meta)
+        if found is None:
+            sender = _read_sender(method, members.meta)
+            log_level = (wire.text(sender.log_level) or "") if len(sender.log_level) else ""
         if method in _REMOVED:
             raise _refused(METHOD_NOT_FOUND, f"method not found: `{method}` is not part of MCP {MODERN.name}")
-        client = self._find_client(origin, sender, channel)
+        if found is None:
+            client = self._find_client(origin, sender, channel)
+            if envelope.is_for_one_hop(members.meta):
+                self._clients.remember(origin, raw_meta, client, log_level)
+        else:
+            client, log_level = found
+        if len(client.calls_in_flight) >= self._max_in_flight:
+            raise Refused(too_many(self._max_in_flight))
         params = envelope.without_envelope(members.params, members.meta)
         params.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
         state = wire.text(params.get("requestState")) if method in envelope.MAY_ASK else None
         if state is not None and is_ours(state):
             return self._resume(client, method, params, state, channel)
-        log_level = (wire.text(sender.log_level) or "") if len(sender.log_level) else ""
         raw_params = Raw(wire.encode(params))
         call = ModernCall(client, method, raw_params, channel, self._server, log_level=log_level)
         if log_level:
             self._server.want_level(client, log_level)
         request = Request(method, raw_params, client, self._server.view_for(client), call, frame.id)
-        call.start(answer_request(frame, call.finish, self._use_case(method, channel), request))
+        call.start(answer_request(request, self._use_case(method, channel), call.finish))
         return call
 
     def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:
@@ -151,8 +161,6 @@ class ModernDispatcher:
         if client is None:
             why = "too many clients are in use: no more are served; try again later"
             raise _refused(INTERNAL_ERROR, why)
-        if len(client.calls_in_flight) >= self._max_in_flight:
-            raise Refused(too_many(self._max_in_flight))
         return client
 
     def _resume(

@@ -27,6 +27,7 @@ from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import gone
 from dynamic_mcp.session.client_connection import Origin
@@ -34,12 +35,15 @@ from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.modern_answers import to_modern
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.shares import Shares
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.handshake import complete_info
 
 log = logging.getLogger(__name__)
 
 # Questions that come within this time of the first go to the client together.
 _GATHER_S = 0.02
+# The `_meta` of requests whose client is remembered, and how long each may be for that.
+_MAX_RECALLED, _MAX_RECALLED_BYTES = 1024, 1024
 # What no modern client knows, although a request may cause it.
 _RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
 
@@ -148,6 +152,7 @@ class ModernClients:
         self._now = now
         self._wall_clock = wall_clock
         self._clients: dict[Hashable, ModernClient] = {}
+        self._recalled: BoundedDict[Hashable, tuple[ModernClient, str]] = BoundedDict(_MAX_RECALLED)
         self._shares = Shares()
 
     def __iter__(self) -> Iterator[ModernClient]:
@@ -173,6 +178,18 @@ class ModernClients:
         client.used_at = self._now()
         return client
 
+    def recall(self, origin: Origin, meta: bytes) -> tuple[ModernClient, str] | None:
+        """Return the client of requests with this `_meta`, and the log level that they want, if that is known."""
+        found = self._recalled.get((origin, meta))
+        if found is not None:
+            found[0].used_at = self._now()
+        return found
+
+    def remember(self, origin: Origin, meta: bytes, client: ModernClient, log_level: str) -> None:
+        """Note whose requests have this `_meta`, unless it is too long for that."""
+        if len(meta) <= _MAX_RECALLED_BYTES:
+            self._recalled[origin, meta] = client, log_level
+
     def drop_unused(self, before: float) -> None:
         """End the clients that nobody has used since then."""
         for client in self:
@@ -197,6 +214,8 @@ class ModernClients:
     def _drop(self, client: ModernClient) -> None:
         self._shares.remove(client)
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
+        for key in [key for key, found in self._recalled.items() if found[0] is client]:
+            del self._recalled[key]
         client.close()
 
 
@@ -299,7 +318,7 @@ class ModernCall:
         self.client.calls_in_flight.add(self)
         self._task = self._loop.create_task(work)
 
-    def finish(self, frame: Frame, answer: Frame) -> None:
+    def finish(self, request: Request, answer: Frame) -> None:
         """Answer the request, or keep the answer for the client if that is to come back first."""
         answer = self._to_modern(answer)
         if self._undeclared and _has_failed(answer):

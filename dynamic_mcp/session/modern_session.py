@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import NULL, Frame
-from dynamic_mcp.session.answers import MAX_IN_FLIGHT, error_line, refuse_line, refuse_request
+from dynamic_mcp.session.answers import duplicate_id, error_line, refuse_line
 from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import MAY_BE_MISSED
 from dynamic_mcp.session.modern import ModernDispatcher
@@ -63,9 +63,8 @@ class ModernSession:
 
     def _begin(self, frame: Frame, reply: Reply) -> None:
         key = bytes(frame.id)
-        refusal = refuse_request(frame, key, self._channels, MAX_IN_FLIGHT)
-        if refusal is not None:
-            reply(wire.answer_line(frame.id if wire.is_request_id(key) else NULL, refusal))
+        if key in self._channels:
+            reply(wire.answer_line(frame.id, duplicate_id()))
             return
         channel = self._channels[key] = LineChannel(self, frame, reply)
         channel.call = self._dispatcher.begin(frame, channel, self._origin)

@@ -13,6 +13,7 @@ from msgspec import Raw
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.answers import gone
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -36,7 +37,7 @@ def may_be_asked(method: str, capabilities: Container[str]) -> bool:
 class Journal(Protocol):
     """Remembers what another process must know to go on with a session."""
 
-    def note_answer(self, frame: Frame, answer: Frame) -> None:
+    def note_answer(self, request: Request, answer: Frame) -> None:
         """Note a request of the client and its answer."""
         ...
 

@@ -92,6 +92,7 @@ class ModernRequests:
         self._dispatcher = dispatcher
         self._tools = tools
         self._in_flight: set[ModernPost] = set()
+        self._last_origin: Origin | None = None
         self.configure(options)
 
     def __repr__(self) -> str:
@@ -159,9 +160,19 @@ class ModernRequests:
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:
         """Start to answer a request. None: it is answered already."""
         self._in_flight.add(post)
-        route = post.arrival.route
-        origin = Origin(post.arrival.authentication, "http", only=route.only, profile=route.profile)
-        return self._dispatcher.begin(frame, post, origin, post.members)
+        return self._dispatcher.begin(frame, post, self._origin_of(post.arrival), post.members)
+
+    def _origin_of(self, arrival: Arrival) -> Origin:
+        """Return where a request comes from; the same object as for the request before if it is the same place."""
+        origin, authentication, route = self._last_origin, arrival.authentication, arrival.route
+        if (
+            origin is None
+            or origin.authentication is not authentication
+            or origin.only != route.only
+            or origin.profile != route.profile
+        ):
+            origin = self._last_origin = Origin(authentication, "http", route.only, profile=route.profile)
+        return origin
 
     def end(self, post: ModernPost) -> None:
         """Take it that nothing more comes of a request."""
