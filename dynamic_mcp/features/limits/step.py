@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
-from dynamic_mcp.features.limits.limits import Buckets, Limits, Room
+from dynamic_mcp.features.limits.limits import Buckets, Limits, Rate, Room
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
@@ -36,10 +37,16 @@ class LimitRate(Step):
         limits = _limits_of(group)
         return tool is not None and limits is not None and bool(limits.rates_for(tool))
 
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        return partial(self._count, _rates_for(group, tool), next)
+
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Count a call. Raises RateLimited if there were too many."""
-        tool, limits = call.tool or "", _limits_of(call.group)
-        rates = () if limits is None else limits.rates_for(tool)
+        return self._count(_rates_for(call.group, call.tool), next, call)
+
+    def _count(self, rates: Sequence[Rate], next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+        tool = call.tool or ""
         refusal = self._buckets.take(rates, call.request.principal, tool, self._clock.now())
         if refusal is not None:
             if call.request.observation is not None:
@@ -61,11 +68,16 @@ class LimitConcurrency(Step):
         limits = _limits_of(group)
         return tool is not None and limits is not None and bool(limits.rooms_for(tool))
 
-    async def __call__(self, call: UpstreamRequest, next: Next) -> Frame:
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        return partial(self._pass, _rooms_for(group, tool), next)
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Pass a call on while it has its places. Raises Busy and TimedOut."""
-        tool, limits = call.tool or "", _limits_of(call.group)
-        rooms = () if limits is None else limits.rooms_for(tool)
-        places = Places(self._gates, rooms, call, tool, self._max_queued)
+        return self._pass(_rooms_for(call.group, call.tool), next, call)
+
+    async def _pass(self, rooms: Sequence[Room], next: Next, call: UpstreamRequest) -> Frame:
+        places = Places(self._gates, rooms, call, call.tool or "", self._max_queued)
         try:
             if not places.take_free():
                 await places.wait()
@@ -147,6 +159,16 @@ def _limits_of(group: GroupView) -> Limits | None:
     found = group.call_rules.get("limits")
     assert found is None or isinstance(found, Limits)
     return found
+
+
+def _rates_for(group: GroupView, tool: str | None) -> Sequence[Rate]:
+    limits = _limits_of(group)
+    return () if limits is None else limits.rates_for(tool or "")
+
+
+def _rooms_for(group: GroupView, tool: str | None) -> Sequence[Room]:
+    limits = _limits_of(group)
+    return () if limits is None else limits.rooms_for(tool or "")
 
 
 def _label(message: UpstreamRequest, tool: str) -> str:
