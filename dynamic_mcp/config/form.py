@@ -250,7 +250,9 @@ class Settings(Launch, frozen=True):
         "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
         " `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None
-    middleware: Annotated[tuple[Plugin, ...], "Plug-ins on the way of calls, in this order. Default: none."] = ()
+    middleware: Annotated[
+        tuple[Plugin, ...], OfFeature("plugins"), "Plug-ins on the way of calls, in this order. Default: none."
+    ] = ()
     registries: Annotated[
         Registries | None,
         OfFeature("registry"),
