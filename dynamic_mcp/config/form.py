@@ -118,6 +118,7 @@ class Shared(Section, frozen=True):
     ] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
+        OfFeature("pins"),
         "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
         " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
         " clients that authenticate, else `warn`.",
@@ -247,6 +248,7 @@ class Settings(Launch, frozen=True):
     ] = None
     lock_file: Annotated[
         str | None,
+        OfFeature("pins"),
         "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
         " `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None

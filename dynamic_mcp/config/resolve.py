@@ -43,7 +43,7 @@ from dynamic_mcp.config.upstream import (
     resolve_upstream,
     variables_files,
 )
-from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.features.table import FEATURES, feature_with_gates
 from dynamic_mcp.mcp import wire
 
 if TYPE_CHECKING:  # with the first config that has them
@@ -244,6 +244,8 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
             written = [cli.use, cli.command or ""]
     authenticates = bool(settings.http and settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
+    if feature_with_gates() is None:
+        default = "trust"
     policy = _first(server.definitions, settings.definitions, default=default)
     return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())
 

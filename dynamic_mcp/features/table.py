@@ -62,6 +62,8 @@ class Feature(Struct, frozen=True):
     status: str = ""  # what `status` says besides of running proxies: its `read_status`
     choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
+    catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
+    gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
@@ -69,7 +71,7 @@ class Feature(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """Whether serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider or self.steps)
+        return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
         """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
@@ -103,7 +105,7 @@ FEATURES = (
         "audit",
         keys=("settings.audit",),
         is_large=True,
-        observer="auditing",
+        observer="observer",
         observes_commands=True,
         check="check",
         change_listener="commands.recording",
@@ -197,6 +199,13 @@ FEATURES = (
         choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
         commands=(Command("approve", "Approve"),),
     ),
+    Feature(
+        "pins",
+        keys=("settings.lock_file",),
+        catalog_check="check",
+        gates="service",
+        commands=(Command("pins", "Approve", after="approve"),),
+    ),
 )
 
 
@@ -208,6 +217,11 @@ def section_of(key: str) -> str:
 def feature_of_slot(slot: str) -> Feature | None:
     """Return the feature that has a step for a slot in the order of calls."""
     return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def feature_with_gates() -> Feature | None:
+    """Return the feature that holds back what servers say of themselves."""
+    return next((feature for feature in FEATURES if feature.gates), None)
 
 
 def is_missing(feature: str) -> bool:

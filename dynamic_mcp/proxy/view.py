@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Kind, Profile
-from dynamic_mcp.config.resolved import Config, GroupConfig, Pinning, Presentation, Timeouts
+from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -25,8 +25,6 @@ from dynamic_mcp.system.text import one_line
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
     from dynamic_mcp.policy.call_rules import RuleSet, ShownTool, ToolRules
-
-Pin = Callable[[Group, Pinning], None]
 
 _FEATURES = ("tools", "resources", "prompts")
 _METHODS = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get"}
@@ -249,12 +247,11 @@ class GroupView:
 class GroupViews:
     """The group views that there are, so that views of different roles share those that are the same.
 
-    `former` are those of the config before. `pin` has the definitions of a group pinned.
+    `former` are those of the config before.
     """
 
-    def __init__(self, former: dict[Group, list[GroupView]] | None = None, pin: Pin | None = None) -> None:
+    def __init__(self, former: dict[Group, list[GroupView]] | None = None) -> None:
         self._former = former or {}
-        self._pin = pin
         self._current: dict[Group, list[GroupView]] = {}
 
     def __iter__(self) -> Iterator[GroupView]:
@@ -262,7 +259,7 @@ class GroupViews:
 
     def renew(self) -> GroupViews:
         """Return an empty pool that takes over from this one what is still the same."""
-        return GroupViews(self._current, self._pin)
+        return GroupViews(self._current)
 
     def forget(self, groups: Iterable[Group]) -> None:
         """Forget the views of groups that have ended."""
@@ -272,8 +269,6 @@ class GroupViews:
 
     def find(self, group: Group, presentation: Presentation, rules: GroupRules | None) -> GroupView:
         """Return the view of a group with this presentation and these rules."""
-        if self._pin is not None:
-            self._pin(group, presentation.pinning)
         current = self._current.setdefault(group, [])
         wanted = (group.config, presentation, rules)
         known = (*current, *self._former.get(group, ()))

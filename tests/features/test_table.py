@@ -66,7 +66,7 @@ def test_each_row_has_a_room_and_each_room_has_a_row() -> None:
 @each_feature
 def test_what_a_row_names_is_there(feature: Feature) -> None:
     named = [feature.observer, feature.check, feature.probe, feature.change_listener, feature.server_source]
-    named.append(feature.status)
+    named += [feature.catalog_check, feature.gates, feature.status]
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
