@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 from dynamic_mcp.config import form, types
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import working_directory
-from dynamic_mcp.config.read import ConfigSet, ParsedConfig
+from dynamic_mcp.config.read import ConfigState, ParsedConfig
 from dynamic_mcp.config.resolved import Broken
 from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.config.substitute import expand
@@ -20,6 +21,9 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.system.shell import format_command
 
 _ONLY_SERVER = "server"
+_HEADER_HINT = "write `--header 'Authorization: Bearer ${TOKEN}'`, in single quotes"
+# A header's name has neither, so the first of them ends it.
+_SEPARATOR = re.compile("[:=]")
 
 
 class DirectServer(Struct, frozen=True):
@@ -55,7 +59,7 @@ def looks_like_a_url(name: str) -> bool:
     return "://" in name
 
 
-def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet:
+def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigState:
     """Return a config of this server alone, which is in no file. Raises InvalidArguments."""
     _check(server)
     name = _name(server.url, environment)
@@ -71,7 +75,7 @@ def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet
     if isinstance(group.upstream, Broken):
         reason = group.upstream.reason.replace(f"mcpServers.{name}.", "")
         raise InvalidArguments(reason, hint="check the values of the variables in it")
-    return ConfigSet(parsed, base)
+    return ConfigState(parsed, base)
 
 
 def _check(server: DirectServer) -> None:
@@ -110,3 +114,18 @@ def _name(url: str, environment: Mapping[str, str]) -> str:
         host = ""
     name = host.rstrip("/").rpartition("/")[2][: types.NAME_LENGTH]
     return name if name.isprintable() and name.strip() else _ONLY_SERVER
+
+
+def parse_headers(words: Iterable[str]) -> dict[str, str]:
+    """Return headers by their names. Raises InvalidArguments, whose message has no value: it may be a secret."""
+    found: dict[str, str] = {}
+    for number, word in enumerate(words, 1):
+        name, *rest = (part.strip() for part in _SEPARATOR.split(word, maxsplit=1))
+        try:
+            types.check_headers({name: ""})
+        except FlawError as exc:
+            raise InvalidArguments(f"--header number {number}: {exc}", hint=_HEADER_HINT) from exc
+        if not rest or not rest[0]:
+            raise InvalidArguments(f"--header `{name}` has no value", hint=_HEADER_HINT)
+        found[name] = rest[0]
+    return found

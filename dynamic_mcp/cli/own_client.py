@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from dynamic_mcp.cli.client import encode_params, introduce
 from dynamic_mcp.cli.inbox import Inbox
+from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.errors import ApprovalNeeded, InvalidArguments
+from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
@@ -42,9 +43,8 @@ END_WITHIN_S = 2.0
 class OwnClient:
     """A session in memory with a proxy in this process."""
 
-    def __init__(self, this: Invocation, config: Config, proxy: Proxy, *, may_ask: bool = False) -> None:
+    def __init__(self, this: Invocation, proxy: Proxy, *, may_ask: bool = False) -> None:
         self._this = this
-        self._config = config
         self._proxy = proxy
         self._inbox = Inbox(this.out, lambda line: self._session.receive(line), may_ask=may_ask)
         connection = ClientConnection(
@@ -71,8 +71,6 @@ class OwnClient:
             answer = await self._session.answer(Frame(method=method, params=Raw(encode_params(params))))
         except wire.Malformed as exc:
             raise InvalidArguments(str(exc)) from exc
-        except ApprovalNeeded as exc:
-            raise ApprovalNeeded(exc.what, hint=_describe_approval(self._config)) from exc
         if len(answer.error):
             raise upstream_error(answer.error, group)
         return answer.result
@@ -97,25 +95,27 @@ async def open_own_client(
     What it asks of servers is recorded in the audit log of the config, as that of every client is. A command that
     `may_ask` has forms answered at the terminal. Raises ConfigError if a plug-in cannot be opened.
 
-    `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
-    read from disk or written to it.
+    `wrap_opener` may observe how links are opened. Without the cache, every group is connected, no catalog is read
+    from disk or written to it, and nothing of it is held back.
     """
+    if not uses_cache:
+        trusted = {name: replace(each, pinning=Pinning()) for name, each in config.presentations.items()}
+        config = replace(config, presentations=trusted)
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
     logins = open_logins(partial(login_command, config.file), may_open_browser=False)
     opener = partial(open_link, logins=logins)
     semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(
-        replace(config, approval=replace(config.approval, remember=())),  # it would be forgotten with the command
+        config,
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
-        pins=paths.state_dir() / "pins" if uses_cache else None,
     )
-    client = OwnClient(this, config, proxy, may_ask=may_ask)
+    client = OwnClient(this, proxy, may_ask=may_ask)
     try:
         async with _observed(proxy, config):
             try:
-                await proxy.open_plugins(config)
+                await proxy.open(config)
                 await client.initialize()
                 yield client
                 if catalog_store is not None:
@@ -137,12 +137,6 @@ async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
         yield
     finally:
         await observing.close()
-
-
-def _describe_approval(config: Config) -> str:
-    """Say how a call goes on that needs an approval which this command could not ask for."""
-    from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
-    return f"run it on a terminal, or {from_tool}" if "client" in config.approval.channels else from_tool
 
 
 def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import Access, ToolAccess
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.section import file_fields
+from dynamic_mcp.config.section import file_fields, value_at
 
 # Fields of a server that are part of the access rules, as a server without them has them.
 _RULES_OF_A_SERVER = {"access": ToolAccess(), "approve": None}
@@ -31,7 +31,7 @@ class ConfigChanges(Struct, frozen=True):
     access: tuple[str, ...] = ()
 
 
-def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
+def find_changes(before: ConfigState, after: ConfigState) -> ConfigChanges:
     """Return what changes when the second version takes the place of the first."""
     old, new = before.parsed.root, after.parsed.root
     settings, new_settings = old.settings, new.settings
@@ -48,7 +48,7 @@ def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
     )
 
 
-def _find_changed_servers(before: ConfigSet, after: ConfigSet) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _find_changed_servers(before: ConfigState, after: ConfigState) -> Iterator[tuple[str, tuple[str, ...]]]:
     old, new = before.parsed.root.servers, after.parsed.root.servers
     for name in new:
         if name in old:
@@ -66,9 +66,7 @@ def _changed_fields(old: Struct, new: Struct) -> tuple[str, ...]:
     """Return the names, as the file has them, of the fields in which two sections differ."""
     if type(old) is not type(new):
         return ("type",)
-    return tuple(
-        key for key, field in file_fields(type(old)).items() if getattr(old, field.name) != getattr(new, field.name)
-    )
+    return tuple(key for key in file_fields(type(old)) if value_at(old, key) != value_at(new, key))
 
 
 # --- access rules ----------------------------------------------------------------------------------------

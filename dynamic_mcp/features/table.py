@@ -5,23 +5,39 @@ A row names modules, and loads none. A feature is removed with its folder and it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from dynamic_mcp.config.resolved import Config
+
+class Rules(Struct, frozen=True):
+    """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
+
+    What is in the room is named as `module:name`. `section` is how the value is read, `text` what it is for.
+    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules; it gets the place
+    where they are. `compile` makes a `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
+    """
+
+    key: str
+    text: str
+    section: str
+    compile: str
+    resolve: str = ""
+    places: tuple[str, ...] = ("server", "settings")
+    shows_tools: bool = False  # in another way than their servers have them: it compiles to `ToolRules`
+    judges: bool = False  # arguments: what a person has allowed by other rules does not count any more
+    changes_messages: bool = False  # what servers answer, and what they say by themselves
 
 
 class Command(Struct, frozen=True):
-    """A command: the module of its name in `commands` of its room, in a section of `--help` after another command."""
+    """A command: the module of its name in `commands` of its room, in a section of `--help` after one, else first."""
 
     name: str
     section: str
-    after: str
+    after: str = ""
 
 
 class Feature(Struct, frozen=True):
@@ -29,30 +45,56 @@ class Feature(Struct, frozen=True):
 
     name: str
     keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
+    section: str = ""  # what reads its key, if that is in the room: a `config.section.Section`
+    wanted_by: tuple[str, ...] = ()  # members of `Config` that are true where rules of others want it
     extra: str = ""  # the optional dependencies without which its modules cannot be imported
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config, and connects to nothing
+    check: str = (
+        ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`, and may be a coroutine
+    )
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
+    status: str = ""  # what `status` says besides of running proxies: its `read_status`
+    choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
+    catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
+    gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
+    rules: Rules | None = None  # on the calls of servers
+    opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
+    steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
 
     @property
     def serves(self) -> bool:
         """Whether serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider)
+        return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
-    def is_wanted(self, config: Config) -> bool:
-        """Return whether a config has one of its keys, each of which is a member of `Config`."""
-        return any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
+    def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
+        """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
+        members = (key.rpartition(".")[2] for key in self.keys)
+        if any(getattr(config, each) is not None for each in members):
+            return True
+        if any(getattr(config, each) for each in self.wanted_by):
+            return True
+        key = None if self.rules is None else self.rules.key
+        return key is not None and any(key in each.rules for each in config.presentations.values())
+
+    @property
+    def package(self) -> str:
+        """The name of its room."""
+        return f"dynamic_mcp.features.{self.name}"
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
-        return import_module(f"dynamic_mcp.features.{self.name}.{module}")
+        return import_module(f"{self.package}.{module}")
+
+    def find(self, target: str) -> Any:  # Any: the type of what is named is known where it is used
+        """Import something of the room, as `module:name`."""
+        return find(f"{self.package}.{target}")
 
 
 # Requests are observed in this order, and the first to begin is the last to end.
@@ -63,7 +105,7 @@ FEATURES = (
         "audit",
         keys=("settings.audit",),
         is_large=True,
-        observer="auditing",
+        observer="observer",
         observes_commands=True,
         check="check",
         change_listener="commands.recording",
@@ -76,7 +118,121 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
+    Feature(
+        "overrides",
+        rules=Rules(
+            "overrides",
+            "How tools are shown to clients, by the server's names for them; names or globs.",
+            section="config:Overrides",
+            compile="view:compile_rules",
+            resolve="config:resolve",
+            places=("server",),
+            shows_tools=True,
+        ),
+        steps={"overrides": "step:RestoreCalls"},
+        check="check",
+    ),
+    Feature(
+        "guards",
+        rules=Rules(
+            "guards",
+            "What the arguments of calls must be, and must not be. Default: none.",
+            section="config:Guards",
+            compile="guards:compile_rules",
+            resolve="config:resolve",
+            judges=True,
+        ),
+        steps={"guards": "step:JudgeArguments"},
+        check="check",
+    ),
+    Feature(
+        "plugins",
+        wanted_by=("middleware",),
+        opens="plug-ins",
+        steps={"plug-ins": "step:AskPlugins"},
+        check="check",
+    ),
+    Feature(
+        "limits",
+        rules=Rules(
+            "limits",
+            "How often tools may be called. Default: no limits.",
+            section="config:Limits",
+            compile="limits:compile_rules",
+        ),
+        steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
+        check="check",
+    ),
+    Feature(
+        "cache",
+        rules=Rules(
+            "cache",
+            "Which results are kept, and for how long. Default: none.",
+            section="config:Caches",
+            compile="rules:CacheRules",
+        ),
+        steps={"cache": "step:ResultCache"},
+        check="check",
+        commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature(
+        "redaction",
+        rules=Rules(
+            "redact",
+            "What is replaced in texts of results and arguments. Default: nothing.",
+            section="config:Redacts",
+            compile="redactor:compile_rules",
+            resolve="config:resolve",
+            changes_messages=True,
+        ),
+        steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
+        check="check",
+    ),
+    Feature(
+        "approvals",
+        keys=("settings.approval",),
+        section="config:Approval",
+        wanted_by=("asks",),
+        steps={"approval": "step:AskForApproval"},
+        check="check",
+        status="status",
+        choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
+        commands=(Command("approve", "Approve"),),
+    ),
+    Feature(
+        "pins",
+        keys=("settings.lock_file",),
+        catalog_check="check",
+        gates="service",
+        commands=(Command("pins", "Approve", after="approve"),),
+    ),
 )
+
+
+def section_of(key: str) -> str:
+    """Return the section that reads a key of the config, as `module:Class`; empty if no feature has that key."""
+    return next((f"{each.package}.{each.section}" for each in FEATURES if key in each.keys), "")
+
+
+def feature_of_slot(slot: str) -> Feature | None:
+    """Return the feature that has a step for a slot in the order of calls."""
+    return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def feature_with_gates() -> Feature | None:
+    """Return the feature that holds back what servers say of themselves."""
+    return next((feature for feature in FEATURES if feature.gates), None)
+
+
+def is_missing(feature: str) -> bool:
+    """Return whether the program does not have a feature."""
+    return all(each.name != feature for each in FEATURES)
+
+
+def find(target: str) -> Any:  # Any: the type of what is named is known where it is used
+    """Import something, as `module:name`."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
 
 
 def commands() -> Iterator[tuple[Feature, Command]]:

@@ -1,8 +1,8 @@
-"""What stands between a group and its clients, where definitions are pinned."""
+"""What stands between a group and its clients, where the config has definitions held back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
@@ -49,12 +49,52 @@ class Gate(Protocol):
         ...
 
 
+class DeferredGate:
+    """A gate that is made once it has to judge something. If it cannot be made, nothing passes."""
+
+    def __init__(self, make: Callable[[], Gate]) -> None:
+        self._make = make
+        self._made: Gate | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back."""
+        return self._gate.is_open
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is not judged yet."""
+        return self._gate.is_behind
+
+    async def catch_up(self) -> None:
+        """Judge what the group is known to offer now."""
+        await self._gate.catch_up()
+
+    def admit(self, whole: Catalog) -> Catalog | None:
+        """Return a catalog without what is held back."""
+        return self._gate.admit(whole)
+
+    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
+        """Return what an upstream says of itself, without instructions that are held back."""
+        return await self._gate.admit_hello(said)
+
+    def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
+        """Let a request pass that is sent now. Raises DefinitionHeld."""
+        self._gate.check(method, params, shown=shown)
+
+    @property
+    def _gate(self) -> Gate:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 class Admission:
     """What of one group's catalog clients may be shown: all that is known, or what a gate admits of it."""
 
     def __init__(self, catalog: LiveCatalog) -> None:
         self._catalog = catalog
-        self._gate: Gate | None = None
+        self.gate: Gate | None = None  # what holds back what nobody has approved; None admits everything
         self._admitted: tuple[Catalog | None, Catalog | None] | None = None
 
     @property
@@ -62,26 +102,21 @@ class Admission:
         """What is admitted of what is known, before it is presented."""
         known = self._catalog.known
         if self._admitted is None or self._admitted[0] is not known:
-            admitted = known if known is None or self._gate is None else self._gate.admit(known)
+            admitted = known if known is None or self.gate is None else self.gate.admit(known)
             self._admitted = known, admitted
         return self._admitted[1]
 
-    @property
-    def gate(self) -> Gate | None:
-        """What holds back what nobody has approved; None admits everything."""
-        return self._gate
-
-    @gate.setter
-    def gate(self, gate: Gate | None) -> None:
-        self._gate, self._admitted = gate, None
+    def set_gate(self, gate: Gate | None) -> None:
+        """Admit what another gate admits from now on."""
+        self.gate, self._admitted = gate, None
 
     async def admit(self, whole: Catalog) -> Catalog:
         """Return a catalog that was just learnt without what is held back, once it is judged."""
-        if self._gate is None:
+        if self.gate is None:
             return whole
-        if self._gate.is_behind:
-            await self._gate.catch_up()
-        return self._gate.admit(self._catalog.known or whole) or Catalog()
+        if self.gate.is_behind:
+            await self.gate.catch_up()
+        return self.gate.admit(self._catalog.known or whole) or Catalog()
 
     def renew(self) -> None:
         """Ask the gate once more, which has changed its mind."""

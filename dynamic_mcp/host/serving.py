@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.host.approving import Approving
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
-from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
+from dynamic_mcp.proxy.gates import load_gates
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.installation import Installation, guard_imports
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.ending import terminate_all
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class Serving:
 
     def __init__(
         self,
-        configs: ConfigSet,
+        configs: ConfigState,
         serving_log: ServingLog | None,
         *,
         kind: Kind = "stdio",
@@ -97,15 +99,12 @@ class Serving:
         self._origin = origin
         command = partial(login_command, config.file) if origin is None else origin.login_command
         self._logins = open_logins(command, may_open_browser=True)
-        self._approving = Approving()
         self.proxy = Proxy(
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
-            open_approval=self._approving.open,
-            clearing_folder=clearing_folder(),
-            pins=paths.state_dir() / "pins",
+            state_folder=paths.state_dir(),
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
         self.http = HttpControl(self.proxy, http, load=load_http)
@@ -115,12 +114,24 @@ class Serving:
             from dynamic_mcp.host.config_events import event_of_start
 
             self.proxy.note(event_of_start(configs))
-        self.reloader = Reloader(self.proxy, configs, serving_log, self.http, self._observing)
+        self.served = ServedConfig(configs)
+        self.reloader = Reloader(self.served, self.proxy, self._observing.reloads)
+        self.workspaces = Workspaces(self.served, self.proxy, on_new_files=self.reloader.watch.check_soon)
+        # The order in which another version of the config takes hold.
+        self.served.listeners += [
+            *([serving_log.reload] if serving_log is not None else []),
+            _log_change,
+            self.http.prepare_reload,
+            self._observing.reload,
+            self.workspaces.apply,
+            self.http.reload,
+            self._observing.reloads.record_success,
+        ]
 
     @property
     def config(self) -> Config:
         """The config that is served."""
-        return self.reloader.workspaces.configs.base
+        return self.served.state.base
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -173,16 +184,21 @@ class Serving:
         What only some come to is loaded when they do: this process ends with its client, which an upgrade restarts.
         """
         await wait_for_first_client(self.proxy)
-        for name in _REST:
+        for load in self._loads():
             try:
-                import_module(name)  # some milliseconds at most; a thread would slow the loop down for longer
+                load()  # some milliseconds at most; a thread would slow the loop down for longer
             except Upgraded:
                 return
             except OSError as exc:  # no descriptor is free
-                log.debug("`%s` cannot be loaded yet: %s", name, exc)
+                log.debug("not all can be loaded yet: %s", exc)
             await asyncio.sleep(0)
         gc.freeze()
         log.debug("loaded what a client may come to")
+
+    def _loads(self) -> Iterator[Callable[[], object]]:
+        """Yield what loads the modules that a plain client may come to, a few at a time."""
+        yield from (partial(import_module, name) for name in _REST)
+        yield partial(load_gates, self.config)
 
     async def _load_modules(self) -> None:
         from dynamic_mcp.host.loading import load_modules  # not needed by one that serves one client
@@ -204,9 +220,9 @@ class Serving:
             return
         try:
             if self._kind != "stdio":  # its first call may find no descriptor free to load anything with
-                for name in _REST:
-                    import_module(name)
-            await self.proxy.open_plugins(self.config)
+                for load in self._loads():
+                    load()
+            await self.proxy.open(self.config)
         except BaseException:
             await self.close()
             await self.proxy.close()
@@ -221,9 +237,8 @@ class Serving:
     async def close(self) -> None:
         """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
         await self.http.finish(0)
-        self.reloader.workspaces.close()
+        self.workspaces.close()
         await self._logins.close()
-        await self._approving.close()
         await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:
@@ -231,6 +246,10 @@ class Serving:
         passed_s = asyncio.get_running_loop().time() - ended_at
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
         await self.proxy.close()
+
+
+def _log_change(old: ConfigState, new: ConfigState) -> None:
+    log.info("%s has changed: %s", new.base.file, pluralize(len(new.base.groups), "group"))
 
 
 @contextlib.asynccontextmanager

@@ -1,22 +1,123 @@
-"""The rules on the calls of one server, compiled once for all clients with the same view of it."""
+"""The rules of features on the calls of one server, compiled once for all clients with the same view of it."""
 
 from __future__ import annotations
 
-from dynamic_mcp.config.access import ToolAccess
-from dynamic_mcp.config.rules import Rules
-from dynamic_mcp.policy.caching import CacheRules
-from dynamic_mcp.policy.guards import Guards
-from dynamic_mcp.policy.limits import Limits
-from dynamic_mcp.policy.overrides import Overrides
-from dynamic_mcp.policy.redact import redactor_for
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from msgspec import Raw
+
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.features.table import FEATURES, Feature, Rules
+from dynamic_mcp.groups.catalog import Catalog
 
 
-class CallRules:
-    """What a config says of the calls of one server; what it does not say is None, or empty."""
+class RuleSet:
+    """The rules of one feature on the calls of one server. Tools have the names that the server gives them."""
 
-    def __init__(self, rules: Rules, server: str, access: ToolAccess) -> None:
-        self.overrides = Overrides(rules.overrides) if rules.overrides else None
-        self.guards = Guards(rules.guards, server) if rules.guards else None
-        self.limits = Limits(rules.limits, server) if rules.limits else None
-        self.cache = CacheRules(rules, server, access) if rules.cache else None
-        self.redactor = redactor_for(rules.redact) if rules.redact else None
+    def judges(self, tool: str) -> bool:
+        """Return whether they decide about the arguments of a tool, so that these must be known to be valid."""
+        return False
+
+    def check_arguments(self, tool: str, arguments: Raw) -> None:
+        """Raise DynamicMcpError if a tool may not be called with these arguments, whoever allows it."""
+
+    def present_text(self, tool: str, text: str) -> str:
+        """Return a text of our own in an answer of a tool as clients may see it; it may repeat arguments."""
+        return text
+
+    def present_message(self, payload: Raw) -> Raw:
+        """Return the params of what the server says by itself as clients may see them."""
+        return payload
+
+
+class ShownTool(Protocol):
+    """A tool in the way that clients see it."""
+
+    @property
+    def own_name(self) -> str:
+        """The name that its server gives it."""
+        ...
+
+    @property
+    def entry(self) -> Raw:
+        """Its definition as it is shown."""
+        ...
+
+    @property
+    def changes_arguments(self) -> bool:
+        """Whether the server is sent something else than what a model gives."""
+        ...
+
+    def restore(self, given: Raw | None) -> Raw | None:
+        """Return the arguments for the server of those that a model gives. Raises InvalidArguments."""
+        ...
+
+    def present(self, sent: Raw) -> Raw:
+        """Return what a client may see of arguments that are sent."""
+        ...
+
+
+class ToolRules(RuleSet):
+    """Rules by which tools are shown in another way than their server has them."""
+
+    def show(self, catalog: Catalog) -> Catalog:
+        """Return a catalog with the tools as they are shown; the names are those of the last one."""
+        raise NotImplementedError
+
+    def find(self, name: str) -> ShownTool | None:
+        """Return the tool that is shown by this name."""
+        raise NotImplementedError
+
+    def shown_name(self, own_name: str) -> str:
+        """Return by which name a tool of the server is shown; its own if it is not."""
+        raise NotImplementedError
+
+    def own_names(self, shown: str) -> Sequence[str]:
+        """Return the names by which the server may have a tool that is shown by this one, or would be."""
+        raise NotImplementedError
+
+
+def compile_rules(presentation: Presentation, server: str) -> dict[str, RuleSet]:
+    """Return the rules on the calls of a server, by the names of the features that they are of."""
+    return dict(_compile(presentation, server, lambda rules: True))
+
+
+def compile_tool_rules(presentation: Presentation, server: str) -> ToolRules | None:
+    """Return how tools of a server are shown, if that is another way than it has them."""
+    found = _compile(presentation, server, lambda rules: rules.shows_tools)
+    return next((rules for _, rules in found if isinstance(rules, ToolRules)), None)
+
+
+def compile_message_rules(presentation: Presentation, server: str) -> list[RuleSet]:
+    """Return the rules that change what a server answers, and what it says by itself."""
+    return [rules for _, rules in _compile(presentation, server, lambda rules: rules.changes_messages)]
+
+
+def _compile(
+    presentation: Presentation, server: str, is_wanted: Callable[[Rules], bool]
+) -> Iterator[tuple[str, RuleSet]]:
+    for feature, rules in _rules_in(presentation):
+        if is_wanted(rules):
+            yield feature.name, feature.find(rules.compile)(presentation, server)
+
+
+def shows_tools(presentation: Presentation) -> bool:
+    """Return whether tools of a server are shown in another way than it has them."""
+    return any(rules.shows_tools for _, rules in _rules_in(presentation))
+
+
+def judging_rules(presentation: Presentation) -> list[object]:
+    """Return those rules of a server that decide about arguments, as the config has them."""
+    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation) if rules.judges]
+
+
+def message_rules(presentation: Presentation) -> list[object]:
+    """Return those rules of a server that change what it answers, as the config has them."""
+    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation) if rules.changes_messages]
+
+
+def _rules_in(presentation: Presentation) -> Iterator[tuple[Feature, Rules]]:
+    for feature in FEATURES:
+        if feature.rules is not None and feature.rules.key in presentation.rules:
+            yield feature, feature.rules

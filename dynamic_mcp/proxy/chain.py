@@ -1,39 +1,45 @@
 """The one way of a request to an upstream: steps in one order, compiled once for each view of a group.
 
-`ORDER` is the only place where the order is written, and it is what runs; docs/rules.md shows it. A group for which
-nothing is configured has the sending itself as its chain. Each step calls `next`; it can answer by itself, refuse, or
+`ORDER` is the only place where the order is written, and it is what runs; docs/rules.md shows it. What a feature does
+is only a slot there, which a row of `features.table` fills. A group for which nothing is configured has the sending
+itself as its chain. Each step calls `next`; it can answer by itself, refuse, or
 change what it passes on. A step that changes arguments restarts: the steps before it that decide about arguments run
 again, by the config of that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet
 
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.table import FEATURES, Feature, feature_of_slot, find
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request import Event, Next, Observers, Request, Restart, UpstreamRequest
+from dynamic_mcp.proxy.request import (
+    ApprovalCounts,
+    Event,
+    Next,
+    Observers,
+    Request,
+    Restart,
+    UpstreamRequest,
+)
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock
-
-if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.approval.approval import Approval
-    from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 # Tools of a group whose chains are remembered; a client may name any.
 _MAX_TOOLS = 1000
@@ -43,27 +49,42 @@ _LONGEST_NAME = 200
 class Services:
     """What the steps of one proxy work with; what is None or False is not configured.
 
-    `view_for` returns what a client may see now, and `note` takes events. Steps go by the time of `clock`; marks in
-    `clearing_folder` have kept results dropped.
+    `view_for` returns what a client may see now, `roles_of` somebody's roles, and `note` takes events.
+    `lists_changed` is to be called when a step shows other lists. `config` is that of clients without a workspace.
+    Steps go by the time of `clock`; `state_folder` is where they share things with other processes of the user, if
+    they may: those of a command, whose proxy ends with it, do not.
     """
 
     has_access_rules = False
     has_been_observed = False  # requests that began then are, to their ends
-    approval: Approval | None = None
-    plugins: Plugins | None = None
+    approvals: ApprovalCounts | None = None
     observers: Observers | None = None
 
     def __init__(
         self,
         view_for: Callable[[Client], View],
+        roles_of: Callable[[Authentication], Sequence[str]],
         note: Callable[[Event], None],
+        lists_changed: Callable[[], None],
+        config: Config,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
     ) -> None:
         self.view_for = view_for
+        self.roles_of = roles_of
         self.note = note
+        self.lists_changed = lists_changed
+        self.config = config
         self.clock = clock
-        self.clearing_folder = clearing_folder
+        self.state_folder = state_folder
+
+
+class ListChanger(Protocol):
+    """Shows each client lists of its own. While they are what they were, it is the same object."""
+
+    def answer(self, answer: Answer, request: Request) -> Awaitable[Frame]:
+        """Have a request answered by what its client is shown."""
+        ...
 
 
 class _BaseStep:
@@ -79,8 +100,16 @@ class _BaseStep:
         """Return whether requests of a group pass it: calls of a tool, by the server's name, or None for the rest."""
         return True
 
+    async def prepare(self, config: Config) -> None:
+        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
+
     def apply(self, configs: Iterable[Config]) -> None:
         """Work for these configs from now on."""
+
+    @property
+    def lists(self) -> ListChanger | None:
+        """What shows each client lists of its own; None shows those of its view."""
+        return None
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Raise DynamicMcpError for what may not be done; for what is done without a request to the upstream."""
@@ -90,6 +119,12 @@ class _BaseStep:
 
     def record_update(self, group: Group, uri: str) -> None:
         """Called when a server has said that a resource has changed."""
+
+    def release(self, client: Client) -> None:
+        """Called when a client has disconnected."""
+
+    async def close(self) -> None:
+        """Called once when the proxy closes; no call passes it any more."""
 
 
 class Step(_BaseStep):
@@ -109,34 +144,46 @@ class ChangingStep(_BaseStep):
 
 
 AnyStep = Step | ChangingStep
+MakeStep = Callable[["Services"], AnyStep]
+
+Answer = Callable[[Request], Awaitable[Frame]]
+Wanted = Callable[["GroupView", "Services"], bool]
 
 
 class Row(Struct, frozen=True):
-    """A step in the order: its name and what happens, for people, and its class, as `module:class`.
+    """A step in the order: its name and what happens, for people, and who does it.
 
-    Without a class it is no step of the chain. `is_wanted` says which groups may want it, before it is loaded.
+    That is the feature that has a step for this `slot`, else a class of the kernel, as `module:Class`. With neither,
+    it is no step of the chain. `is_wanted` says which groups may want it, before it is loaded; for a slot, it is
+    those that have rules of the feature, unless this says otherwise.
     """
 
     name: str
     text: str
     step: str = ""
-    is_wanted: Callable[[GroupView, Services], bool] = lambda group, services: False
+    is_wanted: Wanted | None = None
+    slot: str = ""
 
 
 def _has_rules(group: GroupView, services: Services) -> bool:
-    return group.call_rules is not None or services.has_access_rules or _has_plugins(group, services)
+    return bool(group.call_rules) or services.has_access_rules or has_middleware(group, services)
 
 
-def _has_plugins(group: GroupView, services: Services) -> bool:
-    return services.plugins is not None and services.plugins.are_for(group.name)
+def has_middleware(group: GroupView, services: Services) -> bool:
+    """Return whether the config has plug-ins for a server."""
+    if not services.config.middleware:
+        return False
+    from dynamic_mcp.policy.globs import Globs  # with the first plug-in
+
+    return any(Globs(each.servers).matches(group.name) for each in services.config.middleware)
 
 
-def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
-    return lambda group, services: getattr(group.call_rules, kind, None) is not None
+def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> bool:
+    return feature.name in group.call_rules
 
 
 def _may_ask(group: GroupView, services: Services) -> bool:
-    return services.has_access_rules or (group.call_rules is not None and group.call_rules.guards is not None)
+    return services.has_access_rules or group.presentation.asks
 
 
 def _is_observed(group: GroupView, services: Services) -> bool:
@@ -154,14 +201,12 @@ ORDER = (
     Row(
         "overrides",
         "Shown names become the server's own; defaults and fixed arguments are put in.",
-        "dynamic_mcp.proxy.call_overrides:RestoreCalls",
-        _has_rule("overrides"),
+        slot="overrides",
     ),
     Row(
         "redact",
         "What is to be replaced in arguments is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactArguments",
-        _has_rule("redactor"),
+        slot="redact arguments",
     ),
     Row(
         "observe",
@@ -178,29 +223,28 @@ ORDER = (
     Row(
         "plug-ins",
         "They may change arguments, which are redacted and decided again, or answer by themselves.",
-        "dynamic_mcp.proxy.plugins.step:AskPlugins",
-        _has_plugins,
+        is_wanted=has_middleware,
+        slot="plug-ins",
     ),
-    Row("guards", "Arguments are judged.", "dynamic_mcp.proxy.call_guards:JudgeArguments", _has_rule("guards")),
-    Row("limits", "The call is counted.", "dynamic_mcp.proxy.call_limits:LimitRate", _has_rule("limits")),
+    Row("guards", "Arguments are judged.", slot="guards"),
+    Row("limits", "The call is counted.", slot="limits"),
     Row(
         "approval",
         "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
-        "dynamic_mcp.proxy.approval.step:AskForApproval",
+        "dynamic_mcp.proxy.authorization:RefuseUnapproved",
         _may_ask,
+        slot="approval",
     ),
-    Row("cache", "A kept result is the answer.", "dynamic_mcp.proxy.result_cache:ResultCache", _has_rule("cache")),
+    Row("cache", "A kept result is the answer.", slot="cache"),
     Row(
         "concurrent",
         "The call waits until one of the places of its tool is free.",
-        "dynamic_mcp.proxy.call_limits:LimitConcurrency",
-        _has_rule("limits"),
+        slot="concurrent",
     ),
     Row(
         "redact",
         "On the way back: what is to be replaced in the answer is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactAnswers",
-        _has_rule("redactor"),
+        slot="redact answers",
     ),
     Row(
         "audit",
@@ -211,17 +255,39 @@ ORDER = (
     Row("upstream", "The server answers."),
     Row("result limit", "On the way back: a long text is cut, and kept whole as a resource."),
 )
+
+
+class _StepRow(Struct, frozen=True):
+    """A row with a step: which groups may want it, and what loads its class."""
+
+    is_wanted: Wanted
+    load: Callable[[], type[AnyStep]]
+
+
+def _list_steps() -> Iterator[tuple[int, _StepRow]]:
+    """Yield the rows of the order that have a step; a slot has none if the program has no such feature."""
+    for number, row in enumerate(ORDER):
+        feature = feature_of_slot(row.slot) if row.slot else None
+        if feature is not None:
+            wanted = row.is_wanted or partial(_has_rules_of, feature)
+            yield number, _StepRow(wanted, partial(feature.find, feature.steps[row.slot]))
+        elif row.step and row.is_wanted is not None:
+            yield number, _StepRow(row.is_wanted, partial(find, row.step))
+
+
+_STEPS = dict(_list_steps())
 # Rows up to the one that finds out the server's name of a tool.
 _HEAD = 2
 # The last step stands right before the upstream, after a call has waited for its turn.
-_LAST = max(number for number, row in enumerate(ORDER) if row.step)
+_LAST = max(_STEPS)
 
 
 class Chains:
-    """The chains of one proxy, and the sending at their ends."""
+    """The chains of one proxy, and the sending at their ends. `steps` replaces those of slots, by their names."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, steps: Mapping[str, MakeStep] | None = None) -> None:
         self.services = services
+        self._replaced = steps or {}
         self._turns = Turns()
         self._steps: dict[int, AnyStep] = {}
         self._compiled: WeakSet[GroupView] = WeakSet()
@@ -256,6 +322,17 @@ class Chains:
 
     # --- what steps want to know -----------------------------------------------------------------------
 
+    @property
+    def list_changers(self) -> list[ListChanger]:
+        """What shows clients other lists than their views have, in the order in which it answers."""
+        self._list_openers(self.services.config)  # what is not open yet shows nothing
+        return [lists for step in self._steps.values() if (lists := step.lists) is not None]
+
+    async def prepare(self, config: Config) -> None:
+        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
+        for step in self._list_openers(config):
+            await step.prepare(config)
+
     def apply(self, configs: Iterable[Config]) -> None:
         """Send by these configs from now on. To be called whenever a service has become another one, too."""
         configs = tuple(configs)
@@ -281,6 +358,16 @@ class Chains:
             uri = wire.text(wire.member(frame.params, "uri")) or ""
             for step in self._steps.values():
                 step.record_update(group, uri)
+
+    def release(self, client: Client) -> None:
+        """Tell the steps that a client has disconnected."""
+        for step in self._steps.values():
+            step.release(client)
+
+    async def close(self) -> None:
+        """Close the steps."""
+        for step in self._steps.values():
+            await step.close()
 
     # --- compiling -------------------------------------------------------------------------------------
 
@@ -344,20 +431,25 @@ class Chains:
     def _find(self, group: GroupView) -> dict[int, AnyStep]:
         """Return the steps that a group wants, by their rows."""
         services = self.services
-        return {row: self._step(row) for row, each in enumerate(ORDER) if each.is_wanted(group, services)}
+        return {number: self._step(number) for number, row in _STEPS.items() if row.is_wanted(group, services)}
+
+    def _list_openers(self, config: Config) -> list[AnyStep]:
+        """Return the steps that open something for a config."""
+        slots = [each.opens for each in FEATURES if each.opens and each.is_wanted(config)]
+        return [self._step(number) for number in _STEPS if ORDER[number].slot in slots] if slots else []
 
     def _step(self, row: int) -> AnyStep:
         step = self._steps.get(row)
         if step is None:
-            module, _, name = ORDER[row].step.partition(":")
-            step = self._steps[row] = getattr(import_module(module), name)(self.services)
+            make = self._replaced.get(ORDER[row].slot) or _STEPS[row].load()
+            step = self._steps[row] = make(self.services)
         return step
 
     # --- sending ---------------------------------------------------------------------------------------
 
     def _send(self, call: UpstreamRequest) -> Awaitable[Frame]:
         """Send a request to the upstream: the chain of a group for which nothing is configured."""
-        if call.request.revision.is_stateless:
+        if call.request.client.hello.revision.is_stateless:
             return self._send_stateless(call, _send_now)
         target = call.group.group if call.instance is None else call.instance
         return target.request(

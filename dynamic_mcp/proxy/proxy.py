@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -29,15 +28,15 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
-from dynamic_mcp.proxy.chain import Chains, Services
+from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import Elicitations
+from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
-from dynamic_mcp.proxy.pinned_groups import PinnedGroups
-from dynamic_mcp.proxy.request import Event, Observers, Request, group_changed, link_opened
+from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
@@ -55,16 +54,12 @@ from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
-if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.approval.approval import Approval, OpenApproval
-    from dynamic_mcp.proxy.plugins.plugins import Plugins
-
 
 class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
-    become true before a config is applied. `pins` is the folder of lock files; without it, no definition is pinned.
+    become true before a config is applied. `steps` replaces those of features.
     """
 
     def __init__(
@@ -75,11 +70,10 @@ class Proxy:
         catalog_store: CatalogStore | None = None,
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
-        open_approval: OpenApproval | None = None,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
         has_base: bool = True,
-        pins: Path | None = None,
+        steps: Mapping[str, MakeStep] | None = None,
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
@@ -87,10 +81,10 @@ class Proxy:
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
-        self._pinned = PinnedGroups(base, pins, self.note, lambda group: self._subscriptions.announce_soon(group))
-        self._views = Views({None: base}, self.groups, self._pinned.pin)
-        self._persons = Persons(self._add_person, self._remove_person)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
+        self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
+        self._views = Views({None: base}, self.groups, self._gates)
+        self._persons = Persons(self._add_person, self._remove_person)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
         self._resource_subscriptions, self._elicitations = ResourceSubscriptions(), Elicitations()
         self._logins = LoginOffers(logins, self._subscriptions)
@@ -100,10 +94,10 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._services = Services(self.view_for, self.note, clock, clearing_folder)
-        self._chains = chains = Chains(self._services)
-        self._open_approval = open_approval
-        self._plugins: Plugins | None = None  # also those of configs before, until they are closed
+        self._services = Services(
+            self.view_for, self.roles_of, self.note, self._on_lists_changed, base, clock, state_folder
+        )
+        self._chains = chains = Chains(self._services, steps)
         self._tasks = Tasks(chains)
         self._tools = Tools(chains, self._tasks, self._search, self.result_store)
         resources = Resources(chains, self.result_store, self._resource_subscriptions)
@@ -115,7 +109,7 @@ class Proxy:
         self._messages = UpstreamMessages(
             self._views, chains, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
         )
-        self._govern(base)
+        self._govern(base, [base])
 
     @property
     def logins(self) -> Logins | None:
@@ -123,9 +117,9 @@ class Proxy:
         return self._logins.logins
 
     @property
-    def approval(self) -> Approval | None:
-        """Who asks persons; None while no rule wants that."""
-        return self._services.approval
+    def approvals(self) -> ApprovalCounts | None:
+        """How many questions there are and were to persons; None while no rule has wanted any."""
+        return self._services.approvals
 
     @property
     def observers(self) -> Observers | None:
@@ -157,57 +151,38 @@ class Proxy:
             self._persons.forget()
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
-        self._govern(base)
-        self._chains.apply(configs.values())
+        self._govern(base, configs.values())
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
         self._subscriptions.announce_soon()
 
     async def prepare(self, config: Config) -> None:
-        """Open the plug-ins of a config that is to be applied. Raises ConfigError, and then nothing has changed."""
-        if config.plugins:
-            await self._load_plugins().prepare(config)
+        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
+        await self._chains.prepare(config)
 
-    async def open_plugins(self, config: Config) -> None:
-        """Open the plug-ins of the config that is served, and use them: until then they let nothing pass.
+    async def open(self, config: Config) -> None:
+        """Open what the config needs that is served: until then, what passes a plug-in is refused.
 
         Raises ConfigError.
         """
-        await self.prepare(config)
-        self._govern(self._base)
+        if config.middleware:
+            await self.prepare(config)
+            self._chains.apply([config])
+            self._compile_answers()
 
-    def _govern(self, config: Config) -> None:
-        """Have requests decided, and persons and plug-ins asked, as this config says."""
+    def _govern(self, config: Config, configs: Iterable[Config]) -> None:
+        """Have requests decided as this config says, and those of all places."""
         services = self._services
-        if config.plugins or self._plugins is not None:
-            self._load_plugins().apply(config)
-        services.plugins = self._plugins if config.plugins else None
+        services.config = config
         services.has_access_rules = self._views.are_governed
-        if services.approval is not None:
-            services.approval.apply(config)
-        elif config.asks:
-            services.approval = self._open(config)
-        self._pinned.apply(config)
-        self._chains.reset()
+        if services.approvals is None and config.asks:
+            services.approvals = ApprovalCounts()
+        self._chains.apply(configs)
         self._compile_answers()
 
-    def _open(self, config: Config) -> Approval:
-        if self._open_approval is not None:
-            return self._open_approval(config, self.note)
-        from dynamic_mcp.proxy.approval.approval import open_approval
-
-        return open_approval(config, self.note)
-
-    def _load_plugins(self) -> Plugins:
-        if self._plugins is None:
-            from dynamic_mcp.proxy.plugins.plugins import Plugins
-
-            self._plugins = Plugins(self.roles_of, self._on_lists_changed)
-        return self._plugins
-
     def _on_lists_changed(self) -> None:
-        """Called when plug-ins show other lists."""
+        """Called when a step shows other lists."""
         self._compile_answers()
         self._subscriptions.announce_soon()
 
@@ -218,8 +193,8 @@ class Proxy:
 
     def _compile_answer(self, answer: UseCase) -> UseCase:
         services = self._services
-        if services.plugins is not None and services.plugins.lists is not None:
-            answer = partial(services.plugins.lists.answer, answer)
+        for changer in self._chains.list_changers:
+            answer = partial(changer.answer, answer)
         if services.observers is None:
             return answer
         if services.has_access_rules:
@@ -262,14 +237,11 @@ class Proxy:
         self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
-        if self.approval is not None:
-            await self.approval.close()
         await self._tasks.close()
-        if self._plugins is not None:
-            await self._plugins.close()
+        await self._chains.close()
         await self._semantic_index.close()
         await self.groups.close()
-        await self._pinned.close()
+        await self._gates.close()
 
     def has_place(
         self, authentication: Authentication, only: str | None, profile: str | None, *, may_be_empty: bool = False
@@ -303,7 +275,7 @@ class Proxy:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        if self.groups.know_persons:
+        if self.groups.knows_persons:
             self._persons.note(client)
         return self._views.view_for(client)
 
@@ -353,8 +325,7 @@ class Proxy:
         self._elicitations.release(client)
         self._logins.release(client)
         self.result_store.release(client)
-        if self.approval is not None:
-            self.approval.release(client)
+        self._chains.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)
         self._tasks.release(client)
@@ -403,8 +374,7 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        plugins = self._services.plugins
-        change_lists = plugins is not None and plugins.lists is not None
+        change_lists = bool(self._chains.list_changers)
         is_private = self._views.are_governed or change_lists or self.groups.place_of(client) is not None
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
@@ -470,5 +440,5 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        snapshot, plugins = take_snapshot(view, self._tools, self._search), self._services.plugins
-        return snapshot if plugins is None else plugins.mark(snapshot)
+        snapshot, changers = take_snapshot(view, self._tools, self._search), self._chains.list_changers
+        return {name: each and [*each, *changers] for name, each in snapshot.items()} if changers else snapshot

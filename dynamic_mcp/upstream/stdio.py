@@ -12,7 +12,7 @@ import logging
 import re
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
@@ -20,9 +20,7 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.process.child import Process, start
-from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
-from dynamic_mcp.upstream.turns import Turns
+from dynamic_mcp.upstream.process.child import Process, explain_failure, start, suggest_remedy
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
@@ -45,6 +43,7 @@ _SHELL_VARIABLES = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES")
 _NAMES_IN_HINT = 3
 # A child with more unread input than this has stopped reading.
 _UNREAD_BYTES = 16 << 20
+_LINES_A_TURN = 64
 
 
 class StdioTransport:
@@ -59,7 +58,7 @@ class StdioTransport:
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._lines = lines.Lines(max_message_bytes)
-        self._turns: Turns
+        self._pacer: LinePacer
         self._stderr = lines.Lines(STDERR_LINE_BYTES)
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
@@ -75,7 +74,7 @@ class StdioTransport:
         """Start the program, without a shell; returns its pid. Raises Unreachable with the system's reason."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
-        self._turns = Turns(
+        self._pacer = LinePacer(
             self.receive,
             pause=lambda: self._process.pause_stdout(),
             resume=lambda: self._process.resume_stdout(),
@@ -141,7 +140,7 @@ class StdioTransport:
     # --- the child's output and end ---------------------------------------------------------------------------
 
     def _receive_stdout(self, data: bytes) -> None:
-        self._turns.take(self._lines.feed(data))
+        self._pacer.take(self._lines.feed(data))
 
     def _receive_stderr(self, data: bytes) -> None:
         for line in self._stderr.feed(data)[-STDERR_LINES:]:
@@ -155,7 +154,7 @@ class StdioTransport:
 
     def _handle_stdout_end(self) -> None:
         """End the link; a last message without a line end still counts."""
-        self._turns.finish()
+        self._pacer.finish()
         rest = self._lines.take_rest()
         with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
             wire.parse(rest)
@@ -174,7 +173,7 @@ class StdioTransport:
         self._end()
 
     def _end(self) -> None:
-        self._turns.finish()
+        self._pacer.finish()
         self._keep_stderr(self._stderr.take_rest())
         self.lost(LinkLost(self.group, self.describe_end(), hint=self._hint()))
 
@@ -203,3 +202,40 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+class LinePacer:
+    """Passes lines to `receive`, so many in each turn of the loop; `pause` stops their source until `resume`.
+
+    So a flood of one server delays no other server and no client for long.
+    """
+
+    def __init__(
+        self, receive: Callable[[bytes], None], *, pause: Callable[[], None], resume: Callable[[], None]
+    ) -> None:
+        self._receive = receive
+        self._pause = pause
+        self._resume = resume
+        self._lines = deque[bytes]()
+        self._is_behind = False
+        self._loop = asyncio.get_running_loop()
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Take lines, in their order."""
+        self._lines.extend(lines)
+        if not self._is_behind:
+            self._pass_on()
+
+    def finish(self) -> None:
+        """Pass on everything that is left."""
+        while self._lines:
+            self._receive(self._lines.popleft())
+
+    def _pass_on(self) -> None:
+        for _ in range(min(len(self._lines), _LINES_A_TURN)):
+            self._receive(self._lines.popleft())
+        was_behind, self._is_behind = self._is_behind, bool(self._lines)
+        if self._is_behind:
+            self._loop.call_soon(self._pass_on)
+        if was_behind != self._is_behind:
+            (self._pause if self._is_behind else self._resume)()

@@ -26,8 +26,8 @@ from tests.fakes import (
     text_of,
     tool,
 )
-from tests.policy.overridden import rules_of
-from tests.proxy.pinned import Server, pinned_group, proxy_of
+from tests.features.overrides.overridden import rules_of
+from tests.features.pins.pinned import Server, pinned_group, proxy_of
 
 NO_NETWORK = Error(-32603, "getaddrinfo ENOTFOUND api.example.com")
 READ = {"contents": [{"uri": "x://a", "text": "A"}]}

@@ -8,17 +8,17 @@ import threading
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.features.redaction.config import Redact
+from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
-from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers, UpstreamRequest
 from tests.fakes import BOUND_S, Client, FakeUpstream, Opener, config_of, group_config
+from tests.features.plugins.scene import ANSWERS, proxy_of, upstream, use
 from tests.policy.rules import access_of, person
-from tests.proxy.plugins.scene import ANSWERS, proxy_of, upstream, use
 
 EFFECTS = pytest.mark.parametrize("effect", ["ask", "deny"])
-RULES = Rules(redact=(Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),))
+RULES = {"redact": (Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),)}
 ABLE = {"tools": {"listChanged": True}, "tasks": {"requests": {"tools": {"call": {}}}}}
 TASK = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-01-01T00:00:00Z"}
 
@@ -50,7 +50,7 @@ async def test_the_first_access_rules_hold_for_a_call_that_is_in_a_plug_in(
 ) -> None:
     server = upstream()
     rules = access_of(roles={"dev": [{}, {"tools": ["echo"], "effect": effect}]})
-    before, after = (config_of(group_config("a"), plugins=plugins, access=access) for access in (None, rules))
+    before, after = (config_of(group_config("a"), middleware=plugins, access=access) for access in (None, rules))
     async with proxy_of(before, Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
@@ -67,7 +67,7 @@ async def test_the_first_access_rules_hold_for_a_call_that_is_in_a_plug_in(
 async def test_a_plug_in_sees_a_call_once_whatever_the_config_becomes_meanwhile() -> None:
     server = upstream()
     rules = access_of(roles={"dev": [{}]})
-    before, after = (config_of(group_config("a"), plugins=(use(Slow),), access=access) for access in (None, rules))
+    before, after = (config_of(group_config("a"), middleware=(use(Slow),), access=access) for access in (None, rules))
     async with proxy_of(before, Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
@@ -88,7 +88,7 @@ class SlowRedactor(Redactor):
     """Holds up the thread that replaces in long arguments."""
 
     def __init__(self) -> None:
-        super().__init__(RULES.redact)
+        super().__init__(RULES["redact"])
         self.has_begun, self.may_end = threading.Event(), threading.Event()
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
@@ -105,9 +105,7 @@ async def test_the_first_access_rules_hold_for_a_call_whose_long_arguments_are_r
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
-        rules = proxy.view_for(client.session)["a"].call_rules
-        assert rules is not None
-        rules.redactor = redactor
+        proxy.view_for(client.session)["a"].call_rules["redaction"] = redactor
         calling = asyncio.create_task(client.call("a", "echo", {"text": "x" * 50_000}))
         assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
         proxy.apply(config_of(group_config("a", rules=RULES), access=access))

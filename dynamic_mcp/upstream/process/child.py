@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -26,9 +27,8 @@ from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 from dynamic_mcp.system.prctl import forbid_inspection
 from dynamic_mcp.upstream.process import strays
-from dynamic_mcp.upstream.process.group import ProcessGroup
 from dynamic_mcp.upstream.process.guardian import guardian
-from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans
+from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans, has_table, list_pids, read_stat
 
 # How often to check whether a process group has ended, which raises no event.
 _POLL_S = 0.02
@@ -119,7 +119,7 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._sources: list[Source] = []
         self._stdout: Source | None = None  # until it is open
-        self._group = ProcessGroup(self.pid)
+        self._group = _ProcessGroup(self.pid)
         self._strays = launch.strays
         self._has_grace = True
         self._has_ended = False
@@ -364,3 +364,89 @@ def _exit_code(child: subprocess.Popen[bytes]) -> int:
 
 def _do_nothing() -> None:
     pass
+
+
+class _ProcessGroup:
+    """A group by its number, from when its leader is reaped until all of it has ended.
+
+    Zombies do not count as running: without an init that reaps orphans they stay.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.has_ended = False
+        """It must not be signalled any more: its number may be that of another group."""
+        self._number = number
+        self._members: list[int] = []
+        self._was_empty = False
+
+    def poll(self) -> bool:
+        """Look for processes of the group, and reap those that are ours; return whether one still runs."""
+        self.has_ended = self.has_ended or not self._is_running()
+        return not self.has_ended
+
+    def _is_running(self) -> bool:
+        if sys.platform == "win32":
+            return False
+        try:
+            os.killpg(self._number, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        self._reap()
+        if not has_table():
+            return True
+        self._members = self._filter_running(self._members) or self._filter_running(list_pids())
+        if self._members:
+            self._was_empty = False
+            return True
+        # a process that starts while the list is being read shows up the second time
+        was_empty, self._was_empty = self._was_empty, True
+        return not was_empty
+
+    def _reap(self) -> None:
+        """Reap the zombies that have become our children; they are what still reserves the group's number."""
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-self._number, os.WNOHANG) != (0, 0):
+                pass
+
+    def _filter_running(self, pids: list[int]) -> list[int]:
+        return [pid for pid in pids if self._is_running_member(pid)]
+
+    def _is_running_member(self, pid: int) -> bool:
+        stat = read_stat(pid)
+        return stat is not None and stat.group == self._number and not stat.has_ended
+
+
+def explain_failure(program: Program, exc: Exception) -> str:
+    """Say why a program could not be started."""
+    if program.cwd and isinstance(exc, FileNotFoundError | NotADirectoryError) and not Path(program.cwd).is_dir():
+        return f"the directory `{program.cwd}` does not exist"
+    command = f"the command `{program.command}`"
+    match exc:
+        case FileNotFoundError():
+            return f"{command} was not found"
+        case PermissionError() if Path(program.cwd or "", program.command).is_dir():
+            return f"{command} is a directory"
+        case PermissionError():
+            return f"{command} is not executable"
+        case OSError(errno=errno.E2BIG):
+            name = max(program.env, key=lambda each: len(program.env[each]), default="")
+            return f"{command} cannot be started: its arguments and environment are too long, above all `{name}`"
+        case OSError(errno=errno.EAGAIN):
+            return f"{command} cannot be started: the system allows no more processes"
+        case OSError(strerror=str(why)):
+            return f"{command} cannot be started: {why.lower()}"
+        case _:
+            return f"{command} cannot be started: {exc}"
+
+
+def suggest_remedy(exc: Exception) -> str:
+    """Say what a person can do about it; empty if nothing is known."""
+    match exc:
+        case FileNotFoundError():
+            return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            return "let programs have more open files (`ulimit -n`), or enable fewer servers"
+        case OSError(errno=errno.EAGAIN):
+            return "let programs start more processes (`ulimit -u`), or enable fewer servers"
+        case _:
+            return ""

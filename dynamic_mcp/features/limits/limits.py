@@ -1,0 +1,173 @@
+"""Decides how often, and how many at once, tools may be called: token buckets, and the rules that they are for.
+
+A bucket is kept as the time at which it will be full again, so one that nobody uses needs no memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from heapq import nsmallest
+
+from msgspec import Struct
+
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.features.limits.config import Limit, limits_of
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.call_rules import RuleSet
+from dynamic_mcp.policy.globs import Globs, fold
+from dynamic_mcp.system.bounded import BoundedDict
+
+MAX_BUCKETS = 50_000
+# Tools whose limits are remembered. A longer name is remembered by its hash.
+_MAX_TOOLS = 1000
+_LONGEST_NAME = 200
+# What arithmetic with times may be wrong by.
+_TOLERANCE_S = 1e-9
+
+
+class Rate(Struct, frozen=True):
+    """How often tools may be called: a call each `interval_s`, and so many at once that they make up for `slack_s`.
+
+    `key` names what is counted for as long as the rule is the same, `id` its place in the config.
+    """
+
+    key: str
+    id: str
+    per_person: bool
+    per_tool: bool
+    interval_s: float
+    slack_s: float
+
+    def bucket_of(self, person: Hashable, tool: str) -> Hashable:
+        """Return what names the bucket of a call."""
+        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
+
+
+class Room(Struct, frozen=True):
+    """How many calls of tools may run at once. `key` stays the same when `places` changes."""
+
+    key: str
+    id: str
+    per_person: bool
+    per_tool: bool
+    places: int
+
+    def gate_of(self, person: Hashable, tool: str) -> Hashable:
+        """Return what names the places that a call waits for."""
+        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
+
+
+def compile_rules(presentation: Presentation, server: str) -> Limits:
+    """Return the limits of a server."""
+    return Limits(limits_of(presentation), server)
+
+
+class Limits(RuleSet):
+    """The limits of one server."""
+
+    def __init__(self, limits: Iterable[Limit], server: str) -> None:
+        self._all = [_Compiled.of(limit, server) for limit in limits]
+        self._found: BoundedDict[str, tuple[tuple[Rate, ...], tuple[Room, ...]]] = BoundedDict(_MAX_TOOLS)
+
+    def rates_for(self, tool: str) -> tuple[Rate, ...]:
+        """Return what bounds how often a tool is called."""
+        return self._find(tool)[0]
+
+    def rooms_for(self, tool: str) -> tuple[Room, ...]:
+        """Return what bounds how many calls of a tool run at once, in the order in which places are taken.
+
+        The narrowest comes first, so that who waits for a place of their own holds none of everybody's. The order is
+        the same for all tools, so that no two calls wait for each other.
+        """
+        return self._find(tool)[1]
+
+    def _find(self, tool: str) -> tuple[tuple[Rate, ...], tuple[Room, ...]]:
+        found = self._found.get(tool)
+        if found is None:
+            matching = [each for each in self._all if each.globs.matches_variant(tool)]
+            rates = {each.rate.key: each.rate for each in reversed(matching) if each.rate is not None}
+            rooms: dict[str, Room] = {}
+            for room in (each.room for each in matching):
+                if room is not None and (room.key not in rooms or room.places < rooms[room.key].places):
+                    rooms[room.key] = room
+            found = tuple(reversed(rates.values())), tuple(sorted(rooms.values(), key=_order))
+            if len(tool) <= _LONGEST_NAME:
+                self._found[tool] = found
+        return found
+
+
+class _Compiled(Struct, frozen=True):
+    globs: Globs
+    rate: Rate | None
+    room: Room | None
+
+    @staticmethod
+    def of(limit: Limit, server: str) -> _Compiled:
+        scope = [server, limit.tools, limit.per_person, limit.per_tool]
+        rate = room = None
+        if limit.rate is not None:
+            key = wire.encode([*scope, limit.rate, limit.capacity]).decode()
+            interval_s = 1 / limit.rate
+            slack_s = interval_s * (limit.capacity - 1)
+            rate = Rate(key, limit.id, limit.per_person, limit.per_tool, interval_s, slack_s)
+        if limit.concurrent is not None:
+            key = wire.encode(scope).decode()
+            room = Room(key, limit.id, limit.per_person, limit.per_tool, limit.concurrent)
+        return _Compiled(Globs(limit.tools), rate, room)
+
+
+def _order(room: Room) -> tuple[bool, bool, str]:
+    return not room.per_person, not room.per_tool, room.key
+
+
+class Refusal(Struct, frozen=True):
+    """A call that was too much: by which rule, and for how many seconds another one will be."""
+
+    rule: str
+    wait_s: float
+
+
+class Buckets:
+    """The buckets of all rules, `size` at most; of more, those are forgotten that are nearest to full."""
+
+    def __init__(self, size: int = MAX_BUCKETS) -> None:
+        self._size = size
+        self._full_at: dict[Hashable, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def take(self, rates: Sequence[Rate], person: Hashable, tool: str, now: float) -> Refusal | None:
+        """Take from every bucket of a call at this time of a clock, or from none if one of them refuses."""
+        refusal: Refusal | None = None
+        taken: dict[Hashable, float] = {}
+        find_full_at = self._full_at.get
+        for rate in rates:
+            bucket = rate.bucket_of(person, tool) if rate.per_person or rate.per_tool else rate.key
+            full_at = find_full_at(bucket, now)
+            if full_at < now:
+                full_at = now
+            wait_s = full_at - now - rate.slack_s
+            if wait_s > _TOLERANCE_S and (refusal is None or wait_s > refusal.wait_s):
+                refusal = Refusal(rate.id, wait_s)
+            taken[bucket] = full_at + rate.interval_s
+        if refusal is None:
+            self._full_at.update(taken)
+            if len(self._full_at) > self._size:
+                self._forget(now)
+        return refusal
+
+    def _forget(self, now: float) -> None:
+        """Forget the buckets that are full, and an eighth of the others if those are still too many."""
+        self._full_at = {bucket: full_at for bucket, full_at in self._full_at.items() if full_at > now}
+        excess = len(self._full_at) - self._size
+        if excess > 0:
+            for bucket in nsmallest(excess + self._size // 8, self._full_at, key=self._full_at.__getitem__):
+                del self._full_at[bucket]
+
+
+def _common_name(tool: str) -> str:
+    """Return the same short name for all that a server may take for the same tool."""
+    name = fold(tool).strip()
+    return name if len(name) <= _LONGEST_NAME else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
