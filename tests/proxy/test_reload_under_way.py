@@ -92,9 +92,39 @@ class SlowRedactor(Redactor):
         self.has_begun, self.may_end = threading.Event(), threading.Event()
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
-        self.has_begun.set()
-        assert self.may_end.wait(BOUND_S)
+        if threading.current_thread() is not threading.main_thread():
+            self.has_begun.set()
+            assert self.may_end.wait(BOUND_S)
         return super().redact_arguments(tool, arguments)
+
+
+class Lengthening(Middleware):
+    """Makes arguments so long that they are redacted in a thread."""
+
+    async def call(self, request: CallRequest, next: Next) -> CallResult:
+        return await next(request.replace(arguments={"text": "a secret" + "!" * 50_000}))
+
+
+@pytest.mark.parametrize("effect", [None, "ask", "deny"])
+async def test_long_arguments_of_a_plug_in_are_redacted_and_decided_by_the_config_of_then(effect: str | None) -> None:
+    server, redactor = upstream(), SlowRedactor()
+    plugins, group = (use(Lengthening),), group_config("a", rules=RULES)
+    rules = access_of(roles={"dev": [{}, {"tools": ["echo"], "effect": effect}]}) if effect else None
+    async with proxy_of(config_of(group, middleware=plugins), Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
+        client = Client(proxy, authentication=person("ann", "dev"))
+        await client.initialize()
+        proxy.view_for(client.session)["a"].call_rules["redaction"] = redactor
+        calling = asyncio.create_task(client.call("a", "echo", {"text": "short"}))
+        assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
+        if rules is not None:
+            after = config_of(group, middleware=plugins, access=rules)
+            await proxy.prepare(after)
+            proxy.apply(after)
+        redactor.may_end.set()
+
+        assert bool((await calling).get("isError")) is (effect is not None)
+        sent = [each["params"]["arguments"] for each in server.heard("tools/call")]
+        assert sent == ([] if effect else [{"text": "a ***" + "!" * 50_000}])
 
 
 @EFFECTS

@@ -122,6 +122,15 @@ async def test_prompts_and_resources_pass_and_other_requests_do_not() -> None:
     ]
 
 
+async def test_a_call_that_a_server_may_read_in_another_way_than_the_plug_in_is_refused() -> None:
+    server = upstream()
+    async with client_with(server, use(Watching), only="a") as client:
+        answer = await client.request("tools/call", {"name": "echo", "Name": "delete", "arguments": {}})
+
+    assert "`Name` is not a parameter" in answer["error"]["message"]
+    assert (SEEN, server.heard("tools/call")) == ([], [])
+
+
 async def test_a_plug_in_is_passed_only_by_calls_of_its_servers() -> None:
     config = config_of(group_config("one"), group_config("two"), middleware=(use(Watching, servers=("t*",)),))
     async with proxy_of(config, Opener(one=[upstream()], two=[upstream()])) as proxy:
