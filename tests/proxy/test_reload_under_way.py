@@ -110,16 +110,16 @@ async def test_long_arguments_of_a_plug_in_are_redacted_and_decided_by_the_confi
     server, redactor = upstream(), SlowRedactor()
     plugins, group = (use(Lengthening),), group_config("a", rules=RULES)
     rules = access_of(roles={"dev": [{}, {"tools": ["echo"], "effect": effect}]}) if effect else None
-    async with proxy_of(config_of(group, plugins=plugins), Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
+    async with proxy_of(config_of(group, middleware=plugins), Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
         before = proxy.view_for(client.session)["a"].call_rules
         assert before is not None
-        before.redactor = redactor
+        before.sets["redaction"] = redactor
         calling = asyncio.create_task(client.call("a", "echo", {"text": "short"}))
         assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
         if rules is not None:
-            after = config_of(group, plugins=plugins, access=rules)
+            after = config_of(group, middleware=plugins, access=rules)
             await proxy.prepare(after)
             proxy.apply(after)
         redactor.may_end.set()
