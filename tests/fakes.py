@@ -61,6 +61,7 @@ class PresentedGroup(GroupConfig, frozen=True):
 def group_config(name: str = "up", **changes: Any) -> PresentedGroup:  # Any: fields of GroupConfig and Presentation
     """Return the config of a group with every default."""
     shown = {key: changes.pop(key) for key in list(changes) if key in Presentation.__struct_fields__}
+    shown["asks"] = any(guard.asks for guard in shown.get("rules", {}).get("guards", ()))
     config = PresentedGroup(
         name=name,
         presentation=replace(PRESENTATION, **shown),

@@ -9,9 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.cli.client import encode_params, introduce
 from dynamic_mcp.cli.inbox import Inbox
+from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
@@ -89,9 +91,12 @@ async def open_own_client(
     What it asks of servers is recorded in the audit log of the config, as that of every client is. A command that
     `may_ask` has forms answered at the terminal. Raises ConfigError if a plug-in cannot be opened.
 
-    `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
-    read from disk or written to it.
+    `wrap_opener` may observe how links are opened. Without the cache, every group is connected, no catalog is read
+    from disk or written to it, and nothing of it is held back.
     """
+    if not uses_cache:
+        trusted = {name: replace(each, pinning=Pinning()) for name, each in config.presentations.items()}
+        config = replace(config, presentations=trusted)
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
     logins = open_logins(partial(login_command, config.file), may_open_browser=False)
     opener = partial(open_link, logins=logins)
@@ -101,7 +106,6 @@ async def open_own_client(
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
-        pins=paths.state_dir() / "pins" if uses_cache else None,
     )
     client = OwnClient(this, proxy, may_ask=may_ask)
     try:

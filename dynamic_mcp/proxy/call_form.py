@@ -48,7 +48,7 @@ class CheckForm(Step):
         return next(call)
 
     def _is_ruled(self, group: GroupView) -> bool:
-        has_rules = group.rules is not None or group.call_rules is not None
+        has_rules = group.rules is not None or bool(group.call_rules)
         return has_rules or has_middleware(group, self.services)
 
 

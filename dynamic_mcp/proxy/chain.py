@@ -166,7 +166,7 @@ class Row(Struct, frozen=True):
 
 
 def _has_rules(group: GroupView, services: Services) -> bool:
-    return group.call_rules is not None or services.has_access_rules or has_middleware(group, services)
+    return bool(group.call_rules) or services.has_access_rules or has_middleware(group, services)
 
 
 def has_middleware(group: GroupView, services: Services) -> bool:
@@ -179,11 +179,11 @@ def has_middleware(group: GroupView, services: Services) -> bool:
 
 
 def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> bool:
-    return group.call_rules is not None and feature.name in group.call_rules.sets
+    return feature.name in group.call_rules
 
 
 def _may_ask(group: GroupView, services: Services) -> bool:
-    return services.has_access_rules or group.presentation.rules.asks
+    return services.has_access_rules or group.presentation.asks
 
 
 def _is_observed(group: GroupView, services: Services) -> bool:

@@ -12,18 +12,18 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.config.rules import Plugin, Redact, Rules
+from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
 from dynamic_mcp.features.overrides.shown_tool import ShownTool
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.call_rules import CallRules
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
@@ -162,9 +162,12 @@ class NotedGroup(GroupView):
     def __init__(self, view: GroupView, steps: Steps) -> None:
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
-        self.call_rules = rules = CallRules(view.presentation, "up")
-        rules.sets |= {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
-        rules.sets["redaction"] = NotedRedactor(steps)
+        self.call_rules |= {
+            "guards": NotedGuards(steps),
+            "limits": NotedLimits(steps),
+            "redaction": NotedRedactor(steps),
+            "cache": NotedCache(steps),
+        }
 
     def find_shown(self, tool: str) -> ShownTool | None:
         return NotedTool(self.steps)
@@ -300,7 +303,7 @@ async def test_a_result_is_redacted_after_it_is_written_down_and_before_it_is_cu
         steps.note("upstream")
         return {"content": [{"type": "text", "text": "secret " * 1000}]}
 
-    rules = Rules(redact=(Redact("r0", pattern="secret", replacement="[x]"),))
+    rules = {"redact": (Redact("r0", pattern="secret", replacement="[x]"),)}
     config = config_of(
         group_config("up", rules=rules, answers=Answers(limit=1000, validate=None, compact=False)),
     )

@@ -8,7 +8,7 @@ import threading
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy
@@ -18,7 +18,7 @@ from tests.features.plugins.scene import ANSWERS, proxy_of, upstream, use
 from tests.policy.rules import access_of, person
 
 EFFECTS = pytest.mark.parametrize("effect", ["ask", "deny"])
-RULES = Rules(redact=(Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),))
+RULES = {"redact": (Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),)}
 ABLE = {"tools": {"listChanged": True}, "tasks": {"requests": {"tools": {"call": {}}}}}
 TASK = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-01-01T00:00:00Z"}
 
@@ -88,7 +88,7 @@ class SlowRedactor(Redactor):
     """Holds up the thread that replaces in long arguments."""
 
     def __init__(self) -> None:
-        super().__init__(RULES.redact)
+        super().__init__(RULES["redact"])
         self.has_begun, self.may_end = threading.Event(), threading.Event()
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
@@ -137,9 +137,7 @@ async def test_the_first_access_rules_hold_for_a_call_whose_long_arguments_are_r
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
-        rules = proxy.view_for(client.session)["a"].call_rules
-        assert rules is not None
-        rules.sets["redaction"] = redactor
+        proxy.view_for(client.session)["a"].call_rules["redaction"] = redactor
         calling = asyncio.create_task(client.call("a", "echo", {"text": "x" * 50_000}))
         assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
         proxy.apply(config_of(group_config("a", rules=RULES), access=access))

@@ -283,6 +283,6 @@ def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
 
 
 def _rules_of(group: GroupView) -> CacheRules | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("cache")
+    found = group.call_rules.get("cache")
     assert found is None or isinstance(found, CacheRules)
     return found

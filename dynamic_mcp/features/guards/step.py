@@ -64,7 +64,7 @@ class JudgeArguments(Step):
 
 
 def _guards_of(group: GroupView) -> Guards | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("guards")
+    found = group.call_rules.get("guards")
     assert found is None or isinstance(found, Guards)
     return found
 

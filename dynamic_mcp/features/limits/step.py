@@ -144,7 +144,7 @@ class Places:
 
 
 def _limits_of(group: GroupView) -> Limits | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("limits")
+    found = group.call_rules.get("limits")
     assert found is None or isinstance(found, Limits)
     return found
 

@@ -105,7 +105,7 @@ def _with_redacted_progress(call: UpstreamRequest) -> UpstreamRequest:
 
 
 def _redactor_of(group: GroupView) -> Redactor | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("redaction")
+    found = group.call_rules.get("redaction")
     assert found is None or isinstance(found, Redactor)
     return found
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dynamic_mcp.features.audit import chain, days, seals, signing
-from dynamic_mcp.features.audit.day_check import Finding
 from dynamic_mcp.features.audit.log import AuditLog
-from dynamic_mcp.features.audit.verify import Verification, Verifier
+from dynamic_mcp.features.audit.verify import Finding, Verification, Verifier
 from tests.examples import examples
 from tests.features.audit.written import NOON, calls, line, write_log
 

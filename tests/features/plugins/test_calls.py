@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_mcp.config.access import Access, Condition, Effect, Rule
 from dynamic_mcp.config.resolved import Answers, Validation
-from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.middleware import Caller, CallFailed, CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
@@ -209,7 +209,7 @@ async def test_the_access_rules_decide_about_replaced_arguments() -> None:
 
 async def test_what_a_plug_in_writes_into_arguments_is_redacted_too() -> None:
     server = upstream()
-    group = group_config("a", rules=Rules(redact=(Redact("r", places=("results", "arguments"), pattern="secret"),)))
+    group = group_config("a", rules={"redact": (Redact("r", places=("results", "arguments"), pattern="secret"),)})
     async with client_with(server, _replace(text="my secret"), group=group) as client:
         await client.call("a", "echo", {"text": "mine"})
     assert server.heard("tools/call")[0]["params"]["arguments"] == {"text": "my [redacted]"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Exposure
-from dynamic_mcp.config.rules import Override, Rules
+from dynamic_mcp.config.resolved import Exposure, Rules
+from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, ListKind, Middleware, Next, Services
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, Client, Json, Opener, PresentedGroup, config_of, group_config, text_of, tool
@@ -188,7 +188,7 @@ async def test_what_is_shown_is_what_arguments_must_fit_and_what_is_searched() -
 
 
 async def test_items_have_the_servers_own_names_whatever_overrides_show() -> None:
-    rules = Rules(overrides=(Override("delete", rename="remove"),))
+    rules = {"overrides": (Override("delete", rename="remove"),)}
     async with client_with(upstream(), use(Hiding), group=_with_rules(rules)) as client:
         assert await _names(client, "tools/list", "tools") == ["a__echo"]
     assert ("tools", ("echo", "delete")) in {(kind, names) for kind, names, _ in SEEN}
