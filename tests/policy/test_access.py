@@ -254,6 +254,13 @@ def test_who_may_do_everything_is_served_as_if_there_were_no_rules() -> None:
     assert not rules_of({}, {"tools": ["a"], "effect": "ask"}).allows_everything
 
 
+def test_of_two_people_with_the_same_roles_each_has_the_rules_of_their_own_scopes() -> None:
+    policy = Policy(access_of(roles={"dev": [{"tools": ["*"], "scope": "tools"}]}))
+    for scopes, expected in ((frozenset({"tools"}), Effect.ALLOW), (frozenset({"other"}), Effect.DENY)):
+        own = policy.rules_for(person("ann", "dev", scopes=scopes)).for_group("up")
+        assert effect(own, "a") is expected
+
+
 def test_tools_are_classified_only_for_rules_that_ask_for_it() -> None:
     assert not rules_of({"tools": ["a"]}, {"resources": ["*"]}).needs_classes
     assert rules_of({"tools": ["a"]}, {"access": "read"}).needs_classes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import ClassVar
 
 import pytest
 from msgspec import Raw
@@ -84,6 +85,36 @@ async def test_a_plug_in_sees_a_call_once_whatever_the_config_becomes_meanwhile(
         assert call["params"]["arguments"] == {"text": "changed"}
 
 
+class Following(Middleware):
+    """Notes the arguments of calls."""
+
+    seen: ClassVar[list[object]] = []
+
+    async def call(self, request: CallRequest, next: Next) -> CallResult:
+        Following.seen.append(dict(request.arguments))
+        return await next(request)
+
+
+async def test_the_next_plug_in_sees_what_the_first_has_changed_whatever_the_config_becomes_meanwhile() -> None:
+    Following.seen.clear()
+    server, plugins = upstream(), (use(Slow), use(Following))
+    before, after = (
+        config_of(group_config("a"), middleware=plugins, access=access)
+        for access in (None, access_of(roles={"dev": [{}]}))
+    )
+    async with proxy_of(before, Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
+        client = Client(proxy, authentication=person("ann", "dev"))
+        await client.initialize()
+        calling = asyncio.create_task(client.call("a", "echo", {"text": "change"}))
+        await Slow.has_call.wait()
+        await proxy.prepare(after)
+        proxy.apply(after)
+        Slow.may_go_on.set()
+
+        assert not (await calling).get("isError")
+        assert Following.seen == [{"text": "changed"}]
+
+
 class SlowRedactor(Redactor):
     """Holds up the thread that replaces in long arguments."""
 
@@ -113,9 +144,7 @@ async def test_long_arguments_of_a_plug_in_are_redacted_and_decided_by_the_confi
     async with proxy_of(config_of(group, middleware=plugins), Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
-        before = proxy.view_for(client.session)["a"].call_rules
-        assert before is not None
-        before.sets["redaction"] = redactor
+        proxy.view_for(client.session)["a"].call_rules["redaction"] = redactor
         calling = asyncio.create_task(client.call("a", "echo", {"text": "short"}))
         assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
         if rules is not None:
