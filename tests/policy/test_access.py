@@ -213,9 +213,10 @@ def test_an_expression_is_about_the_thing_who_asks_for_it_and_its_arguments() ->
     for name, arguments, access in others:
         assert effect(found, name, arguments, access=access) is Effect.DENY
     policy = Policy(access_of(roles={"dev": [{"when": when}]}))
-    for subject, expected in (("ann", Effect.ALLOW), ("bob", Effect.DENY)):
-        own = policy.rules_for(person(subject, "dev")).for_group("up")
-        assert effect(own, "a", b'{"n":2}', access="read") is expected
+    ann, bob = (policy.rules_for(person(subject, "dev")).for_group("up") for subject in ("ann", "bob"))
+    assert effect(ann, "a", b'{"n":2}', access="read") is Effect.ALLOW
+    assert effect(bob, "a", b'{"n":2}', access="read") is Effect.DENY
+    assert ann != bob
 
 
 def test_a_token_without_a_scope_is_told_which_one_it_lacks() -> None:
