@@ -133,6 +133,13 @@ FEATURES = (
         check="check",
     ),
     Feature(
+        "plugins",
+        wanted_by=("middleware",),
+        opens="plug-ins",
+        steps={"plug-ins": "step:AskPlugins"},
+        check="check",
+    ),
+    Feature(
         "guards",
         rules=Rules(
             "guards",
@@ -143,13 +150,6 @@ FEATURES = (
             judges=True,
         ),
         steps={"guards": "step:JudgeArguments"},
-        check="check",
-    ),
-    Feature(
-        "plugins",
-        wanted_by=("middleware",),
-        opens="plug-ins",
-        steps={"plug-ins": "step:AskPlugins"},
         check="check",
     ),
     Feature(

@@ -12,12 +12,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from dynamic_mcp.config.resolved import Config, Pinning
+from dynamic_mcp.config.resolved import Config, Pinning, Presentation
 from dynamic_mcp.features.table import feature_with_gates
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.gate import DeferredGate, Gate
 from dynamic_mcp.groups.group import Group
-from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.proxy.request import Event
 
 
@@ -65,18 +64,20 @@ class Gates:
         self._service: GateService | None = None
         self._pinnings: WeakKeyDictionary[Group, Pinning] = WeakKeyDictionary()
 
-    def apply(self, configs: Mapping[Place, Config], groups: Groups) -> None:
+    def apply(self, configs: Mapping[Place, Config], groups: Iterable[Group]) -> None:
         """Have definitions held back as these configs say from now on."""
         self._config = configs[None]
-        for place, config in configs.items():
-            self.add(config, groups.of(place).values())
+        presentations: dict[str, Presentation] = {}
+        for config in configs.values():
+            presentations |= config.presentations  # that of a server is the same in all places
+        self.add(presentations, groups)
         if self._service is not None:
             self._service.apply(self._config)
 
-    def add(self, config: Config, groups: Iterable[Group]) -> None:
-        """Give these groups the gates that this config wants."""
+    def add(self, presentations: Mapping[str, Presentation], groups: Iterable[Group]) -> None:
+        """Give these groups the gates that the config wants for their servers."""
         for group in groups:
-            self._attach(group, config.presentations[group.name].pinning)
+            self._attach(group, presentations[group.name].pinning)
 
     async def close(self) -> None:
         """Write what is not written yet."""

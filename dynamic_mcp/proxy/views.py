@@ -69,7 +69,7 @@ class Views:
     def add(self, place: Place, config: Config) -> None:
         """Make views for a workspace or a person too."""
         self._configs[place] = config
-        self._gates.add(config, self._groups.of(place).values())
+        self._gates.add(config.presentations, self._groups.of(place).values())
         self.messages = MessageRules(self._configs.values())
 
     def remove(self, place: Place, ended: Iterable[Group]) -> None:

@@ -28,6 +28,7 @@ from dynamic_mcp.features.limits.config import Counted, Limit
 from dynamic_mcp.features.redaction.config import Place, Redact
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.benchmarks import driver
 from tests.benchmarks.core import SERVER, plain, through_group
@@ -111,7 +112,7 @@ class Client:
         self.proxy = Proxy(self._config, opener=Opener(up=[server]))
         self._server = server
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._session = Session(self._take, self.proxy)
+        self._session = Session(ClientConnection(self._take), self.proxy)
 
     async def start(self) -> None:
         """Open plug-ins, and shake hands."""

@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 
 import dynamic_mcp
+from dynamic_mcp.config import form
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.section import file_fields
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.chain import ORDER
 from tests.program import odd
 
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 BOUND_S = 60
+SETTINGS = file_fields(form.Settings)
 each_feature = pytest.mark.parametrize("feature", FEATURES, ids=[each.name for each in FEATURES])
 # In one process: the help of all commands, a look at a config, and serving it.
 CORE = """
@@ -109,7 +112,8 @@ def test_a_feature_is_removed_by_deleting_its_room_and_its_row(feature: Feature,
 def test_without_it_its_part_of_a_config_is_an_error(feature: Feature, tmp_path: Path) -> None:
     copy_without(feature.name, tmp_path / "dynamic_mcp")
     server: dict[str, object] = {"command": "x"}
-    settings: dict[str, object] = {key.removeprefix("settings."): True for key in feature.keys}
+    keys = (*feature.keys, *(f"settings.{each}" for each in feature.wanted_by if each in SETTINGS))
+    settings: dict[str, object] = {key.removeprefix("settings."): [] for key in keys}
     if feature.rules is not None:
         server[feature.rules.key] = {} if "settings" not in feature.rules.places else []
         settings |= {feature.rules.key: []} if "settings" in feature.rules.places else {}

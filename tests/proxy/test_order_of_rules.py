@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -61,18 +61,36 @@ class NotedGuards(Guards):
         return super().judge(tool, arguments, shown_name=shown_name)
 
 
+class NotedRate(Rate, frozen=True):
+    """Notes that a call is counted."""
+
+    steps: Steps
+
+    def bucket_of(self, person: Hashable, tool: str) -> Hashable:
+        self.steps.note("limits")
+        return super().bucket_of(person, tool)
+
+
+class NotedRoom(Room, frozen=True):
+    """Notes that a call takes a place."""
+
+    steps: Steps
+
+    def gate_of(self, person: Hashable, tool: str) -> Hashable:
+        self.steps.note("concurrent")
+        return super().gate_of(person, tool)
+
+
 class NotedLimits(Limits):
     def __init__(self, steps: Steps) -> None:
         super().__init__((), "up")
         self.steps = steps
 
     def rates_for(self, tool: str) -> tuple[Rate, ...]:
-        self.steps.note("limits")
-        return (Rate("a rate", "limits[0]", per_person=False, per_tool=False, interval_s=1e-6, slack_s=1.0),)
+        return (NotedRate("a rate", "limits[0]", False, True, 1e-6, 1.0, self.steps),)
 
     def rooms_for(self, tool: str) -> tuple[Room, ...]:
-        self.steps.note("concurrent")
-        return (Room("a room", "limits[1]", per_person=False, per_tool=False, places=5),)
+        return (NotedRoom("a room", "limits[1]", False, True, 5, self.steps),)
 
 
 class NotedCache(CacheRules):
@@ -81,8 +99,11 @@ class NotedCache(CacheRules):
         self.steps = steps
 
     def for_tool(self, name: str) -> KeepRule | None:
+        return KeepRule("a rule", "up", ttl_s=1.0, per_person=False, max_bytes=0)
+
+    def digest_of_reader(self, name: str, definition: Raw) -> bytes | None:
         self.steps.note("cache")
-        return super().for_tool(name)
+        return None
 
 
 class NotedRedactor(Redactor):

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.pins.definition import PinKind
-from dynamic_mcp.features.pins.lock_file import Lock, update_lock
+from dynamic_mcp.features.pins.lock_file import PinSet, update_lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
 from tests.features.overrides.overridden import rules_of
 from tests.features.pins.pinned import (
@@ -47,7 +47,7 @@ async def until_shown(client: Client, *names: str) -> None:
 def pin_otherwise(file: Path, kind: PinKind, name: str) -> None:
     """Write to the lock file that something was approved as something else."""
 
-    def change(lock: Lock) -> Lock:
+    def change(lock: PinSet) -> PinSet:
         pins = lock.servers["up"]
         pin = pins.find(kind, name)
         assert pin is not None

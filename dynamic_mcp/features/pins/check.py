@@ -10,7 +10,7 @@ from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.doctor.servers import CheckCatalog
 from dynamic_mcp.features.pins.definition import Key, PinKind
 from dynamic_mcp.features.pins.judgement import judge
-from dynamic_mcp.features.pins.lock_file import Lock, find_lock_file, read_lock
+from dynamic_mcp.features.pins.lock_file import PinSet, find_lock_file, read_lock
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.system.file_store import StoreError
 from dynamic_mcp.system.shell import format_command
@@ -27,7 +27,7 @@ def make_check(config: Config) -> CheckCatalog:
 class _PinChecker:
     def __init__(self, config: Config) -> None:
         self._pinnings = {name: each.pinning for name, each in config.presentations.items()}
-        self._lock, self._problem = Lock(), ""
+        self._lock, self._problem = PinSet(), ""
         path = find_lock_file(config)
         try:
             self._lock = read_lock(path)

@@ -71,19 +71,19 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
         return structs.replace(self, **changed) if changed else self
 
 
-class Lock(Struct, frozen=True):
+class PinSet(Struct, frozen=True):
     """All that is pinned, by the names of the servers."""
 
     servers: Mapping[str, PinnedServer] = {}
 
-    def with_server(self, name: str, server: PinnedServer | None) -> Lock:
+    def with_server(self, name: str, server: PinnedServer | None) -> PinSet:
         """Return the lock with this for a server; None forgets it."""
         servers = {**self.servers}
         servers.pop(name, None)
-        return Lock(servers if server is None else {**servers, name: server})
+        return PinSet(servers if server is None else {**servers, name: server})
 
 
-_CODEC = JsonCodec(Lock, 1)
+_CODEC = JsonCodec(PinSet, 1)
 
 
 def find_lock_file(config: Config) -> Path:
@@ -96,12 +96,12 @@ def path_for(config: Path, folder: Path) -> Path:
     return folder / f"{sha256(os.fsencode(os.path.abspath(config))).hexdigest()[:40]}.json"  # noqa: PTH100 - a link stays
 
 
-def read_lock(path: Path) -> Lock:
+def read_lock(path: Path) -> PinSet:
     """Return what a lock file has; nothing if there is none. Raises CorruptFile, NewerFile and OSError."""
-    return lock_store(path).load() or Lock()
+    return lock_store(path).load() or PinSet()
 
 
-def update_lock(path: Path, change: Callable[[Lock], Lock]) -> None:
+def update_lock(path: Path, change: Callable[[PinSet], PinSet]) -> None:
     """Change a lock file in one step, while no other process does.
 
     `change` gets what the file has now, and returns the same object to leave it so. Blocks.
@@ -109,19 +109,19 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> None:
     """
     store = lock_store(path)
     with store.locked(LOCK_WITHIN_S):
-        before = store.load() or Lock()
+        before = store.load() or PinSet()
         after = change(before)
         if after is not before:
             store.save(after)
 
 
-def lock_store(path: Path) -> FileStore[Lock]:
+def lock_store(path: Path) -> FileStore[PinSet]:
     """Return the store of a lock file. A link to a file that is committed elsewhere stays one."""
     file = path.resolve()
     lock = paths.state_dir() / "pins" / f"{path_for(file, Path()).stem}.lock"
     return FileStore(file, _CODEC, lock=lock, is_private=False)
 
 
-def encode_lock(lock: Lock) -> bytes:
+def encode_lock(lock: PinSet) -> bytes:
     """Return the content of a lock file."""
     return _CODEC.encode(lock)

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from dynamic_mcp.features.pins.definition import Key, PinKind
 from dynamic_mcp.features.pins.judgement import pin_all
-from dynamic_mcp.features.pins.lock_file import Lock, Pin, PinnedServer, lock_store, read_lock, update_lock
+from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer, PinSet, lock_store, read_lock, update_lock
 from dynamic_mcp.system.file_store import CorruptFile, Stamp, StoreError, stamp_of
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import os_reason
@@ -47,7 +47,7 @@ class PinBook:
         self.path = path
         self._on_change = on_change
         self._is_own = is_own
-        self._lock = Lock()
+        self._lock = PinSet()
         self._stamp: Stamp | None = None
         self._is_read = self._is_closed = False
         self._complaints = set[str]()
@@ -148,21 +148,21 @@ class PinBook:
             self._on_change()
 
 
-def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[Lock, Stamp | None]:
+def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[PinSet, Stamp | None]:
     """Write to the file, and return what it has then."""
     update_lock(path, lambda before: _merge(before, accepted))
     stamp = stamp_of(path)
     return read_lock(path), stamp  # read after its stamp, so that what others write meanwhile is not missed
 
 
-def _accept_all(lock: Lock) -> Iterator[Acceptance]:
+def _accept_all(lock: PinSet) -> Iterator[Acceptance]:
     """Yield what writes a whole lock anew."""
     for name, server in lock.servers.items():
         pins = {(kind, each): pin for kind in PinKind for each, pin in server.pins(kind).items()}
         yield Acceptance(name, server.source, server.version, pins, dict.fromkeys(pins))
 
 
-def _merge(lock: Lock, accepted: Sequence[Acceptance]) -> Lock:
+def _merge(lock: PinSet, accepted: Sequence[Acceptance]) -> PinSet:
     """Return a lock with what was accepted; the same object if it has all that."""
     for each in accepted:
         before = lock.servers.get(each.server)

@@ -9,8 +9,6 @@ from typing import Any
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Rules
-from dynamic_mcp.features.approvals.check import check as check_approvals
-from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.guards.check import check
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -64,10 +62,3 @@ def test_an_argument_that_no_tool_describes_is_found() -> None:
     assert list(said) == ["mcpServers.a.guards[1].argument", "mcpServers.a.guards[3].argument"]
     assert "did you mean `sql`?" in said["mcpServers.a.guards[1].argument"]
     assert "all their calls are refused" in said["mcpServers.a.guards[3].argument"]
-
-
-def test_a_guard_that_asks_needs_somebody_who_is_told() -> None:
-    rules = {"guards": (Guard("g", deny="x", effect="ask"),)}
-    alone = Approval(channels=("client",))
-    (finding,) = check_approvals(config_of(group_config("a", rules=rules), approval=alone), dict)
-    assert finding.where == "settings.approval.channels"

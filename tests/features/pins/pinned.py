@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.features.pins.lock_file import Lock, find_lock_file, read_lock
+from dynamic_mcp.features.pins.lock_file import PinSet, find_lock_file, read_lock
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
@@ -128,7 +128,7 @@ async def until_tools(client: Client, *names: str) -> None:
             await client.hears("notifications/tools/list_changed", times)
 
 
-async def until_written(file: Path, wanted: Callable[[Lock], bool]) -> Lock:
+async def until_written(file: Path, wanted: Callable[[PinSet], bool]) -> PinSet:
     """Wait until the lock file has what is wanted."""
     async with asyncio.timeout(BOUND_S):
         while True:

@@ -19,7 +19,7 @@ from dynamic_mcp.features.pins.judgement import (
     judge,
     pin_all,
 )
-from dynamic_mcp.features.pins.lock_file import Lock, PinnedServer, encode_lock
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, encode_lock
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.examples import examples
 from tests.features.pins.schemas import (
@@ -341,7 +341,7 @@ def test_a_server_that_always_says_something_else_does_not_fill_the_disk() -> No
         ]
         pinned = pin_all(pinned, judge(pinned, catalog_of(*tools), "warn", today=TODAY).accepted)
     assert len(pinned.tools) == MAX_PINS
-    assert len(encode_lock(Lock({"a": pinned}))) < MAX_SERVER_BYTES + MAX_PINS * 300
+    assert len(encode_lock(PinSet({"a": pinned}))) < MAX_SERVER_BYTES + MAX_PINS * 300
     assert judge(pinned, catalog_of(*large), "hold", today=TODAY).additions == ()
 
 

@@ -13,7 +13,7 @@ import pytest
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.features.pins import judgement, lock_file
 from dynamic_mcp.features.pins.judgement import MAX_ENTRIES_AT_ONCE
-from dynamic_mcp.features.pins.lock_file import Lock
+from dynamic_mcp.features.pins.lock_file import PinSet
 from dynamic_mcp.identity import Authentication, Principal
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
 from tests.features.pins.pinned import (
@@ -64,7 +64,7 @@ class Judging:
             assert self._may_go_on.wait(BOUND_S)
         return judgement.judge(*args, **options)
 
-    def _count_write(self, path: Path, change: Callable[[Lock], Lock]) -> None:
+    def _count_write(self, path: Path, change: Callable[[PinSet], PinSet]) -> None:
         self.writes += 1
         lock_file.update_lock(path, change)
 

@@ -8,9 +8,9 @@ from msgspec import Raw
 
 from dynamic_mcp.features.pins.definition import PinKind
 from dynamic_mcp.features.pins.lock_file import (
-    Lock,
     Pin,
     PinnedServer,
+    PinSet,
     encode_lock,
     lock_store,
     path_for,
@@ -23,12 +23,12 @@ PIN = Pin("h1:00", Raw(b'{"name":"get"}'), "2026-11-23")
 SERVER = PinnedServer("digest", "1.4", tools={"get": PIN})
 
 
-def pin_server(lock: Lock) -> Lock:
+def pin_server(lock: PinSet) -> PinSet:
     return lock.with_server("github", SERVER)
 
 
 def test_a_file_that_is_not_there_has_nothing(tmp_path: Path) -> None:
-    assert read_lock(tmp_path / "none.json") == Lock()
+    assert read_lock(tmp_path / "none.json") == PinSet()
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -47,15 +47,15 @@ def test_a_change_keeps_what_another_process_has_written_meanwhile(tmp_path: Pat
 
 
 def test_a_file_is_the_same_in_whichever_order_things_came(tmp_path: Path) -> None:
-    one = Lock().with_server("a", SERVER).with_server("b", PinnedServer(tools={"x": PIN, "y": PIN}))
-    other = Lock().with_server("b", PinnedServer(tools={"y": PIN, "x": PIN})).with_server("a", SERVER)
+    one = PinSet().with_server("a", SERVER).with_server("b", PinnedServer(tools={"x": PIN, "y": PIN}))
+    other = PinSet().with_server("b", PinnedServer(tools={"y": PIN, "x": PIN})).with_server("a", SERVER)
     assert encode_lock(one) == encode_lock(other)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
 def test_a_file_of_the_state_directory_is_private_and_one_that_is_committed_keeps_its_mode(tmp_path: Path) -> None:
     private, committed = tmp_path / "private.json", tmp_path / "committed.json"
-    committed.write_bytes(encode_lock(Lock()))
+    committed.write_bytes(encode_lock(PinSet()))
     committed.chmod(0o644)
     for file in (private, committed):
         update_lock(file, pin_server)
@@ -80,7 +80,7 @@ def test_a_file_that_is_none_is_an_error_and_can_be_set_aside(tmp_path: Path, co
     with pytest.raises(CorruptFile):
         read_lock(file)
     lock_store(file).set_aside()
-    assert read_lock(file) == Lock()
+    assert read_lock(file) == PinSet()
     assert file.with_suffix(".bad").read_text() == content
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dynamic_mcp.features.pins.definition import PinKind, fingerprint
-from dynamic_mcp.features.pins.lock_file import Lock, Pin, update_lock
+from dynamic_mcp.features.pins.lock_file import Pin, PinSet, update_lock
 from dynamic_mcp.system import paths
 from tests.features.pins.schemas import raw
 from tests.hosting_fixtures import _hosting, pytest_generate_tests
@@ -30,7 +30,7 @@ def approve(description: str) -> None:
         fingerprint(raw({"name": "good", "description": description, "inputSchema": schema})), approved_by="ann"
     )
 
-    def change(lock: Lock) -> Lock:
+    def change(lock: PinSet) -> PinSet:
         return lock.with_server("untidy", lock.servers["untidy"].with_pins({(PinKind.TOOL, "good"): pin}))
 
     [file] = (paths.state_dir() / "pins").glob("*.json")

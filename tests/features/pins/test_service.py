@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.features.pins.definition import PinKind, fingerprint
-from dynamic_mcp.features.pins.lock_file import Lock, Pin, update_lock
+from dynamic_mcp.features.pins.lock_file import Pin, PinSet, update_lock
 from dynamic_mcp.proxy.request import Event, Observer, Observers
 from tests.fakes import Client, Json, settled, text_of
 from tests.features.pins.pinned import (
@@ -37,7 +37,7 @@ def approve_all(server: Server) -> None:
     """Approve what a server says now, as `pins approve` does."""
     tools = {each["name"]: raw(each) for each in server.answers["tools/list"]["tools"]}
 
-    def change(lock: Lock) -> Lock:
+    def change(lock: PinSet) -> PinSet:
         pinned = lock.servers["up"]
         pins = {
             name: Pin(fingerprint(entry), approved_by="ann")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.resolved import Exposure, Rules
 from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, ListKind, Middleware, Next, Services
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, Client, Json, Opener, PresentedGroup, config_of, group_config, text_of, tool
 from tests.features.plugins.scene import client_with, proxy_of, upstream, use
@@ -258,7 +259,7 @@ async def test_a_command_sees_what_there_is() -> None:
     config = config_of(DIRECT, middleware=(use(Hiding),))
     async with proxy_of(config, Opener(a=[upstream()])) as proxy:
         lines: asyncio.Queue[bytes] = asyncio.Queue()
-        session = Session(lines.put_nowait, proxy, is_command=True)
+        session = Session(ClientConnection(lines.put_nowait, is_command=True), proxy)
         hello = b'{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}'
         session.receive(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":%s}' % hello)
         session.receive(b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}')

@@ -33,7 +33,7 @@ from dynamic_mcp.features.pins.commands.view import (
 )
 from dynamic_mcp.features.pins.definition import Key
 from dynamic_mcp.features.pins.judgement import pin_all
-from dynamic_mcp.features.pins.lock_file import Lock, PinnedServer
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
@@ -123,7 +123,7 @@ def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[
     """Pin what was shown, unless it is something else now: `offered`, or pinned by somebody else meanwhile."""
     by, outcome = os_user(), _Outcome()
 
-    def change(lock: Lock) -> Lock:
+    def change(lock: PinSet) -> PinSet:
         for server, differences in chosen:
             now = offered.get(server.name, {})
             same = [each for each in differences if now.get(each.key, each.pin.hash) == each.pin.hash]

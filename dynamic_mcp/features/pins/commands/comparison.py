@@ -20,9 +20,9 @@ from dynamic_mcp.features.pins.definition import Key, PinKind
 from dynamic_mcp.features.pins.findings import Finding
 from dynamic_mcp.features.pins.judgement import PinJudgement, judge
 from dynamic_mcp.features.pins.lock_file import (
-    Lock,
     Pin,
     PinnedServer,
+    PinSet,
     find_lock_file,
 )
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -100,7 +100,7 @@ class Survey:
 
     config: Config
     file: Path
-    lock: Lock
+    lock: PinSet
     servers: tuple[Comparison, ...]
     asked: frozenset[str]
 
@@ -133,7 +133,7 @@ def select(config: Config, names: tuple[str, ...]) -> Config:
     return replace(config, groups=tuple(known[name] for name in dict.fromkeys(names))) if names else config
 
 
-def read_lock(file: Path) -> Lock:
+def read_lock(file: Path) -> PinSet:
     """Return what a lock file has; nothing if there is none. Raises DynamicMcpError."""
     try:
         return lock_file.read_lock(file)
@@ -146,7 +146,7 @@ def read_lock(file: Path) -> Lock:
         raise DynamicMcpError(f"the lock file `{file}` cannot be read: {os_reason(exc)}") from exc
 
 
-def update_lock(file: Path, change: Callable[[Lock], Lock]) -> None:
+def update_lock(file: Path, change: Callable[[PinSet], PinSet]) -> None:
     """Change a lock file. Raises DynamicMcpError, also what `change` raises; then nothing has changed."""
     try:
         lock_file.update_lock(file, change)
@@ -155,7 +155,7 @@ def update_lock(file: Path, change: Callable[[Lock], Lock]) -> None:
 
 
 def _compare_all(
-    config: Config, lock: Lock, offered: Mapping[str, Catalog | DynamicMcpError]
+    config: Config, lock: PinSet, offered: Mapping[str, Catalog | DynamicMcpError]
 ) -> Iterator[Comparison]:
     catalogs = {name: each for name, each in offered.items() if isinstance(each, Catalog)}
     for group in config.groups:

@@ -29,8 +29,8 @@ from dynamic_mcp.features.pins.commands.view import (
     show_server,
     title,
 )
-from dynamic_mcp.features.pins.definition import Key, PinKind
-from dynamic_mcp.features.pins.lock_file import Lock, PinnedServer, find_lock_file
+from dynamic_mcp.features.pins.definition import Key, PinKind, definitions
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, find_lock_file
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 
@@ -193,12 +193,10 @@ def require_person(verb: str, *, is_sure: bool) -> None:
 def _offered(server: Comparison) -> list[Key]:
     if server.catalog is None:
         return []
-    from dynamic_mcp.features.pins.definition import definitions
-
     return [(kind, name) for kind, name, _ in definitions(server.catalog)]
 
 
-def _without(lock: Lock, server: str, shown: PinnedServer) -> Lock:
+def _without(lock: PinSet, server: str, shown: PinnedServer) -> PinSet:
     """Return the lock without a server. Raises DynamicMcpError if it is not as it was shown."""
     if lock.servers.get(server) != shown:
         command = format_command("pins", "diff", server)
