@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from dynamic_mcp.cli.client import encode_params, introduce
 from dynamic_mcp.cli.inbox import Inbox
 from dynamic_mcp.config.resolved import Pinning
-from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -104,12 +103,11 @@ async def open_own_client(
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
     logins = open_logins(partial(login_command, config.file), may_open_browser=False)
     opener = partial(open_link, logins=logins)
-    semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(
         config,
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
-        semantic_index=semantic_index,
+        vectors=paths.cache_dir() / "vectors",
     )
     client = OwnClient(this, proxy, may_ask=may_ask)
     try:

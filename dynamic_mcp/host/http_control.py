@@ -9,21 +9,22 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import Address
-from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event
 
-log = logging.getLogger("dynamic_mcp")
+if TYPE_CHECKING:  # loaded where HTTP is served
+    from dynamic_mcp.config.http import Http, Tls
 
+log = logging.getLogger("dynamic_mcp")
 
 _PROFILE_GONE = "the profile `%s` is not in %s any more: clients over HTTP that name no other profile get 404"
 
@@ -41,6 +42,8 @@ class HttpOverrides(Struct, frozen=True):
 
     def override(self, http: Http | None) -> Http:
         """Return what is served where a config says this."""
+        from dynamic_mcp.config.http import Http
+
         http = http or Http()
         return replace(
             http,

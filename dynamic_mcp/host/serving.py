@@ -16,7 +16,6 @@ from msgspec import Struct
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.served import ServedConfig
-from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
@@ -57,6 +56,8 @@ _REST = (
     "dynamic_mcp.proxy.calls",
     "dynamic_mcp.proxy.prompts",
     "dynamic_mcp.proxy.completion",
+    "dynamic_mcp.proxy.resources",
+    "dynamic_mcp.proxy.transparent",
     "dynamic_mcp.session.batches",
     "dynamic_mcp.host.config_events",
 )
@@ -103,7 +104,7 @@ class Serving:
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
             logins=self._logins,
-            semantic_index=SemanticIndex(cache / "vectors"),
+            vectors=cache / "vectors",
             state_folder=paths.state_dir(),
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )

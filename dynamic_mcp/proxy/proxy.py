@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -13,7 +14,6 @@ from dynamic_mcp.client import OURSELVES, Client, User
 from dynamic_mcp.config.persons import for_person, knows_persons
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
@@ -38,7 +38,6 @@ from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
-from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.router import Router, UseCase
 from dynamic_mcp.proxy.search import ToolSearch
@@ -46,13 +45,16 @@ from dynamic_mcp.proxy.snapshots import take_snapshot
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
 from dynamic_mcp.proxy.use_cases import list_use_cases
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
+
+if TYPE_CHECKING:  # loaded with the first request that needs them
+    from dynamic_mcp.proxy.resources import Resources
+    from dynamic_mcp.proxy.transparent import Transparent
 
 
 class Proxy:
@@ -68,7 +70,7 @@ class Proxy:
         *,
         opener: OpenLink | None = None,
         catalog_store: CatalogStore | None = None,
-        semantic_index: SemanticIndex | None = None,
+        vectors: Path | None = None,
         logins: Logins | None = None,
         clock: Clock | None = None,
         state_folder: Path | None = None,
@@ -91,25 +93,35 @@ class Proxy:
         self.result_store, self.parked_calls = ResultStore(), ParkedCalls()
         if logins is not None:
             logins.on_login = lambda *login: self.note(event_of_login(*login))
-        self._semantic_index = semantic_index or SemanticIndex()
-        self._semantic_index.configure(config.embeddings)
-        self._search = ToolSearch(self._semantic_index, self._group_views)
+        self._search = ToolSearch(self._group_views, vectors)
+        self._search.configure(config.embeddings)
         self._services = Services(
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
         self._tasks = Tasks(chains)
         self._tools = Tools(chains, self._tasks, self._search, self.result_store)
-        resources = Resources(chains, self.result_store, self._resource_subscriptions)
-        use_cases = list_use_cases(chains, self._tools, resources, self._tasks, self._log_levels)
+        use_cases = list_use_cases(chains, self._tools, lambda: self._resources, self._tasks, self._log_levels)
         self._router = Router(use_cases, chains, self._logins, self._elicitations)
-        self._transparent = Transparent(
-            chains, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
-        )
         self._messages = UpstreamMessages(
             self._views, chains, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
         )
+        self._answer_of_one: UseCase | None = None
         self._govern(base, [base])
+
+    @cached_property
+    def _resources(self) -> Resources:
+        from dynamic_mcp.proxy.resources import Resources
+
+        return Resources(self._chains, self.result_store, self._resource_subscriptions)
+
+    @cached_property
+    def _transparent(self) -> Transparent:
+        from dynamic_mcp.proxy.transparent import Transparent
+
+        return Transparent(
+            self._chains, self._tasks, self._resources, self._subscriptions, self._logins, self._elicitations
+        )
 
     @property
     def logins(self) -> Logins | None:
@@ -152,7 +164,7 @@ class Proxy:
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
         self._govern(base, configs.values())
-        self._semantic_index.configure(config.embeddings)
+        self._search.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
         self._subscriptions.announce_soon()
@@ -189,7 +201,7 @@ class Proxy:
     def _compile_answers(self) -> None:
         """Put together by what requests are answered, of clients of all groups and of one alone."""
         self._answer = self._compile_answer(self._router.answer)
-        self._answer_of_one = self._compile_answer(self._transparent.answer)
+        self._answer_of_one = None
 
     def _compile_answer(self, answer: UseCase) -> UseCase:
         services = self._services
@@ -239,7 +251,7 @@ class Proxy:
         self._logins.close()
         await self._tasks.close()
         await self._chains.close()
-        await self._semantic_index.close()
+        await self._search.close()
         await self.groups.close()
         await self._gates.close()
 
@@ -281,7 +293,11 @@ class Proxy:
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
-        return (self._answer if request.client.only is None else self._answer_of_one)(request)
+        if request.client.only is None:
+            return self._answer(request)
+        if self._answer_of_one is None:
+            self._answer_of_one = self._compile_answer(self._transparent.answer)
+        return self._answer_of_one(request)
 
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
@@ -28,9 +27,11 @@ from dynamic_mcp.tools.detail import Detail, format_tool, format_tools
 from dynamic_mcp.tools.meta_tools import own_arguments
 
 if TYPE_CHECKING:
-    from dynamic_mcp.search import (
-        GroupIndex,  # its stemmer and tables are loaded with the first search, not at the start
-    )
+    from pathlib import Path
+
+    from dynamic_mcp.config.resolved import Embeddings
+    from dynamic_mcp.embeddings import SemanticIndex  # loaded with the first endpoint
+    from dynamic_mcp.search import GroupIndex  # its stemmer and tables are loaded with the first search
 
 # So many tools are shown in full when nothing else was asked for.
 MAX_IN_FULL = 20
@@ -57,11 +58,15 @@ class _Indexed(Struct, frozen=True, dict=True):
 
 
 class ToolSearch:
-    """Shows the tools of a view's groups, and finds among them. `groups` returns those of all views."""
+    """Shows the tools of a view's groups, and finds among them.
 
-    def __init__(self, semantic_index: SemanticIndex, groups: Callable[[], Iterable[GroupView]]) -> None:
-        self._semantic_index = semantic_index
+    `groups` returns those of all views. Vectors are kept in the folder `vectors`, if there is one.
+    """
+
+    def __init__(self, groups: Callable[[], Iterable[GroupView]], vectors: Path | None = None) -> None:
         self._groups = groups
+        self._vectors = vectors
+        self._semantic_index: SemanticIndex | None = None
         self._indexed: WeakKeyDictionary[GroupView, _Indexed] = WeakKeyDictionary()
 
     async def answer(self, request: Request, params: Mapping[str, Raw]) -> Frame:
@@ -79,9 +84,25 @@ class ToolSearch:
             raise InvalidArguments("`group` or `query` is required", hint=hint)
         return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
+    def configure(self, config: Embeddings | None) -> None:
+        """Search by this endpoint, too, from now on, or by words alone."""
+        if self._semantic_index is None:
+            if config is None:
+                return
+            from dynamic_mcp.embeddings import SemanticIndex
+
+            self._semantic_index = SemanticIndex(self._vectors)
+        self._semantic_index.configure(config)
+
     def learn(self) -> None:
         """Learn vectors for all known tools in the background, where the config asks for that."""
-        self._semantic_index.update(self._summarize)
+        if self._semantic_index is not None:
+            self._semantic_index.update(self._summarize)
+
+    async def close(self) -> None:
+        """Learn nothing any more."""
+        if self._semantic_index is not None:
+            await self._semantic_index.close()
 
     # --- searching -------------------------------------------------------------------------------------
 
@@ -132,7 +153,7 @@ class ToolSearch:
         return made
 
     async def _similarity(self, indexed: list[_Indexed], query: str) -> list[list[float | None]]:
-        if not self._semantic_index.is_enabled:
+        if self._semantic_index is None or not self._semantic_index.is_enabled:
             return []
         self.learn()
         return await self._semantic_index.similarity(query, [each.summaries for each in indexed])

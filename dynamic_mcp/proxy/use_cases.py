@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.log_levels import LogLevels
-from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.router import UseCase
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
@@ -16,10 +15,11 @@ from dynamic_mcp.proxy.tools import Tools
 if TYPE_CHECKING:  # loaded with the first request for one
     from dynamic_mcp.proxy.completion import Completion
     from dynamic_mcp.proxy.prompts import Prompts
+    from dynamic_mcp.proxy.resources import Resources
 
 
 def list_use_cases(
-    chains: Chains, tools: Tools, resources: Resources, tasks: Tasks, log_levels: LogLevels
+    chains: Chains, tools: Tools, resources: Callable[[], Resources], tasks: Tasks, log_levels: LogLevels
 ) -> Mapping[str, UseCase]:
     """Return what answers each method for a client that sees all groups as one server."""
 
@@ -38,11 +38,11 @@ def list_use_cases(
     return {
         "tools/list": tools.list_tools,
         "tools/call": tools.call,
-        "resources/list": resources.list_resources,
-        "resources/templates/list": resources.list_templates,
-        "resources/read": resources.read,
-        "resources/subscribe": resources.subscribe,
-        "resources/unsubscribe": resources.unsubscribe,
+        "resources/list": lambda request: resources().list_resources(request),
+        "resources/templates/list": lambda request: resources().list_templates(request),
+        "resources/read": lambda request: resources().read(request),
+        "resources/subscribe": lambda request: resources().subscribe(request),
+        "resources/unsubscribe": lambda request: resources().unsubscribe(request),
         "prompts/list": lambda request: prompts().list_prompts(request),
         "prompts/get": lambda request: prompts().get(request),
         "completion/complete": lambda request: completion().complete(request),
