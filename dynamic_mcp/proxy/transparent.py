@@ -5,7 +5,7 @@ What the config keeps back stays back: filtered tools, and features that are off
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from msgspec import Raw
@@ -33,7 +33,7 @@ from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.router import Router, UseCase
-from dynamic_mcp.proxy.subscriptions import LEVELS, Snapshot, Subscriptions
+from dynamic_mcp.proxy.subscriptions import LEVELS, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools.arguments import is_valid
@@ -274,24 +274,6 @@ async def _refuse_held(request: Request, kind: ListKind, key: str) -> None:
         await group.learn_catalog(request.client, [kind])
     if kind in _KINDS:
         group.refuse_held(_KINDS[kind], key)
-
-
-def snapshot(view: View) -> Snapshot:
-    """Return objects that are the same as long as the lists of a group answer the same."""
-    kinds: dict[str, list[ListKind]] = {}
-    for kind in ListKind:
-        kinds.setdefault(kind.capability, []).append(kind)
-    return {feature: _listings(view, each) for feature, each in kinds.items()}
-
-
-def _listings(view: View, kinds: Sequence[ListKind]) -> Sequence[object] | None:
-    """Return what is known of these lists; None if the group has them to read, nothing if it has gone."""
-    found: list[object] = []
-    for group in view:
-        if group.known is None or not group.known.knows(kinds):
-            return None
-        found += [group.known.lists[kind] for kind in kinds]
-    return found
 
 
 def _group_of(request: Request) -> GroupView:
