@@ -10,6 +10,7 @@ import pytest
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, ParkedCalls
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observer, Observers
 from tests.fakes import FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled, text_of
 from tests.modern_client import ModernClient, call_of, modern_client_of, retry_of
 from tests.upstreams import full_offers as offers
@@ -188,6 +189,18 @@ async def test_a_state_that_nobody_has_given_is_refused_by_a_server_that_gives_n
     async with modern_client_of(Opener(a=[upstream])) as client:
         await client.call("a", "plain")
         await refused_states(client, upstream, state)
+
+
+async def test_a_state_that_nobody_has_given_is_refused_also_where_requests_are_observed() -> None:
+    upstream = FullUpstream()
+    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[upstream]))
+    proxy.observers = Observers([Observer()])
+    try:
+        client = ModernClient(proxy)
+        await client.call("a", "plain")
+        await refused_states(client, upstream, "x")
+    finally:
+        await proxy.close()
 
 
 async def test_a_state_is_good_once() -> None:
