@@ -18,7 +18,7 @@ log = logging.getLogger("dynamic_mcp")
 # What serving may come to, also with another version of the config.
 _ROOMS = (
     "config", "embeddings", "face", "groups", "host", "mcp", "middleware", "oauth", "observe", "packs", "policy",
-    "proxy", "search", "session", "system", "tools", "upstream",
+    "proxy", "search", "session", "system", "tools", "upstream", "web",
 )  # fmt: skip
 # Of other people's packages, those that only functions of these rooms import.
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
@@ -27,7 +27,7 @@ _OPTIONAL = ("dynamic_mcp.config.cel",)
 # What commands alone use of a feature.
 _OF_COMMANDS = ("check", "commands", "probe")
 # These bring cryptography and joserfc.
-_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
+_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_", "dynamic_mcp.web.jwk")
 # These bring the MCP SDK and authlib.
 _FOR_LOGINS = tuple(
     f"dynamic_mcp.oauth.{name}" for name in ("discovery", "grants", "login", "registration", "tokens")

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import LoginNeeded, Unreachable
 from dynamic_mcp.oauth import predecessor
-from dynamic_mcp.oauth.address_policy import AddressPolicy, Resolver, is_same_host
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Client, Login, Token, covers, union
 from dynamic_mcp.oauth.store import Stamp, Store
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.address_policy import AddressPolicy, Resolver, is_same_host
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.discovery import DiscoveryResult
@@ -190,8 +190,8 @@ class Bearer:
             return True
         if metadata_url is None:
             return False
-        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.documents")
-        from dynamic_mcp.oauth.documents import DocumentError, open_documents
+        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.web.documents")
+        from dynamic_mcp.web.documents import DocumentError, open_documents
 
         try:
             async with asyncio.timeout(METADATA_WITHIN_S), open_documents(self.remote.url) as documents:
@@ -305,7 +305,7 @@ class Bearer:
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.discovery")
         from dynamic_mcp.oauth.discovery import Discovery, LoginAborted
         from dynamic_mcp.oauth.tokens import configured_client
-        from dynamic_mcp.oauth.web import create_client
+        from dynamic_mcp.web.guarded_client import create_client
 
         try:
             async with create_client(self.policy) as web:

@@ -26,10 +26,10 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 from pydantic import ValidationError
 
 from dynamic_mcp.config.resolved import OAuth, Remote
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_same_host, split_url
 from dynamic_mcp.oauth.challenges import BearerChallenge
-from dynamic_mcp.oauth.web import TIMEOUT_S, explain
 from dynamic_mcp.system.text import replace_unprintable
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl, is_same_host, split_url
+from dynamic_mcp.web.guarded_client import TIMEOUT_S, explain
 
 # The characters of a URL to log in at; all others have a meaning in one shell or another.
 _HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!&*+,=%]+")

@@ -9,7 +9,6 @@ import asyncio
 from pathlib import Path
 
 from dynamic_mcp.config.resolved import IdentityProvider, OAuth
-from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.tokens import (
     Assertion,
@@ -21,6 +20,7 @@ from dynamic_mcp.oauth.tokens import (
 )
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.address_policy import AddressPolicy
 
 _MOST_BYTES = 1 << 20
 

@@ -19,14 +19,14 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.callback import AuthorizationResponse, Callback, parse_response
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.credentials import Client, Login, covers, union
 from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, NoLogin, printable
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
 from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
-from dynamic_mcp.oauth.web import create_client
+from dynamic_mcp.web.address_policy import AddressPolicy
+from dynamic_mcp.web.guarded_client import create_client
 
 LOGIN_S = 300.0
 

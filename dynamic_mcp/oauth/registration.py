@@ -19,10 +19,10 @@ from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 
 from dynamic_mcp.config.resolved import OAuth
-from dynamic_mcp.oauth.address_policy import ForbiddenUrl
 from dynamic_mcp.oauth.credentials import Client, Login
 from dynamic_mcp.oauth.discovery import DiscoveryResult, LoginAborted
-from dynamic_mcp.oauth.web import TIMEOUT_S, explain
+from dynamic_mcp.web.address_policy import ForbiddenUrl
+from dynamic_mcp.web.guarded_client import TIMEOUT_S, explain
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 

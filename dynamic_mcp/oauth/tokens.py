@@ -25,11 +25,11 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 
 from dynamic_mcp.config.resolved import OAuth
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.credentials import Client, Login, Token
-from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explain
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.web.guarded_client import TIMEOUT_S, GuardedTransport, explain
 
 ASSERTION_S = 300
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import pytest
 
 from dynamic_mcp.errors import LoginNeeded
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
 from tests.oauth.parts import bearer, refusal, remote, store_login
 from tests.oauth.visits import abort_reason, browse, fetch_challenge, log_in, read_all
 from tests.upstreams.auth_server import Answer, AuthServer, Request

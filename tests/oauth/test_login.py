@@ -12,10 +12,10 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, begin_login
+from dynamic_mcp.web.address_policy import AddressPolicy
 from tests.oauth.parts import bearer, refusal, remote, store_login
 from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer

@@ -132,7 +132,7 @@ NOT_AT_THE_START = (
     "policy.redact", "proxy.approval", "proxy.authorization", "proxy.calls", "proxy.completion", "proxy.plugins",
     "proxy.prompts", "proxy.result_cache", "proxy.status", "search", "session.batches", "session.modern",
     "upstream.cli", "upstream.http", "upstream.link", "upstream.opener", "upstream.process.child",
-    "upstream.remote", "upstream.stdio",
+    "upstream.remote", "upstream.stdio", "web",
     *(f"features.{feature.name}" for feature in FEATURES),
 )  # fmt: skip
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-03-26"}}

@@ -16,9 +16,14 @@ from msgspec import Struct
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.jwks import KeyDirectory, KeysUnavailable
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.auth.signed_token import (
+from dynamic_mcp.face.http.authenticator import Page
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.jwks import KeyDirectory, KeysUnavailable
+from dynamic_mcp.web.signed_token import (
     SignedToken,
     TokenError,
     check_claims,
@@ -28,11 +33,6 @@ from dynamic_mcp.face.auth.signed_token import (
     read_name,
     read_texts,
 )
-from dynamic_mcp.face.http.authenticator import Page
-from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.system.task_set import TaskSet
 
 KEPT_S = 60.0
 _MAX_KEPT = 10_000

@@ -22,14 +22,14 @@ from msgspec import Struct
 
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.face.auth import signed_token
-from dynamic_mcp.face.auth.jwks import FRESH_S, RETRY_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
-from dynamic_mcp.face.auth.signed_token import TokenError
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
-from dynamic_mcp.oauth.pkce import challenge_of
+from dynamic_mcp.web import signed_token
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.web.code_flow import challenge_of
+from dynamic_mcp.web.jwks import FRESH_S, RETRY_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
+from dynamic_mcp.web.signed_token import TokenError
 
 if TYPE_CHECKING:
-    from dynamic_mcp.oauth.documents import Document, Documents
+    from dynamic_mcp.web.documents import Document, Documents
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class OidcClient:
         access = tokens.get("access_token")
         if "userinfo_endpoint" not in metadata or not isinstance(access, str) or not _CODE.fullmatch(access):
             return {}
-        from dynamic_mcp.oauth.documents import DocumentError
+        from dynamic_mcp.web.documents import DocumentError
 
         url = self._endpoint(metadata, "userinfo_endpoint")
         try:
@@ -258,7 +258,7 @@ class OidcClient:
 @asynccontextmanager
 async def _open(issuer: str) -> AsyncIterator[Documents]:
     """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
-    documents = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.documents")
+    documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
     try:
         async with asyncio.timeout(LOGIN_S), documents.open_documents(issuer) as server:
             yield server

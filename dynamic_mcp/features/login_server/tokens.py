@@ -24,8 +24,8 @@ from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_response, parse_form
 from dynamic_mcp.features.login_server.grants import Family, Issue, Lifetimes, Refused
 from dynamic_mcp.features.login_server.records import Grant
-from dynamic_mcp.oauth.pkce import challenge_of
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.code_flow import challenge_of
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.face.auth.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S, well_known_urls
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.web.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S, well_known_urls
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.oidc_provider import JWKS, OAUTH, OPENID, OidcProvider
 from tests.program import BOUND_S

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.face.auth.signatures import import_keys
+from dynamic_mcp.web.jwk import import_keys
 from tests.signing_keys import key_for, public_jwk, sign
 
 Json = Any  # whatever JSON a test writes down

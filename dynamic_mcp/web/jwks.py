@@ -14,12 +14,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from dynamic_mcp.face.auth.signed_token import SignedToken
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.signed_token import SignedToken
 
 if TYPE_CHECKING:
-    from dynamic_mcp.face.auth.signatures import PublicKey
-    from dynamic_mcp.oauth.documents import Document, Documents
+    from dynamic_mcp.web.documents import Document, Documents
+    from dynamic_mcp.web.jwk import PublicKey
 
 log = logging.getLogger(__name__)
 
@@ -123,8 +123,8 @@ class KeyDirectory:
 
 async def fetch_keys(issuer: str, jwks_url: str | None) -> tuple[PublicKey, ...]:
     """Return the keys of an issuer. Raises KeySetError."""
-    documents = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.documents")
-    signatures = await asyncio.to_thread(import_module, "dynamic_mcp.face.auth.signatures")
+    documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
+    signatures = await asyncio.to_thread(import_module, "dynamic_mcp.web.jwk")
     try:
         async with documents.open_documents(jwks_url or issuer) as server:
             url = jwks_url or read_url(await fetch_metadata(server, issuer), "jwks_uri", issuer)
@@ -143,7 +143,7 @@ async def fetch_metadata(server: Documents, issuer: str) -> Document:
 
     Raises KeySetError and DocumentError.
     """
-    from dynamic_mcp.oauth.documents import DocumentError
+    from dynamic_mcp.web.documents import DocumentError
 
     missing: DocumentError | None = None
     for url in well_known_urls(issuer):

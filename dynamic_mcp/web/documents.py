@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
-from dynamic_mcp.oauth.web import TIMEOUT_S, create_client, explain
 from dynamic_mcp.system.text import replace_unprintable
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.web.guarded_client import TIMEOUT_S, create_client, explain
 
 Document = dict[str, object]
 
