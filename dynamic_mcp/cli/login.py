@@ -25,13 +25,13 @@ from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import TOKEN_HINT, DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.code_flow import UnexpectedResponse
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code

@@ -26,12 +26,9 @@ _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemme
 _OPTIONAL = ("dynamic_mcp.config.cel",)
 # What commands alone use of a feature.
 _OF_COMMANDS = ("check", "commands", "probe")
-# These bring cryptography and joserfc.
-_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_", "dynamic_mcp.web.jwk")
-# These bring the MCP SDK and authlib.
-_FOR_LOGINS = tuple(
-    f"dynamic_mcp.oauth.{name}" for name in ("discovery", "grants", "login", "registration", "tokens")
-)
+_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
+# This brings cryptography and joserfc. Logins to servers may need it too.
+_FOR_TOKENS = ("dynamic_mcp.web.jwk",)
 # These bring pydantic, and find the words for a config that is not valid.
 _FOR_ERRORS = ("dynamic_mcp.config.model", "dynamic_mcp.config.problems", "dynamic_mcp.config.schema")
 
@@ -61,8 +58,8 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         yield "cryptography.hazmat.primitives.ciphers.aead"
     else:
         unwanted += _FOR_HTTP
-    if not any(isinstance(group.upstream, Remote) for group in config.groups):
-        unwanted += _FOR_LOGINS
+    if not serves_http and not any(isinstance(group.upstream, Remote) for group in config.groups):
+        unwanted += _FOR_TOKENS
     for room in _ROOMS:
         yield from _walk_room(room, unwanted)
     for feature in FEATURES:

@@ -194,7 +194,7 @@ class Bearer:
         from dynamic_mcp.web.documents import DocumentError, open_documents
 
         try:
-            async with asyncio.timeout(METADATA_WITHIN_S), open_documents(self.remote.url) as documents:
+            async with asyncio.timeout(METADATA_WITHIN_S), open_documents(self.policy) as documents:
                 return bool((await documents.fetch(metadata_url)).get("authorization_servers"))
         except (DocumentError, TimeoutError):
             return False
@@ -274,8 +274,8 @@ class Bearer:
         return Login(
             self.remote.url,
             target.issuer,
-            target.endpoint("token_endpoint"),
-            target.endpoint("revocation_endpoint"),
+            target.metadata.token_endpoint,
+            target.metadata.revocation_endpoint,
             target.resource,
             client,
             login.token if login else None,
@@ -305,10 +305,10 @@ class Bearer:
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.discovery")
         from dynamic_mcp.oauth.discovery import Discovery, LoginAborted
         from dynamic_mcp.oauth.tokens import configured_client
-        from dynamic_mcp.web.guarded_client import create_client
+        from dynamic_mcp.web.documents import open_documents
 
         try:
-            async with create_client(self.policy) as web:
+            async with open_documents(self.policy) as web:
                 target = await Discovery(web, self.policy, self.remote).run(self.challenge)
         except LoginAborted as exc:
             raise Unreachable(self.group, f"cannot log in: {exc}") from exc

@@ -1,6 +1,6 @@
 """Gets the token of a login: by its refresh token, or without a user, as `oauth.grant` in the config says.
 
-Imports authlib, through `tokens`: import this only when a token is needed, in a thread.
+Imports httpx2, through `tokens`: import this only when a token is needed, in a thread.
 """
 
 from __future__ import annotations

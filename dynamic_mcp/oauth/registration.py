@@ -1,38 +1,40 @@
 """Our client at an authorization server: from the config, a client id metadata document, or dynamic registration.
 
-A registered client is stored with its issuer and never shown to another one. Imports the MCP SDK, as discovery does.
+A registered client is stored with its issuer and never shown to another one.
 """
 
 from __future__ import annotations
 
-import asyncio
+from urllib.parse import urlsplit
 
-import httpx2
-from mcp.client.auth import OAuthRegistrationError
-from mcp.client.auth.utils import (
-    create_client_registration_request,
-    handle_registration_response,
-    is_valid_client_metadata_url,
-    should_use_client_metadata_url,
-)
-from mcp.shared.auth import OAuthClientMetadata
-from pydantic import AnyUrl
+import msgspec
+from msgspec import Struct
 
 from dynamic_mcp.config.resolved import OAuth
 from dynamic_mcp.oauth.credentials import Client, Login
 from dynamic_mcp.oauth.discovery import DiscoveryResult, LoginAborted
-from dynamic_mcp.web.address_policy import ForbiddenUrl
-from dynamic_mcp.web.guarded_client import TIMEOUT_S, explain
+from dynamic_mcp.oauth.tokens import configured_client
+from dynamic_mcp.web.documents import DocumentError, Documents
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
+# The statuses by which an authorization server says that it offers no registration.
+_NOT_OFFERED = frozenset((401, 403, 404, 405, 501))
 
 
 class NoClient(LoginAborted):
     """The authorization server offers no way to register a client."""
 
 
+class _Registration(Struct, frozen=True):
+    """What is read of the answer to a registration (RFC 7591, section 3.2.1)."""
+
+    client_id: str
+    client_secret: str | None = None
+    token_endpoint_auth_method: str | None = None
+
+
 async def obtain_client(
-    target: DiscoveryResult, config: OAuth, known: Login | None, redirect_uri: str, web: httpx2.AsyncClient
+    target: DiscoveryResult, config: OAuth, known: Login | None, redirect_uri: str, web: Documents
 ) -> Client:
     """Return the client to log in as; registers one if necessary. Raises LoginAborted and NoClient."""
     configured = _configured_client(target, config)
@@ -59,40 +61,46 @@ def _check_issuer(client: Client, target: DiscoveryResult, config: OAuth, known:
 
 
 def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
-    from dynamic_mcp.oauth.tokens import configured_client
-
     if config.client_id is not None:
         return configured_client(config, target.metadata.token_endpoint_auth_methods_supported)
     url = config.client_metadata_url
-    if url is not None and should_use_client_metadata_url(target.metadata, url):
-        if not is_valid_client_metadata_url(url):
+    if url is not None and target.metadata.client_id_metadata_document_supported:
+        parts = urlsplit(url)
+        if parts.scheme != "https" or parts.path in ("", "/"):
             raise LoginAborted("the config's `client_metadata_url` is not an https URL with a path")
         return Client(url, "document")
     return None
 
 
-async def _register(target: DiscoveryResult, redirect_uri: str, web: httpx2.AsyncClient) -> Client:
+async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) -> Client:
     """Register a client (RFC 7591)."""
-    if target.metadata.registration_endpoint is None:
+    endpoint = target.metadata.registration_endpoint
+    if endpoint is None:
         raise NoClient(f"`{target.issuer}` does not register clients")
     method = _choose_method(target.metadata.token_endpoint_auth_methods_supported)
-    metadata = OAuthClientMetadata(
-        client_name="dynamic-mcp",
-        redirect_uris=[AnyUrl(redirect_uri)],
-        token_endpoint_auth_method=method,  # type: ignore[arg-type]
-        scope=target.scope,
-    )
-    request = create_client_registration_request(target.metadata, metadata, target.issuer)
+    metadata = {
+        "client_name": "dynamic-mcp",
+        "application_type": "native",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        **({} if target.scope is None else {"scope": target.scope}),
+    }
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            answer = await web.send(request)
-        if answer.status_code in (401, 403, 404, 405, 501) or (target.is_assumed and not answer.is_success):
-            raise NoClient(f"`{target.issuer}` does not let clients register themselves (HTTP {answer.status_code})")
-        registration = await handle_registration_response(answer)
-    except OAuthRegistrationError:
-        raise NoClient(f"`{target.issuer}` did not register a client (HTTP {answer.status_code})") from None
-    except (ForbiddenUrl, httpx2.HTTPError, TimeoutError) as exc:
-        raise LoginAborted(f"`{request.url}` {explain(exc)}") from exc
+        status, answer = await web.post(endpoint, json=metadata)
+    except DocumentError as exc:
+        raise LoginAborted(str(exc)) from exc
+    if status in _NOT_OFFERED or (target.is_assumed and not 200 <= status < 300):
+        raise NoClient(f"`{target.issuer}` does not let clients register themselves (HTTP {status})")
+    try:
+        # some answer with null or an empty text for what they leave out
+        known = {name: value for name, value in (answer or {}).items() if value not in (None, "")}
+        registration = msgspec.convert(known, _Registration)
+    except msgspec.ValidationError:
+        registration = None
+    if registration is None or status not in (200, 201):
+        raise NoClient(f"`{target.issuer}` did not register a client (HTTP {status})")
     auth_method = registration.token_endpoint_auth_method or (
         method if registration.client_secret is None else "client_secret_basic"
     )
@@ -109,6 +117,6 @@ async def _register(target: DiscoveryResult, redirect_uri: str, web: httpx2.Asyn
     )
 
 
-def _choose_method(supported: list[str] | None) -> str:
+def _choose_method(supported: tuple[str, ...] | None) -> str:
     """Return how to authenticate: preferably not at all, because a program on a desktop cannot keep a secret."""
     return next((method for method in _METHODS if supported is None or method in supported), "none")

@@ -1,4 +1,4 @@
-"""JSON documents of an authorization server that the config names: bounded in size and time, without redirects.
+"""JSON documents of authorization servers: bounded in size and time, without redirects.
 
 Imports httpx2: load this in a thread, and only when a server must be asked.
 """
@@ -20,10 +20,14 @@ Document = dict[str, object]
 
 
 class DocumentError(Exception):
-    """A server has sent no document; the message begins with the URL. `is_missing` if it has none there."""
+    """No document could be fetched; the message is `why`, after the URL.
+
+    `is_missing`: the server has none at this URL, so that another URL may have it.
+    """
 
     def __init__(self, url: str, why: str, *, is_missing: bool = False) -> None:
         super().__init__(f"`{replace_unprintable(url[:200])}` {why}")
+        self.why = why
         self.is_missing = is_missing
 
 
@@ -35,44 +39,60 @@ class Documents:
 
     async def fetch(self, url: str, headers: Mapping[str, str] | None = None) -> Document:
         """Return the JSON object at a URL. Raises DocumentError."""
-        answer = await self._send("GET", url, headers, None)
-        if answer.status_code != 200:
-            is_missing = 400 <= answer.status_code < 500 and answer.status_code != 429
-            raise DocumentError(url, f"answered with HTTP {answer.status_code}", is_missing=is_missing)
-        return _parse(url, answer)
+        response = await self._send("GET", url, headers or {})
+        if response.status_code >= 500 or response.status_code == 429:
+            raise DocumentError(url, f"answered with HTTP {response.status_code}; try again later")
+        if response.status_code != 200:
+            raise DocumentError(url, f"answered with HTTP {response.status_code}", is_missing=True)
+        document = _parse(response)
+        if document is None:
+            raise DocumentError(url, "did not answer with a JSON object", is_missing=True)
+        return document
 
-    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> tuple[int, Document]:
-        """Send a form; return the status and the JSON object of the answer. Raises DocumentError."""
-        answer = await self._send("POST", url, headers, form)
-        if answer.status_code >= 500 or 300 <= answer.status_code < 400:
-            raise DocumentError(url, f"answered with HTTP {answer.status_code}")
-        return answer.status_code, _parse(url, answer)
+    async def post(
+        self,
+        url: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        json: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Document | None]:
+        """Send a form, or JSON; return the status, and the JSON object of the answer if it is one.
+
+        Raises DocumentError if there was no answer.
+        """
+        response = await self._send("POST", url, headers or {}, form=form, json=json)
+        return response.status_code, _parse(response)
 
     async def _send(
-        self, method: str, url: str, headers: Mapping[str, str] | None, form: Mapping[str, str] | None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        form: Mapping[str, str] | None = None,
+        json: object = None,
     ) -> httpx2.Response:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._web.request(
-                    method, url, data=form, headers={"Accept": "application/json", **(headers or {})}
+                    method, url, data=form, json=json, headers={"Accept": "application/json", **headers}
                 )
         except (ForbiddenUrl, httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as exc:
             raise DocumentError(url, explain(exc)) from exc
 
 
 @asynccontextmanager
-async def open_documents(server_url: str) -> AsyncIterator[Documents]:
-    """Connect to a server, which leads into no network that it is not itself in."""
+async def open_documents(policy: AddressPolicy) -> AsyncIterator[Documents]:
+    """Connect to servers, as far as the policy allows."""
     # the certificates of all authorities are read for each client, while others are served
-    async with await asyncio.to_thread(create_client, AddressPolicy(server_url)) as web:
+    async with await asyncio.to_thread(create_client, policy) as web:
         yield Documents(web)
 
 
-def _parse(url: str, answer: httpx2.Response) -> Document:
+def _parse(response: httpx2.Response) -> Document | None:
     try:
-        document = json.loads(answer.content)
+        document = json.loads(response.content)
     except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise DocumentError(url, "did not answer with a JSON object")
-    return document
+        return None
+    return document if isinstance(document, dict) else None

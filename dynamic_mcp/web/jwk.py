@@ -1,31 +1,34 @@
-"""Public keys of a key set (RFC 7517), and what they have signed. Imports joserfc: load this in a thread.
+"""Keys (RFC 7517): public ones of a key set, which check signatures, and private ones, which sign.
 
-Which algorithm a key is for follows from the key, never from the token alone: no key of a key set is a shared secret.
+Which algorithm a key is for follows from the key, never from a token alone: no key of a key set is a shared secret.
+Imports joserfc: load this in a thread.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 
 from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, OKPKey, RSAKey
+from joserfc.jwa import JWSAlgModel
+from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 from joserfc.jws import JWSRegistry
+from msgspec import json
+
+from dynamic_mcp.web.signed_token import ALGORITHMS, EDDSA
 
 _MAX_KEYS = 100
 _RSA_BYTES = range(2048 // 8, 8192 // 8 + 1)
 _MAX_EXPONENT_BYTES = 4
-_CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
-_RSA_ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
-# `EdDSA` is the name of before RFC 9864, which names the curve.
-EDDSA = frozenset({"EdDSA", "Ed25519"})
+
+_Key = RSAKey | ECKey | OKPKey
 
 
 class PublicKey:
     """A key that checks signatures by some algorithms."""
 
-    def __init__(self, key: RSAKey | ECKey | OKPKey, algorithms: frozenset[str], kid: str | None) -> None:
+    def __init__(self, key: _Key, algorithms: frozenset[str], kid: str | None) -> None:
         self.algorithms = algorithms
         self.kid = kid
         self._key = key
@@ -34,15 +37,68 @@ class PublicKey:
         """Tell whether a signature is by the private half of this key; never by an algorithm it is not for."""
         if algorithm not in self.algorithms:
             return False
-        model = JWSRegistry.algorithms["Ed25519" if algorithm in EDDSA else algorithm]
         try:
-            model.check_key(self._key)
-            return model.verify(content, signature, self._key)
+            return _find_model(algorithm, self._key).verify(content, signature, self._key)
         except (JoseError, ValueError):
             return False
 
     def __repr__(self) -> str:
         return f"<PublicKey {self.kid} for {', '.join(sorted(self.algorithms))}>"
+
+
+class SigningKey:
+    """A private key that signs tokens by one algorithm."""
+
+    def __init__(self, key: _Key, algorithm: str | None = None, kid: str | None = None) -> None:
+        """Raises ValueError if the key cannot sign by this algorithm, or by none that is known."""
+        possible = _list_algorithms(key)
+        self.algorithm = algorithm or next(iter(possible), "")
+        if self.algorithm not in possible:
+            raise ValueError(f"is for {', '.join(possible) or 'no algorithm that is known'}")
+        self.kid = kid
+        self._key = key
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """Return a new key for ES256, whose id is its thumbprint (RFC 7638)."""
+        key = ECKey.generate_key("P-256")
+        return cls(key, kid=key.thumbprint())
+
+    @classmethod
+    def from_pem(cls, data: bytes, algorithm: str | None = None) -> SigningKey:
+        """Return the private key in a PEM file. Raises ValueError."""
+        for kind in ("RSA", "EC", "OKP"):
+            try:
+                key = import_key(data, kind)
+            except (JoseError, ValueError, TypeError):
+                continue
+            if key.is_private:
+                return cls(key, algorithm)
+        raise ValueError("is not a private key in PEM format")
+
+    @classmethod
+    def from_jwk(cls, text: str, kid: str) -> SigningKey:
+        """Return the key that `to_jwk` has written. Raises ValueError."""
+        return cls(ECKey.import_key(json.decode(text)), kid=kid)
+
+    def to_jwk(self) -> str:
+        """Return the whole key as a JWK: a secret."""
+        return json.encode(self._key.as_dict(private=True)).decode()
+
+    def public_jwk(self) -> Mapping[str, object]:
+        """Return the half of the key that everybody may know, as a JWK."""
+        return self._key.as_dict(private=False, kid=self.kid, use="sig", alg=self.algorithm)
+
+    def public_key(self) -> PublicKey:
+        """Return what checks the signatures of this key."""
+        return PublicKey(self._key, frozenset({self.algorithm}), self.kid)
+
+    def sign(self, claims: Mapping[str, object], kind: str = "JWT") -> str:
+        """Return a signed token of a kind, which its `typ` says."""
+        header = {"alg": self.algorithm, "typ": kind, **({} if self.kid is None else {"kid": self.kid})}
+        content = b".".join(urlsafe_b64encode(json.encode(each)).rstrip(b"=") for each in (header, claims))
+        signature = _find_model(self.algorithm, self._key).sign(content, self._key)
+        return (content + b"." + urlsafe_b64encode(signature).rstrip(b"=")).decode()
 
 
 def import_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
@@ -64,38 +120,46 @@ def _import_key(entry: Mapping[str, object]) -> Iterator[PublicKey]:
     if not is_for_signatures or not isinstance(kid, str | None):
         return
     try:
-        found = _import_public_half(entry)
+        key = _import_public_half(entry)
     except (JoseError, ValueError, TypeError, KeyError, OverflowError):
         return
-    if found is None:
-        return
-    key, algorithms = found
+    algorithms = frozenset() if key is None else frozenset(_list_algorithms(key))
     stated = entry.get("alg")
     if stated is not None:
         algorithms = algorithms if stated in EDDSA & algorithms else algorithms & {str(stated)}
-    if algorithms:
+    if key is not None and algorithms:
         yield PublicKey(key, algorithms, kid)
 
 
-def _import_public_half(entry: Mapping[str, object]) -> tuple[RSAKey | ECKey | OKPKey, frozenset[str]] | None:
-    """Return a key and what it can be for; None if that is nothing here. Raises what wrong members lead to."""
+def _import_public_half(entry: Mapping[str, object]) -> _Key | None:
+    """Return a key; None if it is for nothing here. Raises what wrong members lead to."""
     match entry.get("kty"):
         case "RSA":
             if _size(entry["n"]) not in _RSA_BYTES or _size(entry["e"]) > _MAX_EXPONENT_BYTES:
                 return None
-            return RSAKey.import_key({"kty": "RSA", "n": str(entry["n"]), "e": str(entry["e"])}), _RSA_ALGORITHMS
-        case "EC" if (curve := str(entry.get("crv"))) in _CURVES:
-            x, y = str(entry["x"]), str(entry["y"])
-            return ECKey.import_key({"kty": "EC", "crv": curve, "x": x, "y": y}), frozenset({_CURVES[curve]})
-        case "OKP" if entry.get("crv") == "Ed25519":
-            return OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", "x": str(entry["x"])}), EDDSA
+            return RSAKey.import_key({"kty": "RSA", "n": str(entry["n"]), "e": str(entry["e"])})
+        case "EC" if (curve := entry.get("crv")) in ALGORITHMS:
+            return ECKey.import_key({"kty": "EC", "crv": str(curve), "x": str(entry["x"]), "y": str(entry["y"])})
+        case "OKP" if (curve := entry.get("crv")) in ALGORITHMS:
+            return OKPKey.import_key({"kty": "OKP", "crv": str(curve), "x": str(entry["x"])})
     return None
+
+
+def _list_algorithms(key: _Key) -> tuple[str, ...]:
+    return ALGORITHMS.get("RSA" if isinstance(key, RSAKey) else key.curve_name, ())
+
+
+def _find_model(algorithm: str, key: _Key) -> JWSAlgModel:
+    """Return what signs and checks by an algorithm, which the key is for. Raises JoseError."""
+    model = JWSRegistry.algorithms["Ed25519" if algorithm in EDDSA else algorithm]
+    model.check_key(key)
+    return model
 
 
 def _size(number: object) -> int:
     """Return the bytes that a number in base64url has. Raises ValueError."""
     text = str(number)
     try:
-        return len(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).lstrip(b"\0"))
+        return len(urlsafe_b64decode(text + "=" * (-len(text) % 4)).lstrip(b"\0"))
     except binascii.Error as exc:
         raise ValueError("not a number") from exc

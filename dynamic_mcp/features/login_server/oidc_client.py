@@ -6,27 +6,32 @@ What the ID token says counts only when its signature, issuer, audience, time an
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import logging
 import re
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.web import signed_token
-from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
-from dynamic_mcp.web.code_flow import challenge_of
-from dynamic_mcp.web.jwks import FRESH_S, RETRY_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
-from dynamic_mcp.web.signed_token import TokenError
+from dynamic_mcp.web import code_flow, signed_token
+from dynamic_mcp.web.address_policy import AddressPolicy
+from dynamic_mcp.web.code_flow import UnexpectedResponse, create_secret, quote_error
+from dynamic_mcp.web.jwks import FRESH_S, RETRY_S, KeyDirectory, KeysUnavailable
+from dynamic_mcp.web.metadata import MetadataError, ServerMetadata, fetch_metadata, parse_metadata
+from dynamic_mcp.web.signed_token import ALGORITHMS, TokenError
+from dynamic_mcp.web.token_endpoint import (
+    ClientAuthentication,
+    TokenDenied,
+    TokenRequestFailed,
+    choose_method,
+    request_tokens,
+)
 
 if TYPE_CHECKING:
     from dynamic_mcp.web.documents import Document, Documents
@@ -36,14 +41,10 @@ log = logging.getLogger(__name__)
 LEEWAY_S = 60.0
 LOGIN_S = 30.0  # as long as somebody who comes back from the provider may have to wait
 # Never a shared secret: our secret is for the token endpoint only.
-_ALGORITHMS = frozenset(
-    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
-)
-# The characters of a URL to log in at; all others have a meaning somewhere on the way.
-_HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!&*+,=%]+")
-_CODE = re.compile(r"[\x21-\x7e]{1,4096}")
+_ALGORITHMS = frozenset(each for algorithms in ALGORITHMS.values() for each in algorithms)
+_ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
+_ACCESS_TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
 _UNAVAILABLE = "the provider could not be asked; try again later"
-_ERROR = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class OidcError(Exception):
@@ -83,33 +84,30 @@ class OidcClient:
         self._redirect_uri = redirect_uri
         self._keys = keys or KeyDirectory(config.issuer)
         self._now = now
-        self._metadata: Document = {}
+        self._metadata: ServerMetadata | None = None
         self._metadata_until = self._failed_until = 0.0
         self._asks = asyncio.Lock()
 
     async def begin(self) -> AuthenticationRequest:
         """Return where to send the browser of whoever wants to log in. Raises OidcError."""
-        endpoint = self._endpoint(await self._get_metadata(), "authorization_endpoint")
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        query = urlencode(
-            {
-                "response_type": "code",
-                "client_id": self._config.client_id,
-                "redirect_uri": self._redirect_uri,
-                "scope": " ".join(dict.fromkeys(("openid", *self._config.scopes))),
-                "state": state,
-                "nonce": nonce,
-                "code_challenge": challenge_of(verifier),
-                "code_challenge_method": "S256",
-            }
+        metadata = await self._get_metadata()
+        state, nonce, verifier = (create_secret() for _ in range(3))
+        url = code_flow.authorization_url(
+            metadata.authorization_endpoint,
+            client_id=self._config.client_id,
+            redirect_uri=self._redirect_uri,
+            scope=" ".join(dict.fromkeys(("openid", *self._config.scopes))),
+            state=state,
+            verifier=verifier,
+            more={"nonce": nonce},
         )
-        return AuthenticationRequest(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}", state, nonce, verifier)
+        return AuthenticationRequest(url, state, nonce, verifier)
 
     async def finish(self, pending: AuthenticationRequest, parameters: Mapping[str, str]) -> Identity:
         """Return who has logged in; `parameters` are the query with which the browser has come. Raises OidcError."""
         metadata = await self._get_metadata()
         code = self._check_callback(pending, parameters, metadata)
-        async with _open(self._config.issuer) as server:
+        async with self._open() as server:
             tokens = await self._exchange(server, metadata, code, pending)
             claims = await self._check_id_token(tokens.get("id_token"), pending)
             more = await self._fetch_userinfo(server, metadata, tokens, claims)
@@ -122,47 +120,35 @@ class OidcClient:
 
     # --- the way there and back ------------------------------------------------------------------------
 
-    async def _get_metadata(self) -> Document:
+    async def _get_metadata(self) -> ServerMetadata:
         async with self._asks:
-            if self._now() < self._metadata_until:
+            if self._metadata is not None and self._now() < self._metadata_until:
                 return self._metadata
             if self._now() < self._failed_until:
                 raise OidcError(_UNAVAILABLE)
             self._failed_until = self._now() + RETRY_S
-            async with _open(self._config.issuer) as server:
-                self._metadata = await fetch_metadata(server, self._config.issuer)
+            async with self._open() as server:
+                document = await fetch_metadata(server, self._config.issuer, prefers_openid=True)
+                self._metadata = parse_metadata(document, AddressPolicy(self._config.issuer), _ENDPOINTS)
             self._failed_until, self._metadata_until = 0.0, self._now() + FRESH_S
             return self._metadata
 
-    def _endpoint(self, metadata: Document, name: str) -> str:
-        url = metadata.get(name)
-        if not isinstance(url, str) or not _HARMLESS.fullmatch(url):
-            raise OidcError(f"the provider `{self._config.issuer}` has no usable `{name}`")
-        try:
-            AddressPolicy(self._config.issuer).check(url)
-        except ForbiddenUrl as exc:
-            raise OidcError(f"the `{name}` of the provider `{self._config.issuer}` {exc}") from None
-        return url
-
     def _check_callback(
-        self, pending: AuthenticationRequest, parameters: Mapping[str, str], metadata: Document
+        self, pending: AuthenticationRequest, parameters: Mapping[str, str], metadata: ServerMetadata
     ) -> str:
-        """Return the code of an answer to our question (RFC 6749, section 4.1.2; RFC 9207). Raises OidcError."""
-        if not hmac.compare_digest(parameters.get("state", "").encode(), pending.state.encode()):
-            raise OidcError("the answer belongs to another login; begin again")
-        issuer = parameters.get("iss")
-        is_promised = metadata.get("authorization_response_iss_parameter_supported") is True
-        if issuer != self._config.issuer and (issuer is not None or is_promised):
-            raise OidcError("the answer is from another provider than the one that was asked")
-        if (error := parameters.get("error")) is not None:
-            raise OidcError(f"the provider refused: {_quote_error(error)}")
-        code = parameters.get("code", "")
-        if not _CODE.fullmatch(code):
-            raise OidcError("the answer of the provider has no code")
-        return code
+        """Return the code of an answer to our question. Raises OidcError."""
+        try:
+            response = code_flow.read_response(parameters, pending.state)
+            is_promised = metadata.authorization_response_iss_parameter_supported is True
+            code_flow.check_issuer(response, self._config.issuer, is_promised=is_promised)
+        except UnexpectedResponse as exc:
+            raise OidcError(f"the answer of the provider is not accepted: {exc}; begin again") from None
+        if response.error is not None or response.code is None:
+            raise OidcError(f"the provider refused: {quote_error(response.error)}")
+        return response.code
 
     async def _exchange(
-        self, server: Documents, metadata: Document, code: str, pending: AuthenticationRequest
+        self, server: Documents, metadata: ServerMetadata, code: str, pending: AuthenticationRequest
     ) -> Document:
         form = {
             "grant_type": "authorization_code",
@@ -170,23 +156,18 @@ class OidcClient:
             "redirect_uri": self._redirect_uri,
             "code_verifier": pending.verifier,
         }
-        headers = self._authenticate(metadata, form)
-        status, answer = await server.post(self._endpoint(metadata, "token_endpoint"), form, headers)
-        if status != 200:
-            raise OidcError(f"the provider refused the code: {_quote_error(answer.get('error'))}")
-        return answer
+        try:
+            return await request_tokens(server, metadata.token_endpoint, form, self._client(metadata))
+        except TokenDenied as exc:
+            raise OidcError(f"the provider refused the code: {quote_error(exc.code)}") from None
+        except TokenRequestFailed as exc:
+            log.warning("the provider %s: `%s` %s", self._config.issuer, metadata.token_endpoint, exc)
+            raise OidcError(_UNAVAILABLE) from exc
 
-    def _authenticate(self, metadata: Document, form: dict[str, str]) -> dict[str, str]:
-        """Add our client to a form, or return the header that says so (RFC 6749, section 2.3.1)."""
-        id, secret = self._config.client_id, self._config.client_secret
-        methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        if secret is not None and isinstance(methods, list) and "client_secret_basic" in methods:
-            pair = f"{quote(id, safe='')}:{quote(secret, safe='')}".encode()
-            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
-        form["client_id"] = id
-        if secret is not None:
-            form["client_secret"] = secret
-        return {}
+    def _client(self, metadata: ServerMetadata) -> ClientAuthentication:
+        secret = self._config.client_secret
+        method = "none" if secret is None else choose_method(metadata.token_endpoint_auth_methods_supported)
+        return ClientAuthentication(self._config.client_id, method, secret)
 
     # --- who it is -------------------------------------------------------------------------------------
 
@@ -223,15 +204,14 @@ class OidcClient:
             raise TokenError("it was issued to another client")
 
     async def _fetch_userinfo(
-        self, server: Documents, metadata: Document, tokens: Document, claims: Mapping[str, object]
+        self, server: Documents, metadata: ServerMetadata, tokens: Document, claims: Mapping[str, object]
     ) -> Mapping[str, object]:
         """Return what the provider tells besides the ID token: many leave email and groups out of that."""
-        access = tokens.get("access_token")
-        if "userinfo_endpoint" not in metadata or not isinstance(access, str) or not _CODE.fullmatch(access):
+        access, url = tokens.get("access_token"), metadata.userinfo_endpoint
+        if url is None or not isinstance(access, str) or not _ACCESS_TOKEN.fullmatch(access):
             return {}
         from dynamic_mcp.web.documents import DocumentError
 
-        url = self._endpoint(metadata, "userinfo_endpoint")
         try:
             found = await server.fetch(url, {"Authorization": f"Bearer {access}"})
         except DocumentError as exc:
@@ -254,22 +234,17 @@ class OidcClient:
             raise OidcError("the provider has not verified the email of this user; set `oidc.subject` to `sub`")
         return subject
 
-
-@asynccontextmanager
-async def _open(issuer: str) -> AsyncIterator[Documents]:
-    """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
-    documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
-    try:
-        async with asyncio.timeout(LOGIN_S), documents.open_documents(issuer) as server:
-            yield server
-    except (documents.DocumentError, TimeoutError) as exc:
-        log.warning("the provider %s: %s", issuer, str(exc) or "it did not answer in time")
-        raise OidcError(_UNAVAILABLE) from exc
-    except KeySetError as exc:
-        log.warning("the provider %s: %s", issuer, exc)
-        raise OidcError("the metadata of the provider is wrong") from exc
-
-
-def _quote_error(error: object) -> str:
-    """Return an error code; what is no code may be anything, and is not repeated."""
-    return f"`{error}`" if isinstance(error, str) and _ERROR.fullmatch(error) else "it does not say why"
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Documents]:
+        """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
+        documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
+        policy = AddressPolicy(self._config.issuer)
+        try:
+            async with asyncio.timeout(LOGIN_S), documents.open_documents(policy) as server:
+                yield server
+        except (documents.DocumentError, TimeoutError) as exc:
+            log.warning("the provider %s: %s", self._config.issuer, str(exc) or "it did not answer in time")
+            raise OidcError(_UNAVAILABLE) from exc
+        except MetadataError as exc:
+            log.warning("the provider %s: %s", self._config.issuer, exc)
+            raise OidcError(f"the metadata of the provider is wrong: {exc}") from exc

@@ -16,7 +16,6 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, NO_STORE
 from dynamic_mcp.features.login_server import grants, store
-from dynamic_mcp.features.login_server.access_tokens import peek
 from dynamic_mcp.features.login_server.addresses import Addresses, is_within
 from dynamic_mcp.features.login_server.client_metadata import is_document_url
 from dynamic_mcp.features.login_server.clients import CODE, REFRESH
@@ -26,6 +25,7 @@ from dynamic_mcp.features.login_server.grants import Family, Issue, Lifetimes, R
 from dynamic_mcp.features.login_server.records import Grant
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.web.code_flow import challenge_of
+from dynamic_mcp.web.signed_token import TokenError, parse_token
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Tokens:
             "roles": list(person.roles),
             "claims": {name: list(texts) for name, texts in person.claims},
         }
-        return keys.current_key(connection, now, self._lifetimes.access_s).sign(claims)
+        return keys.sign_claims(keys.current_key(connection, now, self._lifetimes.access_s), claims)
 
 
 def _fits(verifier: str, grant: Grant) -> bool:
@@ -229,6 +229,9 @@ def _read_access_token(connection: sqlite3.Connection, token: str) -> tuple[str,
     """Return the login and the client of an access token of ours."""
     from dynamic_mcp.features.login_server import keys
 
-    unsigned = peek(token)
-    claims = None if unsigned is None else keys.read_claims(token, keys.all_keys(connection), unsigned.key_id)
+    try:
+        signed = parse_token(token)
+    except TokenError:
+        return None
+    claims = keys.read_claims(signed, keys.all_keys(connection))
     return None if claims is None else (str(claims.get("sid")), str(claims.get("client_id")))

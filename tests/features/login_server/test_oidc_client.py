@@ -233,8 +233,8 @@ async def test_what_is_no_id_token_is_refused(provider: OidcProvider, token: Any
     [
         ({"state": "another"}, "another login"),
         ({"state": None}, "another login"),
-        ({"iss": "https://other.example.com"}, "another provider"),
-        ({"iss": None}, "another provider"),
+        ({"iss": "https://other.example.com"}, "another authorization server"),
+        ({"iss": None}, "does not name"),
         ({"code": None}, "no code"),
         ({"error": "access_denied"}, "`access_denied`"),
         ({"error": "<script>alert(1)</script>"}, "does not say why"),
