@@ -61,7 +61,7 @@ class AuthenticationRequest(Private, frozen=True):
     verifier: str
 
 
-class Identity(Struct, frozen=True):
+class OidcUser(Struct, frozen=True):
     """Who somebody is, as the provider says; `claims` are those that are texts, as `Authentication` has them."""
 
     issuer: str
@@ -103,7 +103,7 @@ class OidcClient:
         )
         return AuthenticationRequest(url, state, nonce, verifier)
 
-    async def finish(self, pending: AuthenticationRequest, parameters: Mapping[str, str]) -> Identity:
+    async def finish(self, pending: AuthenticationRequest, parameters: Mapping[str, str]) -> OidcUser:
         """Return who has logged in; `parameters` are the query with which the browser has come. Raises OidcError."""
         metadata = await self._get_metadata()
         code = self._check_callback(pending, parameters, metadata)
@@ -112,7 +112,7 @@ class OidcClient:
             claims = await self._check_id_token(tokens.get("id_token"), pending)
             more = await self._fetch_userinfo(server, metadata, tokens, claims)
         claims = {**more, **claims}
-        return Identity(self._config.issuer, self._subject(claims), signed_token.pair_claims(claims))
+        return OidcUser(self._config.issuer, self._subject(claims), signed_token.pair_claims(claims))
 
     async def close(self) -> None:
         """End what is done in the background."""

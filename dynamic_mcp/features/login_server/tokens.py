@@ -21,7 +21,7 @@ from dynamic_mcp.features.login_server.client_metadata import is_document_url
 from dynamic_mcp.features.login_server.clients import CODE, REFRESH
 from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_response, parse_form
-from dynamic_mcp.features.login_server.grants import Family, Issue, Lifetimes, Refused
+from dynamic_mcp.features.login_server.grants import Family, GrantError, Issue, Lifetimes
 from dynamic_mcp.features.login_server.records import Grant
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.web.code_flow import challenge_of
@@ -64,7 +64,7 @@ class Tokens:
         client_id = fields.need("client_id")
         work = self._redeem(fields, client_id) if grant_type == CODE else self._refresh(fields, client_id)
         answer = await self._database.run(work)
-        if isinstance(answer, Refused):
+        if isinstance(answer, GrantError):
             if answer.was_reused:
                 log.warning("the client %s: %s", ascii(client_id[:200]), answer.why)
                 self._on_revoke()
@@ -118,12 +118,12 @@ class Tokens:
 
     # --- grants ----------------------------------------------------------------------------------------
 
-    def _redeem(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | Refused]:
+    def _redeem(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | GrantError]:
         code, verifier, now = fields.need("code"), fields.need("code_verifier"), self._now()
         redirect_uri = fields.get("redirect_uri")
         issue = self._issuer(fields, now)
 
-        def work(connection: sqlite3.Connection) -> bytes | Refused:
+        def work(connection: sqlite3.Connection) -> bytes | GrantError:
             self._check_client(connection, client_id)
             grant = grants.find_code(connection, code, client_id)
             if grant is not None:
@@ -131,16 +131,16 @@ class Tokens:
                 is_same = redirect_uri in (None, grant.redirect_uri)
                 if not is_same or not _fits(verifier, grant):
                     grants.spend_code(connection, code)
-                    return Refused("`code_verifier` or `redirect_uri` is wrong: the code does not count any more")
+                    return GrantError("`code_verifier` or `redirect_uri` is wrong: the code does not count any more")
             return grants.redeem_code(connection, code, client_id, self._lifetimes, now, issue)
 
         return work
 
-    def _refresh(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | Refused]:
+    def _refresh(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | GrantError]:
         token, now = fields.need("refresh_token"), self._now()
         issue = self._issuer(fields, now)
 
-        def work(connection: sqlite3.Connection) -> bytes | Refused:
+        def work(connection: sqlite3.Connection) -> bytes | GrantError:
             self._check_client(connection, client_id)
             answer = grants.refresh(connection, token, client_id, self._lifetimes, now, issue)
             store.touch_client(connection, client_id, now)

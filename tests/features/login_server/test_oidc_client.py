@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from dynamic_mcp.config.auth import Oidc
-from dynamic_mcp.features.login_server.oidc_client import AuthenticationRequest, Identity, OidcClient, OidcError
+from dynamic_mcp.features.login_server.oidc_client import AuthenticationRequest, OidcClient, OidcError, OidcUser
 from dynamic_mcp.web.jwks import RETRY_S
 from tests.face.auth.jwt_parties import Clock
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
@@ -46,7 +46,7 @@ async def visit(pending: AuthenticationRequest) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
 
 
-async def log_in(client: OidcClient) -> Identity:
+async def log_in(client: OidcClient) -> OidcUser:
     async with asyncio.timeout(BOUND_S):
         pending = await client.begin()
         return await client.finish(pending, await visit(pending))
