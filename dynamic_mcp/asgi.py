@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from dynamic_mcp.config.read import ConfigSet, find, read_all
+from dynamic_mcp.config.read import ConfigState, find, read_all
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.types import check_hosts, check_origins
 from dynamic_mcp.face.http.asgi import AsgiApp, Receive, Scope, Send
@@ -129,7 +129,7 @@ class Application:
             finally:
                 await _end_servers(serving)
 
-    def _read(self) -> ConfigSet:
+    def _read(self) -> ConfigState:
         argument = None if self._config is None else str(self._config)
         file = find(argument, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
         return read_all(file, os.environ)

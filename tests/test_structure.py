@@ -16,6 +16,13 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert [sorted(circle) for circle in find_circles(imports)] == []
 
 
+def test_the_table_of_features_imports_nothing_of_the_program() -> None:
+    """So that everything may read it, at the start too."""
+    graph = grimp.build_graph("dynamic_mcp", cache_dir=None)
+
+    assert graph.find_modules_directly_imported_by("dynamic_mcp.features.table") == set()
+
+
 def test_a_circle_is_found() -> None:
     imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dynamic_mcp.config import form, types
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import working_directory
-from dynamic_mcp.config.read import ConfigSet, ParsedConfig
+from dynamic_mcp.config.read import ConfigState, ParsedConfig
 from dynamic_mcp.config.resolved import Broken
 from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.config.substitute import expand
@@ -55,7 +55,7 @@ def looks_like_a_url(name: str) -> bool:
     return "://" in name
 
 
-def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet:
+def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigState:
     """Return a config of this server alone, which is in no file. Raises InvalidArguments."""
     _check(server)
     name = _name(server.url, environment)
@@ -71,7 +71,7 @@ def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet
     if isinstance(group.upstream, Broken):
         reason = group.upstream.reason.replace(f"mcpServers.{name}.", "")
         raise InvalidArguments(reason, hint="check the values of the variables in it")
-    return ConfigSet(parsed, base)
+    return ConfigState(parsed, base)
 
 
 def _check(server: DirectServer) -> None:

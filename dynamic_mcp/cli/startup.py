@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dynamic_mcp.cli.invocation import find_config, narrow_config, unknown_group
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import choose_profile, identify
-from dynamic_mcp.config.read import ConfigSet, read_all
+from dynamic_mcp.config.read import ConfigState, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
 from dynamic_mcp.config.types import parse_idle_time
 from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError, NotFound
@@ -178,7 +178,7 @@ def serve_http(
     return 0
 
 
-def _serve_http_as_daemon(configs: ConfigSet, serving_log: ServingLog, overrides: HttpOverrides) -> bool:
+def _serve_http_as_daemon(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> bool:
     """Serve over HTTP as the daemon of the config; return False if it asks for none, or cannot have another."""
     config = configs.base
     if config.daemon is None or sys.platform == "win32":
@@ -201,7 +201,7 @@ def _open_log(level: str | None, form: str | None) -> ServingLog:
     return ServingLog(LogOptions(level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG"), form))
 
 
-def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigSet:
+def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigState:
     file = find_config(argument)
     serving_log.config = identify(file)
     configs = read_all(file, os.environ)

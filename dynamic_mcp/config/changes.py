@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import Access, ToolAccess
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.section import file_fields
 
@@ -31,7 +31,7 @@ class ConfigChanges(Struct, frozen=True):
     access: tuple[str, ...] = ()
 
 
-def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
+def find_changes(before: ConfigState, after: ConfigState) -> ConfigChanges:
     """Return what changes when the second version takes the place of the first."""
     old, new = before.parsed.root, after.parsed.root
     settings, new_settings = old.settings, new.settings
@@ -48,7 +48,7 @@ def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
     )
 
 
-def _find_changed_servers(before: ConfigSet, after: ConfigSet) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _find_changed_servers(before: ConfigState, after: ConfigState) -> Iterator[tuple[str, tuple[str, ...]]]:
     old, new = before.parsed.root.servers, after.parsed.root.servers
     for name in new:
         if name in old:

@@ -62,7 +62,7 @@ class ParsedConfig(Struct, frozen=True):
         return self.resolve(workspace.environment, workspace.directory)
 
 
-class ConfigSet(Struct, frozen=True):
+class ConfigState(Struct, frozen=True):
     """One version of the config: resolved for the proxy's own environment, and for each workspace."""
 
     parsed: ParsedConfig
@@ -75,7 +75,7 @@ class ConfigSet(Struct, frozen=True):
         env_files = (each.env_files for each in (self.base, *self.by_workspace.values()))
         return frozenset({self.base.file}.union(*env_files))
 
-    def differs_from(self, served: "ConfigSet") -> bool:
+    def differs_from(self, served: "ConfigState") -> bool:
         """Tell whether anything changes when this version takes the place of the one that is served."""
         if (self.parsed.root, self.base) != (served.parsed.root, served.base):
             return True
@@ -107,10 +107,10 @@ def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.plat
     return parse(file, platform=platform).resolve(environment)
 
 
-def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Workspace] = ()) -> ConfigSet:
+def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Workspace] = ()) -> ConfigState:
     """Read the config in `file` once, and resolve it for the proxy and for these workspaces. Raises ConfigError."""
     parsed = parse(file)
-    return ConfigSet(parsed, parsed.resolve(environment), {each: parsed.resolve_for(each) for each in workspaces})
+    return ConfigState(parsed, parsed.resolve(environment), {each: parsed.resolve_for(each) for each in workspaces})
 
 
 def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:

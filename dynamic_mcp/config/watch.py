@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.read import ConfigSet, read_all
+from dynamic_mcp.config.read import ConfigState, read_all
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.file_reader import read_bytes
 
@@ -41,27 +42,24 @@ Content = Mapping[Path, bytes | None]
 
 
 class ConfigWatcher:
-    """Watches the files of a config: `on_config` gets each new version, `on_error` the error of an invalid one,
-    and `on_repair` is called when a valid one follows that.
+    """Watches the files of the `served` config, and has each new version applied.
 
-    `get_served` returns the version that is served. Its workspaces and its files may change at any time. `prepare`
+    `on_error` gets the error of an invalid one, and `on_repair` is called when a valid one follows that. `prepare`
     makes ready what a valid version needs, and raises ConfigError if it cannot be used all the same.
     """
 
     def __init__(
         self,
-        get_served: Callable[[], ConfigSet],
+        served: ServedConfig,
         environment: Mapping[str, str],
         *,
-        on_config: Callable[[ConfigSet], None],
         on_error: Callable[[ConfigError], None],
         on_repair: Callable[[], None] = lambda: None,
-        prepare: Callable[[ConfigSet], Awaitable[None]] | None = None,
+        prepare: Callable[[ConfigState], Awaitable[None]] | None = None,
     ) -> None:
-        self._get_served = get_served
-        self._file = get_served().base.file
+        self._served = served  # whose workspaces, and so its files, may change at any time
+        self._file = served.state.base.file
         self._environment = environment
-        self._on_config = on_config
         self._on_error = on_error
         self._on_repair = on_repair
         self._prepare = prepare
@@ -85,13 +83,13 @@ class ConfigWatcher:
     async def run(self) -> None:
         """Watch until cancelled."""
         self._loop = asyncio.get_running_loop()
-        if any(map(_is_read_once, self._get_served().files)):
+        if any(map(_is_read_once, self._served.state.files)):
             log.debug("%s is not watched: it cannot be read twice", self._file)
             return
         can_watch = await asyncio.to_thread(self._start_watching)
         try:
             while True:
-                can_watch = can_watch and await asyncio.to_thread(self._update_watches, self._get_served().files)
+                can_watch = can_watch and await asyncio.to_thread(self._update_watches, self._served.state.files)
                 await self._check()
                 if self._reload_requested or await self._wait_for_change(SAFEGUARD_S if can_watch else POLL_S):
                     await self._wait_for_quiet()
@@ -158,12 +156,12 @@ class ConfigWatcher:
     async def _check(self) -> None:
         """Apply or reject the content of the files, if it has changed."""
         was_requested, self._reload_requested = self._reload_requested, False
-        served = self._get_served()
+        served = self._served.state
         content = await asyncio.to_thread(_read_all, served.files)
         if content == self._seen and not was_requested:
             return
         content, result = await asyncio.to_thread(self._read, served)
-        if isinstance(result, ConfigSet) and self._prepare is not None and result.differs_from(served):
+        if isinstance(result, ConfigState) and self._prepare is not None and result.differs_from(served):
             try:
                 await self._prepare(result)
             except ConfigError as exc:
@@ -173,8 +171,10 @@ class ConfigWatcher:
             self._reload_requested |= was_requested
             self._changed.set()
             return
-        if isinstance(result, ConfigSet) and not self._get_served().by_workspace.keys() <= result.by_workspace.keys():
-            self._reload_requested |= was_requested  # somebody has come meanwhile, who must not keep the old version
+        workspaces = self._served.state.by_workspace
+        if isinstance(result, ConfigState) and not workspaces.keys() <= result.by_workspace.keys():
+            # somebody has come meanwhile, who must not keep the old version
+            self._reload_requested |= was_requested
             self._changed.set()
             return
         self._seen = content
@@ -184,7 +184,7 @@ class ConfigWatcher:
             self._refused.append(content)
             self._on_error(result)
 
-    def _read(self, served: ConfigSet) -> tuple[Content, ConfigSet | ConfigError]:
+    def _read(self, served: ConfigState) -> tuple[Content, ConfigState | ConfigError]:
         """Read the config for the workspaces that are served, and before that the content of all its files."""
         files = served.files
         while True:
@@ -211,12 +211,12 @@ class ConfigWatcher:
                     self._changed.clear()
         return await asyncio.to_thread(_read_all, content) != content
 
-    def _apply(self, configs: ConfigSet, *, was_requested: bool) -> None:
+    def _apply(self, configs: ConfigState, *, was_requested: bool) -> None:
         was_refused, self._refused = bool(self._refused), []
         if was_refused:
             self._on_repair()
-        if configs.differs_from(self._get_served()):
-            self._on_config(configs)
+        if configs.differs_from(self._served.state):
+            self._served.apply(configs)
         elif was_refused:
             log.info("%s is valid again, with nothing changed", self._file)
         elif was_requested:

@@ -5,15 +5,22 @@ A row names modules, and loads none. A feature is removed with its folder and it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from dynamic_mcp.config.resolved import Config
+
+class Rules(Struct, frozen=True):
+    """Rules on the calls of a server: the key of the config that has them, and what they are compiled to.
+
+    `compiled` is the class of a `policy.call_rules.RuleSet`, as `module:Class`.
+    """
+
+    key: str
+    compiled: str
 
 
 class Command(Struct, frozen=True):
@@ -40,19 +47,25 @@ class Feature(Struct, frozen=True):
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
     commands: tuple[Command, ...] = ()
+    rules: Rules | None = None  # on the calls of servers
+    steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
 
     @property
     def serves(self) -> bool:
         """Whether serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider)
+        return bool(self.observer or self.auth_provider or self.steps)
 
-    def is_wanted(self, config: Config) -> bool:
+    def is_wanted(self, config: Struct) -> bool:
         """Return whether a config has one of its keys, each of which is a member of `Config`."""
         return any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
         return import_module(f"dynamic_mcp.features.{self.name}.{module}")
+
+    def find(self, target: str) -> Any:  # Any: the type of what is named is known where it is used
+        """Import something of the room, as `module:name`."""
+        return find(f"dynamic_mcp.features.{self.name}.{target}")
 
 
 # Requests are observed in this order, and the first to begin is the last to end.
@@ -76,7 +89,23 @@ FEATURES = (
         commands=(Command("registry", "Set up", after="disable"),),
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
+    Feature(
+        "limits",
+        rules=Rules("limits", "limits:Limits"),
+        steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
+    ),
 )
+
+
+def feature_of_slot(slot: str) -> Feature | None:
+    """Return the feature that has a step for a slot in the order of calls."""
+    return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def find(target: str) -> Any:  # Any: the type of what is named is known where it is used
+    """Import something, as `module:name`."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
 
 
 def commands() -> Iterator[tuple[Feature, Command]]:

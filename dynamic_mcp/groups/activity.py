@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Hashable
+
+from msgspec import Struct
 
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import Busy
-from dynamic_mcp.groups.durations import Durations
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.system.clock import Clock
 
@@ -17,6 +19,8 @@ MAX_QUEUED = 1024
 UNUSED_IDLE_S = 60.0
 # After so many timeouts in a row a server is asked whether it lives.
 SUSPICIOUS_TIMEOUTS = 2
+# So many of the latest calls count.
+LATEST = 512
 
 
 class Activity:
@@ -71,8 +75,10 @@ class Activity:
 
     def begin_call_now(self) -> bool:
         """Begin a call, which `end_call` ends, if there is a place for it; return whether there was one."""
-        if not self._limiter.take_free():
+        limiter = self._limiter
+        if limiter.in_use >= limiter.limit:
             return False
+        limiter.in_use += 1
         self.calls += 1
         return True
 
@@ -86,7 +92,7 @@ class Activity:
 
     def note_answer(self, duration_s: float, *, with_error: bool) -> None:
         """Note that the upstream works: it has answered a call within this time."""
-        self.durations.add(duration_s)
+        self.durations.latest.append(duration_s)
         self.has_served = True
         self.failures += with_error
         self._timeouts = 0
@@ -119,3 +125,28 @@ class Activity:
         if not self.has_served and not self.config.eager and after_s < math.inf:
             after_s = min(after_s, UNUSED_IDLE_S)
         return after_s if self.in_flight or self.is_subscribed else self._last + after_s - self._clock.now()
+
+
+class Percentiles(Struct, frozen=True):
+    """Half of the calls took no longer than `p50_s`, and 95 of 100 no longer than `p95_s`."""
+
+    p50_s: float
+    p95_s: float
+
+
+class Durations:
+    """The durations of the `latest` calls, in seconds. Percentiles are computed when asked for, not for each call."""
+
+    def __init__(self) -> None:
+        self.latest: deque[float] = deque(maxlen=LATEST)
+
+    def percentiles(self) -> Percentiles | None:
+        """Return the percentiles, by nearest rank, so each is the duration of a real call; None if there is none."""
+        if not self.latest:
+            return None
+        in_order = sorted(self.latest)
+        return Percentiles(p50_s=_at_rank(in_order, 50), p95_s=_at_rank(in_order, 95))
+
+
+def _at_rank(in_order: list[float], percent: int) -> float:
+    return in_order[math.ceil(len(in_order) * percent / 100) - 1]

@@ -51,7 +51,7 @@ class CatalogReader:
         self._on_change = on_change
         self._stale: frozenset[ListKind] = frozenset()
         self._reading: dict[ListKind, asyncio.Task[None]] = {}
-        self._read_at: dict[ListKind, float] = {}
+        self.read_at: dict[ListKind, float] = {}
         self._retries: dict[ListKind, _Retry] = {}
         self._wanted_at = -math.inf
         self._offer: Catalog | None = None
@@ -71,7 +71,7 @@ class CatalogReader:
 
     def is_new(self, kind: ListKind) -> bool:
         """Tell whether a list is being read, or will be, for the first time over this link."""
-        return bool(self._stale or self._reading) and kind not in self._read_at and self.is_due([kind])
+        return kind not in self.read_at and bool(self._stale or self._reading) and self.is_due([kind])
 
     def wanted_for_s(self) -> float:
         """Return how long what is missing has been asked for."""
@@ -89,7 +89,7 @@ class CatalogReader:
         """Note that these lists are asked for from now on, and read them without delay."""
         self._stale |= kinds
         for kind in kinds:
-            self._read_at.pop(kind, None)
+            self.read_at.pop(kind, None)
         self._wanted_at = self._clock.now()
 
     # --- for the supervisor ----------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class CatalogReader:
         """Read nothing any more, and wake all waiters: the link has ended."""
         self._tasks.cancel_all()
         self._stale, self._ask, self._offer = frozenset(), None, None
-        self._reading, self._read_at, self._retries = {}, {}, {}
+        self._reading, self.read_at, self._retries = {}, {}, {}
         self.has_hung, self.login_needed = False, None
         self.settle()
 
@@ -161,7 +161,7 @@ class CatalogReader:
         if kind in self._reading:
             return math.inf
         if kind in self._stale:
-            return self._read_at.get(kind, -math.inf) + REREAD_S
+            return self.read_at.get(kind, -math.inf) + REREAD_S
         return self._retries[kind].at if kind in self._retries else math.inf
 
     async def _read(self, kind: ListKind, ask: Ask) -> None:
@@ -198,7 +198,7 @@ class CatalogReader:
 
     def _end(self, kind: ListKind) -> None:
         # what changes right after the first reading is read at once
-        self._read_at[kind] = self._clock.now() if kind in self._read_at else -math.inf
+        self.read_at[kind] = self._clock.now() if kind in self.read_at else -math.inf
         del self._reading[kind]
         self.settle()
         self._on_change()

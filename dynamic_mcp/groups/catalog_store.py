@@ -18,8 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
-from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
+from dynamic_mcp.groups.catalog import Catalog, decode_catalog, encode_catalog
 from dynamic_mcp.groups.offers import Offers, decode_offers, encode_offers
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths

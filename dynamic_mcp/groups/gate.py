@@ -54,7 +54,7 @@ class Admission:
 
     def __init__(self, catalog: LiveCatalog) -> None:
         self._catalog = catalog
-        self._gate: Gate | None = None
+        self.gate: Gate | None = None  # what holds back what nobody has approved; None admits everything
         self._admitted: tuple[Catalog | None, Catalog | None] | None = None
 
     @property
@@ -62,26 +62,21 @@ class Admission:
         """What is admitted of what is known, before it is presented."""
         known = self._catalog.known
         if self._admitted is None or self._admitted[0] is not known:
-            admitted = known if known is None or self._gate is None else self._gate.admit(known)
+            admitted = known if known is None or self.gate is None else self.gate.admit(known)
             self._admitted = known, admitted
         return self._admitted[1]
 
-    @property
-    def gate(self) -> Gate | None:
-        """What holds back what nobody has approved; None admits everything."""
-        return self._gate
-
-    @gate.setter
-    def gate(self, gate: Gate | None) -> None:
-        self._gate, self._admitted = gate, None
+    def set_gate(self, gate: Gate | None) -> None:
+        """Admit what another gate admits from now on."""
+        self.gate, self._admitted = gate, None
 
     async def admit(self, whole: Catalog) -> Catalog:
         """Return a catalog that was just learnt without what is held back, once it is judged."""
-        if self._gate is None:
+        if self.gate is None:
             return whole
-        if self._gate.is_behind:
-            await self._gate.catch_up()
-        return self._gate.admit(self._catalog.known or whole) or Catalog()
+        if self.gate.is_behind:
+            await self.gate.catch_up()
+        return self.gate.admit(self._catalog.known or whole) or Catalog()
 
     def renew(self) -> None:
         """Ask the gate once more, which has changed its mind."""

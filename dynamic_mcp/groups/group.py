@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,8 +19,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.groups.link_counts import LinkCounts
+from dynamic_mcp.groups.lifecycle import LinkCounts, State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
 from dynamic_mcp.groups.sharing import Sharing
 from dynamic_mcp.mcp.wire import Frame
@@ -32,6 +32,24 @@ log = logging.getLogger(__name__)
 
 # A group with several instances is as well as the best of them.
 _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.NEEDS_LOGIN, State.FAILED)
+
+
+class Phase(Enum):
+    """How far a group is in its life, whatever becomes of its links."""
+
+    NEW = "nobody has been served"
+    SERVING = "serving"
+    RETIRED = "taking no more calls"
+    CLOSED = "ended"
+
+
+# From each phase to those that may follow; an absent entry is a bug.
+PHASES: Mapping[Phase, frozenset[Phase]] = {
+    Phase.NEW: frozenset({Phase.SERVING, Phase.RETIRED, Phase.CLOSED}),
+    Phase.SERVING: frozenset({Phase.RETIRED, Phase.CLOSED}),
+    Phase.RETIRED: frozenset({Phase.CLOSED}),
+    Phase.CLOSED: frozenset(),
+}
 
 
 class Observer(Protocol):
@@ -94,7 +112,7 @@ class Group:
         self._catalog = LiveCatalog(config, catalog_store, lists, clock)
         self.admission, self.sharing = Admission(self._catalog), Sharing(self._catalog)
         self._instance_of: dict[Client, Instance] = {}
-        self._is_started = self._is_fresh = self._is_retired = self._is_closed = False
+        self._phase = Phase.NEW
         self._ended_calls = self._ended_failures = 0
         self._lingering, self._ending = set[Instance](), set[Instance]()
         self._end_tasks = TaskSet(group_logger(log, self.name))
@@ -123,7 +141,7 @@ class Group:
     @property
     def state(self) -> State:
         """How the group is: as well as the best of its instances; COLD while there is none."""
-        if self._is_closed:
+        if self._phase is Phase.CLOSED:
             return State.CLOSED
         states = {instance.state for instance in self.instances.values()}
         return next((state for state in _BEST_FIRST if state in states), State.COLD)
@@ -182,9 +200,9 @@ class Group:
 
     def start(self, client: Client) -> None:
         """Begin to serve a client; a group whose catalog is not known connects in the background to learn it."""
-        if not self._is_started:
-            self._is_started = True
-            self._is_fresh = self._catalog.load()
+        if self._phase is Phase.NEW:
+            self._enter(Phase.SERVING)
+            self._catalog.load()
         self._advise(client)
         if client.is_command:  # it connects what it uses
             return
@@ -192,10 +210,10 @@ class Group:
         if instance is not None:  # it called before it said hello, or says another one
             self._greet_again(client, instance)
         is_learning = any(each.state is State.CONNECTING for each in self.instances.values())
-        if self.config.eager or not (self._is_fresh or self._knows_tools() or is_learning):
+        if self.config.eager or not (self._catalog.is_fresh or self._knows_tools() or is_learning):
             self.instance_for(client).start(wanted=True)
-        elif not self._is_fresh and not is_learning:
-            self._is_fresh = True
+        elif not self._catalog.is_fresh and not is_learning:
+            self._catalog.is_fresh = True
             self.instance_for(client).start(wanted=True)
 
     def instance_for(self, client: Client) -> Instance:
@@ -279,7 +297,8 @@ class Group:
 
     def retire(self) -> None:
         """Take no more calls: those that come go to the client's current group, or fail when there is none."""
-        self._is_retired = True
+        if not self._is_over():
+            self._enter(Phase.RETIRED)
         for instance in self.instances.values():
             instance.retire()
 
@@ -290,7 +309,7 @@ class Group:
 
     async def close(self) -> None:
         """End all instances and their links, for good."""
-        self._is_closed = self._is_retired = True
+        self._enter(Phase.CLOSED)
         self._instance_of.clear()
         running = (*self.instances.values(), *self._lingering)
         for instance in (*running, *self._ending):
@@ -303,6 +322,15 @@ class Group:
         if not running:
             self._observer.group_changed(self)
 
+    def _enter(self, phase: Phase) -> None:
+        """Go on to another phase, which the table must allow; closing twice is closing once."""
+        before = self._phase
+        assert phase is before or phase in PHASES[before], f"{before.name} does not lead to {phase.name}"
+        self._phase = phase
+
+    def _is_over(self) -> bool:
+        return self._phase in (Phase.RETIRED, Phase.CLOSED)
+
     # --- Owner: what an instance says ------------------------------------------------------------------
 
     def instance_changed(self, instance: Instance) -> None:
@@ -314,13 +342,13 @@ class Group:
 
     def link_opened(self, instance: Instance) -> None:
         """Learn that an instance has a new link, and has read the catalog anew."""
-        self._is_fresh = True
+        self._catalog.is_fresh = True
         self._observer.link_opened(self, instance)
 
     async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
         """Learn what the upstream offers over a link on which it was told this `hello`, and so who may share it."""
         await self.sharing.compare(hello, offer)
-        if self._is_retired:
+        if self._is_over():
             return
         if hello.is_common and not self._catalog.asks:  # else its clients are apart already
             self._disband(instance)
@@ -333,7 +361,7 @@ class Group:
         if self._catalog.asks:
             return
         self._catalog.asks = True
-        if self.config.share is Share.AUTO and not self._is_retired:
+        if self.config.share is Share.AUTO and not self._is_over():
             group_logger(log, self.name).info(
                 "group %s: the server asks its client; each session has its own from now on", self.name
             )
@@ -371,13 +399,13 @@ class Group:
         audience, hello = self._place(client)
         if client.is_command:
             audience = find_joinable(audience, self.instances)
-        is_foreign = self.current_for(client) is not self and not self._is_retired
+        is_foreign = self.current_for(client) is not self and not self._is_over()
         instance = None if client.is_closed or is_foreign else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
             instance = self._create(self.config, self, self._catalog, hello)
-            if self._is_retired or client.is_closed or is_foreign:
+            if self._is_over() or client.is_closed or is_foreign:
                 instance.retire()
-            if self._is_closed or client.is_closed or is_foreign:
+            if self._phase is Phase.CLOSED or client.is_closed or is_foreign:
                 return instance
             self.instances[audience] = instance
         self._instance_of[client] = instance
@@ -409,7 +437,7 @@ class Group:
 
     def _regroup(self, instance: Instance) -> None:
         """Let the clients of an instance without a process share one, where that has turned out to be possible."""
-        for client in [] if self._is_retired else [*instance.users]:
+        for client in [] if self._is_over() else [*instance.users]:
             audience, hello = self._place(client)
             if hello.is_common and self.instances.get(audience) is not instance:
                 del self._instance_of[client]

@@ -19,7 +19,7 @@ from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group, Observer
-from dynamic_mcp.groups.link_counts import LinkCounts
+from dynamic_mcp.groups.lifecycle import LinkCounts
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
@@ -50,7 +50,7 @@ class Groups:
         self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
         self._is_closed = False
-        self._know_persons = knows_persons(config)
+        self.knows_persons = knows_persons(config)
         self.add(None, config)
 
     def __iter__(self) -> Iterator[Group]:
@@ -61,14 +61,9 @@ class Groups:
         """Return the group of this name for the proxy's own environment. Raises KeyError."""
         return self._spaces[None].groups[name]
 
-    @property
-    def know_persons(self) -> bool:
-        """Whether there is a server that each person logs in to."""
-        return self._know_persons
-
     def place_of(self, client: Client) -> Place:
         """Return whose groups serve a client."""
-        if client.workspace is not None or not self._know_persons:
+        if client.workspace is not None or not self.knows_persons:
             return client.workspace
         return self.place_for(client.authentication)
 
@@ -77,7 +72,7 @@ class Groups:
 
         A person without groups gets none of the proxy's own, which would act with the local user's logins.
         """
-        return authentication.principal if self._know_persons and not authentication.is_local else None
+        return authentication.principal if self.knows_persons and not authentication.is_local else None
 
     def of(self, place: Place) -> Mapping[str, Group]:
         """Return the groups of a place by name; none if it is not known."""
@@ -145,7 +140,7 @@ class Groups:
             return
         before, old, shown = self._spaces, list(self), self._presentations()
         known = {client: set(self._groups_for(client)) for client in self._clients}
-        self._know_persons = knows_persons(configs[None])
+        self.knows_persons = knows_persons(configs[None])
         assignment = assign(before, configs, self._create)
         self._spaces = assignment.spaces
         self._log_difference(old, assignment)

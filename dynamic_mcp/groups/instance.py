@@ -23,10 +23,8 @@ from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
 from dynamic_mcp.groups.gate import Admission
-from dynamic_mcp.groups.lifecycle import Lifecycle, State
-from dynamic_mcp.groups.link_counts import LinkCounts
+from dynamic_mcp.groups.lifecycle import Attempts, Lifecycle, LinkCounts, State
 from dynamic_mcp.groups.live_catalog import LiveCatalog
-from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.groups.users import Users
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
@@ -43,6 +41,7 @@ PING_S = 5.0
 FIND_WITHIN_S = 10.0
 # An idle link whose server waits for a person is looked at again after this.
 _LOOK_AGAIN_S = 1.0
+_TOOLS = ListKind.TOOLS
 
 
 class Owner(Protocol):
@@ -240,7 +239,8 @@ class Instance:
             try:
                 link = link or await self._wait_for_link(client)
                 if (gate := self._owner.admission.gate) is not None:
-                    if method == "tools/call" and self._reader.is_new(ListKind.TOOLS):
+                    reader = self._reader
+                    if method == "tools/call" and _TOOLS not in reader.read_at and reader.is_new(_TOOLS):
                         await self._learn_tools()
                     if not gate.is_open:
                         if gate.is_behind:

@@ -1,15 +1,17 @@
 """The states of a group, which may follow which, and the one place where they change."""
 
+from __future__ import annotations
+
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
+from itertools import chain, islice
 
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
-from dynamic_mcp.groups.link_counts import LinkCounts
-from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.clock import Clock, delays
 from dynamic_mcp.system.text import one_line
 
 log = logging.getLogger(__name__)
@@ -17,6 +19,10 @@ log = logging.getLogger(__name__)
 LONGEST_REASON = 500
 # How often it is looked whether somebody has logged in, in whatever process.
 LOGIN_POLL_S = 2.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 8.0
+_FIRST_REVIVAL_S, _LONGEST_REVIVAL_S = 30.0, 300.0
+# What has just failed is not tried again by every use that comes along.
+_COOL_DOWN_S = 1.0
 
 
 class State(Enum):
@@ -176,3 +182,49 @@ def _in_one_line(error: DynamicMcpError) -> str:
         case _:
             text = error.message
     return one_line(text, LONGEST_REASON)
+
+
+class Attempts:
+    """Failures in a row: soon tried again so many times, then ever more seldom."""
+
+    def __init__(self, retries: int, jitter: Callable[[], float]) -> None:
+        self._retries = retries
+        self._jitter = jitter
+        self._failed_at = float("-inf")
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, after a success."""
+        self._failures = 0
+        soon = islice(delays(_FIRST_RETRY_S, _LONGEST_RETRY_S, self._jitter), self._retries)
+        self._delays = chain(soon, delays(_FIRST_REVIVAL_S, _LONGEST_REVIVAL_S, self._jitter))
+
+    def note_failure(self, now: float) -> None:
+        """Count a failure."""
+        self._failures += 1
+        self._failed_at = now
+
+    def are_spent(self) -> bool:
+        """Tell whether there were more failures than are tried again soon."""
+        return self._failures > self._retries
+
+    def are_cooling_down(self, now: float) -> bool:
+        """Tell whether the last failure was just now."""
+        return now - self._failed_at < _COOL_DOWN_S
+
+    def next_pause_s(self) -> float:
+        """Return how long to wait before the next attempt, and go on to the one after it."""
+        return next(self._delays)
+
+
+@dataclass
+class LinkCounts:
+    """Counts of all instances of the groups of one name, over reloads too: they only grow.
+
+    `restarts` are links that were opened in place of one that was lost.
+    """
+
+    opened: int = 0
+    failed: int = 0
+    lost: int = 0
+    restarts: int = 0

@@ -35,7 +35,8 @@ class LiveCatalog:
 
     `wanted` are the lists that clients may be shown; the others are not read. `asks` tells that the upstream has
     asked a client something; `lacks` is the era that it was found not to speak; `offers` is what it has offered to
-    which clients. `changes` counts how often it has said that its tools or resources are others.
+    which clients. `changes` counts how often it has said that its tools or resources are others. `is_fresh` tells
+    that it need not be read again in the background.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class LiveCatalog:
         self.known: Catalog | None = None
         self.asks = False
         self.changes = 0
+        self.is_fresh = False
         self.lacks: Era | None = None
         self.offers = Offers()
         self._catalog_store = catalog_store
@@ -82,21 +84,21 @@ class LiveCatalog:
         """Return the lists that the upstream has and clients may be shown."""
         return frozenset(kind for kind in self.wanted if catalog.may(kind.capability))
 
-    def load(self) -> bool:
-        """Take the catalog from disk, and tell whether it will do for now."""
+    def load(self) -> None:
+        """Take the catalog from disk, if it is there."""
         stored = self._catalog_store.load(self.config) if self._catalog_store is not None else None
         if stored is None or self._catalog_store is None:
-            return False
+            return
         self.asks |= stored.asks
         self.offers = stored.offers
         is_fresh = self._catalog_store.age_s(stored) < MAX_AGE_S
         self.lacks = stored.lacks if is_fresh else None  # it may have learnt another one
         if not stored.catalog.knows([ListKind.TOOLS] if ListKind.TOOLS in self.wanted else []):
-            return False
+            return
         self.known = self._without_unwanted(stored.catalog)
         self._on_disk = self.known, stored.asks, stored.lacks, stored.offers
         self._hello = self.known.hello
-        return is_fresh
+        self.is_fresh = is_fresh
 
     def note_hello(self, server: ServerHello) -> Catalog:
         """Note what the upstream of a new link says of itself; return the catalog that begins with it."""

@@ -12,8 +12,7 @@ from hashlib import sha256
 from msgspec import Raw, Struct, field
 
 from dynamic_mcp.client import ClientHello
-from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_encoding import encode_catalog
+from dynamic_mcp.groups.catalog import Catalog, ListKind, encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
 from dynamic_mcp.mcp.revisions import NEWEST

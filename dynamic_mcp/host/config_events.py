@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.changes import find_changes
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.proxy.request import Event
 
 
-def event_of_start(configs: ConfigSet) -> Event:
+def event_of_start(configs: ConfigState) -> Event:
     """Return that a config is served from now on."""
     return Event("config.loaded", {"hash": configs.parsed.digest, "version": __version__})
 
 
-def events_of_change(before: ConfigSet, after: ConfigSet) -> Iterator[Event]:
+def events_of_change(before: ConfigState, after: ConfigState) -> Iterator[Event]:
     """Yield that another version of the config is served from now on, and that its access rules are others."""
     changes = find_changes(before, after)
     named = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config.location import identify
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.resolved import Daemon as DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
@@ -64,7 +64,7 @@ class DaemonOptions(Struct, frozen=True):
         return self.ready is not None
 
 
-def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
+def run(configs: ConfigState, serving_log: ServingLog, options: DaemonOptions) -> bool:
     """Serve the windows of a config until nobody needs it; return False if another daemon does so already.
 
     Raises ListenError if it was told to serve HTTP and cannot, and ConfigError if a plug-in cannot be opened.
@@ -73,7 +73,7 @@ def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> 
         return runner.run(_serve(configs, serving_log, options))
 
 
-async def _serve(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
+async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonOptions) -> bool:
     file = configs.base.file
     serving = Serving(
         configs,
@@ -125,7 +125,7 @@ class Daemon:
         can_hand_over: bool = False,
     ) -> None:
         self._serving = serving
-        self._workspaces = serving.reloader.workspaces
+        self._workspaces = serving.workspaces
         self._listener = listener
         self._options = options
         self._faces: set[SocketFace] = set()
@@ -149,8 +149,8 @@ class Daemon:
     async def run(self) -> None:
         """Serve until the end; return when every child has ended."""
         serving = self._serving
-        serving.reloader.on_config = self._apply
-        serving.http.on_change = self._begin_to_linger
+        serving.served.listeners.append(self._reload_config)
+        serving.http.listeners.append(self._begin_to_linger)
         with SignalHandlers(self._loop, end=self._ended.set, reload=self._reload) as signals:
             self._begin_to_linger()
             checking = asyncio.create_task(self._check(), name="check of the socket and of the installation")
@@ -287,8 +287,9 @@ class Daemon:
     def _config(self) -> Config:
         return self._serving.config
 
-    def _apply(self, config: Config) -> None:
+    def _reload_config(self, old: ConfigState, new: ConfigState) -> None:
         """Note whether the config asks for a daemon; windows that are there stay until they end."""
+        config = new.base
         if self._is_wanted and config.daemon is None:
             log.info("%s asks for no daemon any more; new windows are served alone", config.file)
         self._is_wanted = config.daemon is not None

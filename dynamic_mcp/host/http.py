@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.host.serving_log import ServingLog
@@ -15,13 +15,13 @@ from dynamic_mcp.system.event_loop import loop_factory
 log = logging.getLogger("dynamic_mcp")
 
 
-def run(configs: ConfigSet, serving_log: ServingLog, overrides: HttpOverrides) -> None:
+def run(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> None:
     """Serve a config over HTTP, in an event loop of its own. Raises ListenError."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(configs, serving_log, overrides))
 
 
-async def _serve(configs: ConfigSet, serving_log: ServingLog, overrides: HttpOverrides) -> None:
+async def _serve(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> None:
     config = configs.base
     for warning in (*config.distrust, *config.warnings):
         log.warning("%s: %s", config.file, warning)

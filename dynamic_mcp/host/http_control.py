@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import Address
 from dynamic_mcp.config.http import Http, Tls
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.proxy.proxy import Proxy
@@ -96,7 +97,7 @@ class HttpControl:
         *,
         load: Callable[[], Callable[[Proxy], Service]] = load_service,
     ) -> None:
-        self.on_change: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[], None]] = []
         """Called when HTTP may have begun or ceased to be served."""
         self._proxy = proxy
         self._overrides = overrides
@@ -120,10 +121,14 @@ class HttpControl:
         """Return how HTTP is to be served with this config; None if it is not."""
         return config.http if self._overrides is None else self._overrides.override(config.http)
 
-    def prepare(self, config: Config) -> None:
+    def prepare_reload(self, old: ConfigState, new: ConfigState) -> None:
         """Let the proxy have servers for clients over HTTP, which have no workspace, once there may be some."""
-        if self.find_settings(config) is not None:
+        if self.find_settings(new.base) is not None:
             self._proxy.has_base = True
+
+    def reload(self, old: ConfigState, new: ConfigState) -> None:
+        """Serve as another version of the config says."""
+        self.apply(new.base)
 
     async def open(self, config: Config) -> None:
         """Begin to serve. Raises ListenError."""
@@ -168,7 +173,8 @@ class HttpControl:
                 await self._apply(self._wanted, level)
         finally:
             self._change = None
-            self.on_change()
+            for listener in self.listeners:
+                listener()
 
     async def _apply(self, wanted: tuple[Config, Http] | None, level: int) -> None:
         if wanted is None:

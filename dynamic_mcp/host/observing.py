@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.proxy import Proxy
@@ -37,6 +38,22 @@ class Observing:
         applied = [service.apply(config) for service in self._services_for(config)]
         observers = [observer for observer in applied if observer is not None]
         self._proxy.observers = Observers(observers) if observers else None
+
+    def reload(self, old: ConfigState, new: ConfigState) -> None:
+        """Observe as another version says, and tell of the change also those who do not observe any more."""
+        observed_before, is_same = self._proxy.observers is not None, old.base.audit == new.base.audit
+        if observed_before and not is_same:
+            self._record_change(old, new)
+        self.apply(new.base)
+        if not observed_before or is_same or new.base.audit is not None:
+            self._record_change(old, new)
+
+    def _record_change(self, old: ConfigState, new: ConfigState) -> None:
+        if self._proxy.observers is not None:
+            from dynamic_mcp.host.config_events import events_of_change
+
+            for event in events_of_change(old, new):
+                self._proxy.note(event)
 
     def _services_for(self, config: Config) -> Iterator[ObserverService]:
         """Yield the services that any config has wanted, in the order of the table."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -27,8 +28,10 @@ from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.installation import Installation, guard_imports
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.ending import terminate_all
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ class Serving:
 
     def __init__(
         self,
-        configs: ConfigSet,
+        configs: ConfigState,
         serving_log: ServingLog | None,
         *,
         kind: Kind = "stdio",
@@ -115,12 +118,24 @@ class Serving:
             from dynamic_mcp.host.config_events import event_of_start
 
             self.proxy.note(event_of_start(configs))
-        self.reloader = Reloader(self.proxy, configs, serving_log, self.http, self._observing)
+        self.served = ServedConfig(configs)
+        self.reloader = Reloader(self.served, self.proxy, self._observing.reloads)
+        self.workspaces = Workspaces(self.served, self.proxy, on_new_files=self.reloader.watch.check_soon)
+        # The order in which another version of the config takes hold.
+        self.served.listeners += [
+            *([serving_log.reload] if serving_log is not None else []),
+            _log_change,
+            self.http.prepare_reload,
+            self._observing.reload,
+            self.workspaces.apply,
+            self.http.reload,
+            self._observing.reloads.record_success,
+        ]
 
     @property
     def config(self) -> Config:
         """The config that is served."""
-        return self.reloader.workspaces.configs.base
+        return self.served.state.base
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -221,7 +236,7 @@ class Serving:
     async def close(self) -> None:
         """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
         await self.http.finish(0)
-        self.reloader.workspaces.close()
+        self.workspaces.close()
         await self._logins.close()
         await self._approving.close()
         await self._observing.close()
@@ -231,6 +246,10 @@ class Serving:
         passed_s = asyncio.get_running_loop().time() - ended_at
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
         await self.proxy.close()
+
+
+def _log_change(old: ConfigState, new: ConfigState) -> None:
+    log.info("%s has changed: %s", new.base.file, pluralize(len(new.base.groups), "group"))
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Log
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe import log_output
@@ -30,6 +31,10 @@ class ServingLog:
         level, form = self._options.level or config.level, self._options.form or config.form
         folder = paths.log_dir() if config.file else None
         self._serving.configure(level, form, folder=folder, config=self.config)
+
+    def reload(self, old: ConfigState, new: ConfigState) -> None:
+        """Log as another version of the config says, beginning with the news of it."""
+        self.configure(new.base.log)
 
     def record_failure(self, error: DynamicMcpError) -> None:
         """Write to the file why serving did not start; the command line says it on stderr."""

@@ -154,6 +154,7 @@ class Calls:
     async def run(self, request: Request, call: ToolCall, params: Mapping[str, Raw]) -> Frame:
         """Send the call on as it came, with the tool's own name and arguments in it."""
         group = call.group
+        is_stateless = request.client.hello.revision.is_stateless
         catalog = group.known
         if catalog is None or call.name not in catalog.tools:
             call, catalog = await self._find(request, call)
@@ -161,7 +162,9 @@ class Calls:
             # what a tool was yesterday, on disk, is no leave to call it today
             _check_verb(call, catalog if group.state is State.READY else await group.reread(request.client))
         args, notes, misfit = EMPTY_OBJECT if call.args is None else call.args, call.notes, None
-        if call.extra_arguments or not arguments.is_valid(_schema(call, catalog), args):
+        if call.extra_arguments or not arguments.is_valid(
+            catalog.input_schema(call.name) if group.presentation.answers.validate != "off" else _ANYTHING, args
+        ):
             reading = await _repair(request, call, catalog)
             args, notes, misfit = reading.args, (*notes, *reading.notes), reading.misfit
         instance = group.group.instance_for(request.client) if "task" in params else None
@@ -176,7 +179,7 @@ class Calls:
             notes=notes,
         )
         if len(answer.error):
-            if request.revision.is_stateless and not envelope.RETRY_MEMBERS.isdisjoint(params):
+            if is_stateless and not envelope.RETRY_MEMBERS.isdisjoint(params):
                 return answer  # of a retry: the client has to act on it
             answer = _to_result(answer, group, call.name, shows_schema=misfit is None)
             if len(answer.error):
@@ -189,7 +192,7 @@ class Calls:
             answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{advice}]"))
         if instance is not None:
             return self._tasks.begin(request, group, instance, answer, tool=group.own_name(call.name))
-        if request.revision.is_stateless and envelope.result_type(answer.result) != envelope.COMPLETE:
+        if is_stateless and envelope.result_type(answer.result) != envelope.COMPLETE:
             return self._tasks.extension.adopt(request, group, answer, tool=group.own_name(call.name))
         if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer

@@ -1,16 +1,16 @@
 """The one way of a request to an upstream: steps in one order, compiled once for each view of a group.
 
-`ORDER` is the only place where the order is written, and it is what runs; docs/rules.md shows it. A group for which
-nothing is configured has the sending itself as its chain. Each step calls `next`; it can answer by itself, refuse, or
+`ORDER` is the only place where the order is written, and it is what runs; docs/rules.md shows it. What a feature does
+is only a slot there, which a row of `features.table` fills. A group for which nothing is configured has the sending
+itself as its chain. Each step calls `next`; it can answer by itself, refuse, or
 change what it passes on. A step that changes arguments restarts: the steps before it that decide about arguments run
 again, by the config of that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -19,6 +19,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.table import Feature, feature_of_slot, find
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import envelope, wire
@@ -91,6 +92,12 @@ class _BaseStep:
     def record_update(self, group: Group, uri: str) -> None:
         """Called when a server has said that a resource has changed."""
 
+    def release(self, client: Client) -> None:
+        """Called when a client has disconnected."""
+
+    async def close(self) -> None:
+        """Called once when the proxy closes; no call passes it any more."""
+
 
 class Step(_BaseStep):
     """A step that passes on what it was given, or what it knows to be allowed."""
@@ -111,16 +118,22 @@ class ChangingStep(_BaseStep):
 AnyStep = Step | ChangingStep
 
 
-class Row(Struct, frozen=True):
-    """A step in the order: its name and what happens, for people, and its class, as `module:class`.
+Wanted = Callable[["GroupView", "Services"], bool]
 
-    Without a class it is no step of the chain. `is_wanted` says which groups may want it, before it is loaded.
+
+class Row(Struct, frozen=True):
+    """A step in the order: its name and what happens, for people, and who does it.
+
+    That is a class of the kernel, as `module:Class`, or the feature that has a step for this `slot`. With neither, it
+    is no step of the chain. `is_wanted` says which groups may want it, before it is loaded; for a slot, it is those
+    that have rules of the feature, unless this says otherwise.
     """
 
     name: str
     text: str
     step: str = ""
-    is_wanted: Callable[[GroupView, Services], bool] = lambda group, services: False
+    is_wanted: Wanted | None = None
+    slot: str = ""
 
 
 def _has_rules(group: GroupView, services: Services) -> bool:
@@ -129,6 +142,10 @@ def _has_rules(group: GroupView, services: Services) -> bool:
 
 def _has_plugins(group: GroupView, services: Services) -> bool:
     return services.plugins is not None and services.plugins.are_for(group.name)
+
+
+def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> bool:
+    return group.call_rules is not None and feature.name in group.call_rules.sets
 
 
 def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
@@ -182,7 +199,7 @@ ORDER = (
         _has_plugins,
     ),
     Row("guards", "Arguments are judged.", "dynamic_mcp.proxy.call_guards:JudgeArguments", _has_rule("guards")),
-    Row("limits", "The call is counted.", "dynamic_mcp.proxy.call_limits:LimitRate", _has_rule("limits")),
+    Row("limits", "The call is counted.", slot="limits"),
     Row(
         "approval",
         "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
@@ -193,8 +210,7 @@ ORDER = (
     Row(
         "concurrent",
         "The call waits until one of the places of its tool is free.",
-        "dynamic_mcp.proxy.call_limits:LimitConcurrency",
-        _has_rule("limits"),
+        slot="concurrent",
     ),
     Row(
         "redact",
@@ -211,10 +227,31 @@ ORDER = (
     Row("upstream", "The server answers."),
     Row("result limit", "On the way back: a long text is cut, and kept whole as a resource."),
 )
+
+
+class _StepRow(Struct, frozen=True):
+    """A row with a step: which groups may want it, and what loads its class."""
+
+    is_wanted: Wanted
+    load: Callable[[], type[AnyStep]]
+
+
+def _list_steps() -> Iterator[tuple[int, _StepRow]]:
+    """Yield the rows of the order that have a step; a slot has none if the program has no such feature."""
+    for number, row in enumerate(ORDER):
+        feature = feature_of_slot(row.slot) if row.slot else None
+        if feature is not None:
+            wanted = row.is_wanted or partial(_has_rules_of, feature)
+            yield number, _StepRow(wanted, partial(feature.find, feature.steps[row.slot]))
+        elif row.step and row.is_wanted is not None:
+            yield number, _StepRow(row.is_wanted, partial(find, row.step))
+
+
+_STEPS = dict(_list_steps())
 # Rows up to the one that finds out the server's name of a tool.
 _HEAD = 2
 # The last step stands right before the upstream, after a call has waited for its turn.
-_LAST = max(number for number, row in enumerate(ORDER) if row.step)
+_LAST = max(_STEPS)
 
 
 class Chains:
@@ -282,6 +319,16 @@ class Chains:
             for step in self._steps.values():
                 step.record_update(group, uri)
 
+    def release(self, client: Client) -> None:
+        """Tell the steps that a client has disconnected."""
+        for step in self._steps.values():
+            step.release(client)
+
+    async def close(self) -> None:
+        """Close the steps."""
+        for step in self._steps.values():
+            await step.close()
+
     # --- compiling -------------------------------------------------------------------------------------
 
     def _compile(self, group: GroupView) -> Next:
@@ -344,20 +391,19 @@ class Chains:
     def _find(self, group: GroupView) -> dict[int, AnyStep]:
         """Return the steps that a group wants, by their rows."""
         services = self.services
-        return {row: self._step(row) for row, each in enumerate(ORDER) if each.is_wanted(group, services)}
+        return {number: self._step(number) for number, row in _STEPS.items() if row.is_wanted(group, services)}
 
     def _step(self, row: int) -> AnyStep:
         step = self._steps.get(row)
         if step is None:
-            module, _, name = ORDER[row].step.partition(":")
-            step = self._steps[row] = getattr(import_module(module), name)(self.services)
+            step = self._steps[row] = _STEPS[row].load()(self.services)
         return step
 
     # --- sending ---------------------------------------------------------------------------------------
 
     def _send(self, call: UpstreamRequest) -> Awaitable[Frame]:
         """Send a request to the upstream: the chain of a group for which nothing is configured."""
-        if call.request.revision.is_stateless:
+        if call.request.client.hello.revision.is_stateless:
             return self._send_stateless(call, _send_now)
         target = call.group.group if call.instance is None else call.instance
         return target.request(

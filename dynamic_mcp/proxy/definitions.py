@@ -70,9 +70,10 @@ class Definitions:
         """Have a group's definitions held back as this says from now on."""
         gate = group.admission.gate
         if pinning.policy == "trust":
-            group.admission.gate = None
+            group.admission.set_gate(None)
         elif not isinstance(gate, DefinitionGate) or gate.pinning != pinning:
-            group.admission.gate = new = DefinitionGate(group, pinning, self)
+            new = DefinitionGate(group, pinning, self)
+            group.admission.set_gate(new)
             self._gates.add(new)
 
     def apply(self, config: Config) -> None:

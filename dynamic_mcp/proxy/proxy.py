@@ -264,6 +264,7 @@ class Proxy:
         self._logins.close()
         if self.approval is not None:
             await self.approval.close()
+        await self._chains.close()
         await self._tasks.close()
         if self._plugins is not None:
             await self._plugins.close()
@@ -303,7 +304,7 @@ class Proxy:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        if self.groups.know_persons:
+        if self.groups.knows_persons:
             self._persons.note(client)
         return self._views.view_for(client)
 
@@ -355,6 +356,7 @@ class Proxy:
         self.result_store.release(client)
         if self.approval is not None:
             self.approval.release(client)
+        self._chains.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)
         self._tasks.release(client)

@@ -15,11 +15,11 @@ class ReloadCounts:
         self.last_success = now()
         self._now = now
 
-    def note_success(self) -> None:
+    def record_success(self, *_: object) -> None:
         """Count a config that is used now."""
         self.successes += 1
         self.last_success = self._now()
 
-    def note_failure(self) -> None:
+    def record_failure(self) -> None:
         """Count a config that cannot be used."""
         self.failures += 1

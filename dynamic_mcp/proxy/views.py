@@ -77,7 +77,9 @@ class Views:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        place = self._groups.place_of(client)
+        place: Place = client.workspace
+        if place is None and self._groups.knows_persons:
+            place = self._groups.place_of(client)
         if self._policy is None and not self._has_had_profiles and client.profile is None:
             view = self._views.get((place, None, None)) or self._find(place, None, None)
         else:

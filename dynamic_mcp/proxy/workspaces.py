@@ -11,10 +11,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from msgspec.structs import replace
-
-from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.proxy.proxy import Proxy
 
@@ -24,13 +23,13 @@ _Content = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Workspaces:
-    """The known workspaces; `configs` is what is served, to them and to clients without one.
+    """The workspaces that the `served` config is resolved for, and that the proxy serves.
 
     `on_new_files` is called when a workspace has env files that no other one has.
     """
 
-    def __init__(self, configs: ConfigSet, proxy: Proxy, on_new_files: Callable[[], None] = lambda: None) -> None:
-        self.configs = configs
+    def __init__(self, served: ServedConfig, proxy: Proxy, on_new_files: Callable[[], None] = lambda: None) -> None:
+        self._served = served
         self._proxy = proxy
         self._on_new_files = on_new_files
         self._by_content: dict[_Content, Workspace] = {}
@@ -50,7 +49,7 @@ class Workspaces:
             workspace = self._by_content[content] = Workspace(directory, dict(environment))
         self._sessions[workspace] += 1
         self._vacated = {by: each for by, each in self._vacated.items() if each is not workspace}
-        if workspace not in self.configs.by_workspace:
+        if workspace not in self._served.state.by_workspace:
             if workspace not in self._arrivals:
                 task = self._arrivals[workspace] = asyncio.create_task(self._arrive(workspace))
                 task.add_done_callback(lambda _: self._arrivals.pop(workspace))
@@ -67,7 +66,7 @@ class Workspaces:
         if self._sessions[workspace] > 0:
             return
         del self._sessions[workspace]
-        if workspace not in self.configs.by_workspace:  # nobody waits for it any more
+        if workspace not in self._served.state.by_workspace:  # nobody waits for it any more
             self._forget(workspace)
             return
         older = self._vacated.get(is_command)
@@ -75,14 +74,12 @@ class Workspaces:
         if older is not None:
             self._forget(older)
 
-    def apply(self, configs: ConfigSet) -> None:
-        """Serve another version of the config, which was resolved for every known workspace."""
-        by_workspace = {each: configs.by_workspace[each] for each in self.configs.by_workspace}
-        self.configs = replace(configs, by_workspace=by_workspace)
+    def apply(self, old: ConfigState, new: ConfigState) -> None:
+        """Have the proxy serve another version of the config."""
         warnings = list(self._warnings())
         self._log(warnings)
         self._logged = set(warnings)
-        self._proxy.apply(configs.base, by_workspace)
+        self._proxy.apply(new.base, new.by_workspace)
 
     def close(self) -> None:
         """Resolve nothing any more."""
@@ -91,23 +88,22 @@ class Workspaces:
 
     async def _arrive(self, workspace: Workspace) -> None:
         parsed = None
-        while parsed is not self.configs.parsed:  # another version may be applied meanwhile
-            parsed = self.configs.parsed
+        while parsed is not self._served.state.parsed:  # another version may be applied meanwhile
+            parsed = self._served.state.parsed
             config = await asyncio.to_thread(parsed.resolve_for, workspace)
-        before = self.configs
-        self.configs = replace(before, by_workspace={**before.by_workspace, workspace: config})
+        files = self._served.state.files
+        self._served.add_workspace(workspace, config)
         self._log(self._warnings_of(workspace, config))
         self._proxy.add_workspace(workspace, config)
-        if not self.configs.files <= before.files:
+        if not self._served.state.files <= files:
             self._on_new_files()
 
     def _forget(self, workspace: Workspace) -> None:
         self._by_content = {content: each for content, each in self._by_content.items() if each is not workspace}
         if workspace in self._arrivals:
             self._arrivals[workspace].cancel()
-        if workspace in self.configs.by_workspace:
-            others = {each: config for each, config in self.configs.by_workspace.items() if each is not workspace}
-            self.configs = replace(self.configs, by_workspace=others)
+        if workspace in self._served.state.by_workspace:
+            self._served.remove_workspace(workspace)
             self._proxy.remove_workspace(workspace)
 
     # --- warnings --------------------------------------------------------------------------------------
@@ -120,10 +116,10 @@ class Workspaces:
                 log.warning("%s", warning)
 
     def _warnings(self) -> Iterator[str]:
-        base = self.configs.base
+        base = self._served.state.base
         for warning in (*base.distrust, *(base.warnings if self._proxy.has_base else ())):
             yield f"{base.file}: {warning}"
-        for workspace, config in self.configs.by_workspace.items():
+        for workspace, config in self._served.state.by_workspace.items():
             yield from self._warnings_of(workspace, config)
 
     def _warnings_of(self, workspace: Workspace, config: Config) -> Iterator[str]:

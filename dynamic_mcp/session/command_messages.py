@@ -9,8 +9,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Config, Timeouts
 from dynamic_mcp.errors import INTERNAL_ERROR, DynamicMcpError, RelayedError, UpstreamError
-from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
+from dynamic_mcp.groups.catalog import Catalog, decode_catalog, encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.decoding import decode_as

@@ -76,7 +76,9 @@ def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
 
 def is_valid(schema: InputSchema, args: Raw) -> bool:
     """Tell whether the arguments are an object that the schema accepts."""
-    if not schema.accepts_plain(args) and (memoryview(args)[0] != _BRACE or not schema.accepts(args)):
+    if schema.accepts_plain(args):
+        return True
+    if memoryview(args)[0] != _BRACE or not schema.accepts(args):
         return False
     # the upstream may use the first of two values with the same name, but the last one was checked
     return schema.accepts_any_object or wire.find_duplicate_name(args) is None

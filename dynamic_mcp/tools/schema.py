@@ -100,11 +100,15 @@ class InputSchema:
         return name in self.parameters or self._is_open
 
     def accepts_plain(self, args: Raw) -> bool:
-        """Return cheaply whether these arguments are an object that is certainly valid; False means unknown."""
+        """Return cheaply whether these arguments are an object that is certainly valid, with no name twice.
+
+        False means unknown.
+        """
         if self._fits is None:
             return False
         try:
-            return self._fits(_decode(args))
+            value = _decode(args)
+            return self._fits(value) and bytes(args).count(b":") == len(value)
         except (*_DECODE_ERRORS, ValueError):
             return False
 

@@ -10,22 +10,21 @@ import contextlib
 import logging
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import httpx2
 
-from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViolation
+from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.event_stream import EventStream
+from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.answer_reader import AnswerReader
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.notification_stream import NotificationStream
 from dynamic_mcp.upstream.outbox import Outbox
-from dynamic_mcp.upstream.responses import EVENTS, JSON, is_event_stream
+from dynamic_mcp.upstream.responses import EVENTS, JSON, is_event_stream, read_events
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +41,9 @@ _VERSION = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _EVENT_ID = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?")
 # Some servers answer 400 for an unknown session, and say so in the body.
 _NO_SESSION = re.compile(rb"session|not initialized", re.IGNORECASE)
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
+# After a stream that lived this long, the delays start anew.
+_LONG_LIVED_S = 10.0
 
 
 class HttpTransport:
@@ -119,7 +121,7 @@ class HttpTransport:
     def start_listening(self) -> None:
         """Open the stream for notifications, and keep it open."""
         take = partial(self._reader.take, id=b"")
-        stream = NotificationStream(self._endpoint, self._stream_headers, take, self._limit, jitter=self._jitter)
+        stream = _NotificationStream(self._endpoint, self._stream_headers, take, self._limit, jitter=self._jitter)
         self._listener = asyncio.create_task(self._listen(stream), name=f"listening to {self._endpoint.group}")
 
     # --- an answer -------------------------------------------------------------------------------------
@@ -190,7 +192,7 @@ class HttpTransport:
     def _stream_headers(self) -> Headers:
         return _GET + self._session_headers()
 
-    async def _listen(self, stream: NotificationStream) -> None:
+    async def _listen(self, stream: _NotificationStream) -> None:
         try:
             if await stream.read_until_refused():
                 await self.post_message(_PING)  # its status tells whether the session still exists
@@ -212,3 +214,58 @@ class HttpTransport:
 
     def _session_headers(self) -> Headers:
         return self._session + (self._version or ())
+
+
+class _NotificationStream:
+    """Keeps one stream open for what belongs to no request, and reopens it ever more slowly; `take` gets its events.
+
+    Nothing that happens to it affects requests.
+    """
+
+    def __init__(
+        self,
+        endpoint: HttpEndpoint,
+        headers: Callable[[], Headers],
+        take: Callable[[Event], None],
+        limit: int,
+        *,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._endpoint = endpoint
+        self._headers = headers
+        self._take = take
+        self._jitter = jitter
+        self._stream = EventStream(limit)
+        self._was_open = False
+
+    async def read_until_refused(self) -> bool:
+        """Read the stream until the server says that it has none; return whether there was one before."""
+        loop = asyncio.get_running_loop()
+        group, delays_s = self._endpoint.group, self._delays()
+        while True:
+            began = loop.time()
+            try:
+                await self._read()
+            except HttpError as exc:
+                if exc.status < 500 and exc.status != 429:
+                    group_logger(log, group).debug("group %s: no stream for notifications: %s", group, exc.message)
+                    return self._was_open
+            except DynamicMcpError as exc:
+                group_logger(log, group).debug("group %s: the stream for notifications ended: %s", group, exc.message)
+            if loop.time() - began >= _LONG_LIVED_S:
+                delays_s = self._delays()
+            await asyncio.sleep(max(next(delays_s), self._stream.retry_s or 0.0))
+
+    def _delays(self) -> Iterator[float]:
+        return delays(_FIRST_DELAY_S, _LONGEST_DELAY_S, self._jitter)
+
+    async def _read(self) -> None:
+        headers = self._headers()
+        if self._stream.last_id:
+            headers += ((b"last-event-id", self._stream.last_id),)
+        self._stream.restart()
+        async with self._endpoint.exchange("GET", headers) as response:
+            if not is_event_stream(response):
+                raise await self._endpoint.status_error(response)
+            self._was_open = True
+            await read_events(response, self._stream, self._take)

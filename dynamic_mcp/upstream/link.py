@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -28,7 +29,6 @@ from dynamic_mcp.mcp import lines, own_meta, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.upstream.alarm import Alarm
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import Call, Question, Transport
 
@@ -94,7 +94,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[bytes, Call] = {}
-        self._alarm = Alarm(self._loop, self._expire)
+        self._alarm = _Alarm(self._loop, self._expire)
         self._tasks: BoundedDict[bytes, Call] = BoundedDict(_MAX_TASKS)
         self._questions: dict[bytes, Question] = {}
         self._closing: asyncio.Task[None] | None = None
@@ -428,3 +428,36 @@ class Link:
         question = self._end_question(bytes(wire.member(frame.params, "requestId")))
         if question is not None:
             question.task.cancel(wire.text(wire.member(frame.params, "reason")))
+
+
+class _Alarm:
+    """Calls `on_ring` once, by the first of the times that it was given, which is `at`, and forgets the others.
+
+    A timer for each call would cost more than all else that a call needs of the loop.
+    """
+
+    __slots__ = ("_loop", "_on_ring", "_timer", "at")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_ring = on_ring
+        self.at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ring_by(self, time: float) -> None:
+        """Ring at this time of the loop at the latest."""
+        if time < self.at:
+            self.stop()
+            self.at = time
+            self._timer = self._loop.call_at(time, self._ring)
+
+    def stop(self) -> None:
+        """Do not ring."""
+        self.at = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self.at, self._timer = math.inf, None
+        self._on_ring()

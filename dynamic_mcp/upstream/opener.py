@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Literal
 
+from msgspec import structs
+
 from dynamic_mcp.client import ClientHello
-from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
+from dynamic_mcp.config.resolved import Broken, CommandLine, Grant, GroupConfig, OAuth, Program, Remote
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -24,9 +27,9 @@ from dynamic_mcp.errors import (
     TimedOut,
     Unreachable,
 )
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.upstream.extensions import declare_login
 from dynamic_mcp.upstream.handshake import Era, Opened, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
@@ -45,6 +48,11 @@ _REFUSALS = frozenset(
 _OLDER: set[str] = set()
 
 TransportKind = Literal["http", "sse"]
+# https://modelcontextprotocol.io/extensions, the authorization extensions.
+_BY_GRANT: Mapping[Grant, str] = {
+    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
+    "cross_app": "io.modelcontextprotocol/enterprise-managed-authorization",
+}
 
 
 async def open_link(
@@ -224,3 +232,15 @@ def _may_be_modern(refusal: HttpError | Refused) -> bool:
     if isinstance(refusal, HttpError):
         return refusal.status in _TRY_OLDER
     return refusal.code in _REFUSALS
+
+
+def declare_login(hello: ClientHello, oauth: OAuth) -> ClientHello:
+    """Return what a server is told of the client, with the extension that its login uses, if it uses one."""
+    name = _BY_GRANT.get(oauth.grant)
+    if name is None or len(wire.member(hello.capabilities, "extensions", name)):
+        return hello
+    try:
+        capabilities = wire.with_member(hello.capabilities, {}, "extensions", name)
+    except wire.Malformed:  # what the client declared is for the server to judge
+        return hello
+    return structs.replace(hello, capabilities=capabilities)

@@ -12,7 +12,7 @@ import logging
 import re
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
@@ -22,7 +22,6 @@ from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import Process, start
 from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
-from dynamic_mcp.upstream.turns import Turns
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
@@ -45,6 +44,7 @@ _SHELL_VARIABLES = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES")
 _NAMES_IN_HINT = 3
 # A child with more unread input than this has stopped reading.
 _UNREAD_BYTES = 16 << 20
+_LINES_A_TURN = 64
 
 
 class StdioTransport:
@@ -203,3 +203,40 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+class Turns:
+    """Passes lines to `receive`, so many in each turn of the loop; `pause` stops their source until `resume`.
+
+    So a flood of one server delays no other server and no client for long.
+    """
+
+    def __init__(
+        self, receive: Callable[[bytes], None], *, pause: Callable[[], None], resume: Callable[[], None]
+    ) -> None:
+        self._receive = receive
+        self._pause = pause
+        self._resume = resume
+        self._lines = deque[bytes]()
+        self._is_behind = False
+        self._loop = asyncio.get_running_loop()
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Take lines, in their order."""
+        self._lines.extend(lines)
+        if not self._is_behind:
+            self._pass_on()
+
+    def finish(self) -> None:
+        """Pass on everything that is left."""
+        while self._lines:
+            self._receive(self._lines.popleft())
+
+    def _pass_on(self) -> None:
+        for _ in range(min(len(self._lines), _LINES_A_TURN)):
+            self._receive(self._lines.popleft())
+        was_behind, self._is_behind = self._is_behind, bool(self._lines)
+        if self._is_behind:
+            self._loop.call_soon(self._pass_on)
+        if was_behind != self._is_behind:
+            (self._pause if self._is_behind else self._resume)()

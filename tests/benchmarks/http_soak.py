@@ -209,7 +209,7 @@ async def soak(chosen: argparse.Namespace) -> bool:
     if chosen.history is not None:
         chosen.history.write_text(show(run.violations, history.events, chosen.seed))
     print(show_table(run.rows))
-    print(f"before: {before}\nafter:  {after}\nnot as before: {after.differences(before) or 'nothing'}")
+    print(f"before: {before}\nafter:  {after}\nmore than before: {after.growth(before) or 'nothing'}")
     print(f"clients that vanished beside the crowd: {run.vanished}; exit code {served.exit_code}; events: ", end="")
     print(len(history.events))
     print(f"stderr: {errors[-2000:] or 'nothing'}")

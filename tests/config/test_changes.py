@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.config.changes import ConfigChanges, find_changes
-from dynamic_mcp.config.read import ConfigSet, read_all
+from dynamic_mcp.config.read import ConfigState, read_all
 
 Json = Any  # whatever JSON a test writes down
 SECRET = "s3cret-value"
 
 
-def read(folder: Path, tree: Json, **environment: str) -> ConfigSet:
+def read(folder: Path, tree: Json, **environment: str) -> ConfigState:
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps(tree))
     return read_all(file, environment)

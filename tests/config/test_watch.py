@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from dynamic_mcp.config import form, watch
-from dynamic_mcp.config.read import ConfigSet, ParsedConfig, read_all
+from dynamic_mcp.config.read import ConfigState, ParsedConfig, read_all
 from dynamic_mcp.config.resolved import Broken, Config, Program
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.watch import ConfigWatcher, directories_of
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ConfigError
@@ -31,14 +31,14 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.served = read_all(file, {})
+        self.served = ServedConfig(read_all(file, {}))
+        self.served.listeners.append(self._reload)
         self.configs: list[Config] = []
         self.errors: list[ConfigError] = []
         self.repairs = 0
         self.watcher = ConfigWatcher(
-            lambda: self.served,
+            self.served,
             {},
-            on_config=self._on_config,
             on_error=self._on_error,
             on_repair=self._on_repair,
         )
@@ -62,13 +62,11 @@ class Recorder:
 
     def enter(self, workspace: Workspace) -> None:
         """Serve a workspace too, with the version that is served."""
-        config = self.served.parsed.resolve_for(workspace)
-        self.served = replace(self.served, by_workspace={**self.served.by_workspace, workspace: config})
+        self.served.add_workspace(workspace, self.served.state.parsed.resolve_for(workspace))
         self.watcher.check_soon()
 
-    def _on_config(self, configs: ConfigSet) -> None:
-        self.served = configs
-        self.configs.append(configs.base)
+    def _reload(self, old: ConfigState, new: ConfigState) -> None:
+        self.configs.append(new.base)
         self._change.set()
 
     def _on_error(self, error: ConfigError) -> None:
@@ -236,8 +234,8 @@ async def test_an_env_file_of_a_workspace_counts_as_soon_as_the_workspace_is_kno
         workspace = Workspace("/work", {"NAME": "mine"})
         recorder.enter(workspace)
         by_rename(env, "A=2")
-        await recorder.wait_until(lambda: _env(recorder.served.by_workspace[workspace]) == "2")
-        assert isinstance(recorder.served.base.groups[0].upstream, Broken)
+        await recorder.wait_until(lambda: _env(recorder.served.state.by_workspace[workspace]) == "2")
+        assert isinstance(recorder.served.state.base.groups[0].upstream, Broken)
 
 
 async def test_a_workspace_that_comes_while_a_new_version_is_read_gets_it_too(file: Path) -> None:
@@ -251,7 +249,7 @@ async def test_a_workspace_that_comes_while_a_new_version_is_read_gets_it_too(fi
 
         config = await recorder.wait_for_config("second")
 
-        assert [each.name for each in recorder.served.by_workspace[late].groups] == ["second"]
+        assert [each.name for each in recorder.served.state.by_workspace[late].groups] == ["second"]
         assert config.groups[0].name == "second"
     os.close(reader)
 
@@ -331,8 +329,9 @@ async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     config = Config(file=pipe, groups=(), presentations={}, warnings=(), max_message_bytes=1)
-    served = ConfigSet(ParsedConfig(pipe, form.root({"mcpServers": {}})), config)
-    unheard = ConfigWatcher(lambda: served, {}, on_config=unexpected, on_error=unexpected)
+    served = ServedConfig(ConfigState(ParsedConfig(pipe, form.root({"mcpServers": {}})), config))
+    served.listeners.append(unexpected)
+    unheard = ConfigWatcher(served, {}, on_error=unexpected)
     async with asyncio.timeout(BOUND_S):
         await unheard.run()
 
@@ -354,7 +353,7 @@ def test_every_link_on_the_way_has_its_directory_watched(tmp_path: Path) -> None
     assert directories_of([real / "a" / "config"]) == {real / "a", real / "b", real / "c"}
 
 
-def unexpected(what: object) -> None:
+def unexpected(*what: object) -> None:
     pytest.fail(f"not to be called: {what}")
 
 

@@ -16,6 +16,7 @@ import pytest
 import dynamic_mcp
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.table import FEATURES, Feature
+from dynamic_mcp.proxy.chain import ORDER
 from tests.program import odd
 
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
@@ -49,6 +50,9 @@ def test_what_a_row_names_is_there(feature: Feature) -> None:
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
+    classes = [*feature.steps.values(), *([feature.rules.compiled] if feature.rules else [])]
+    assert all(feature.find(each) is not None for each in classes)
+    assert feature.steps.keys() <= {row.slot for row in ORDER}
     assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
 
 

@@ -12,10 +12,13 @@ from dynamic_mcp.errors import TimedOut
 from dynamic_mcp.groups.catalog import (
     MAX_ENTRIES,
     MAX_PAGES,
+    UNKNOWN,
     Ask,
     Catalog,
     Listing,
     ListKind,
+    decode_catalog,
+    encode_catalog,
     read_list,
 )
 from dynamic_mcp.mcp import wire
@@ -190,3 +193,31 @@ async def test_what_the_question_raises_passes() -> None:
 )
 def test_a_summary_is_the_title_or_the_first_sentence(title: str, instructions: str, summary: str) -> None:
     assert Catalog({}, instructions=instructions, title=title).summary == summary
+
+
+def test_entries_keep_their_bytes_and_lists_their_complaints() -> None:
+    odd = Raw(b'{"name":"a","n":1.10,"big":12345678901234567890123,"lone":"\\ud800", "space" : [ ]}')
+    tools = Listing({"a": odd, "": Raw(b"{}")}, {"_meta": Raw(b'{ "x":1e0 }')}, ("one was left out", "another"))
+    catalog = Catalog(
+        {ListKind.TOOLS: tools, ListKind.PROMPTS: Listing(), ListKind.TEMPLATES: UNKNOWN},
+        {"tools": Raw(b'{"listChanged":true}')},
+        "Use it.\nWell.",
+        "Title",
+        {"serverInfo": Raw(b'{"name":"s", "icons":[]}'), "x-n": Raw(b"1.0")},
+    )
+
+    read = decode_catalog(wire.members(wire.encode(encode_catalog(catalog))))
+
+    assert read == catalog
+    assert bytes(read.tools["a"]) == bytes(odd)
+    assert list(read.tools) == ["a", ""]
+    assert read.complaint([ListKind.TOOLS]) == "one was left out; another"
+    assert not read.knows([ListKind.RESOURCES])
+    assert read.lists[ListKind.TEMPLATES].is_unknown
+
+
+def test_a_catalog_of_a_version_that_kept_less_is_read() -> None:
+    members = wire.members(wire.encode(encode_catalog(Catalog(instructions="Use it."))))
+    del members["hello"]
+
+    assert decode_catalog(members) == Catalog(instructions="Use it.")

@@ -220,13 +220,21 @@ class Holdings:
     memory: float
     inside: Mapping[str, int]
 
-    def differences(self, before: Holdings) -> list[str]:
+    def growth(self, before: Holdings) -> str:
+        """Return what is more than it was; what is less was on its way to its end before."""
+        return "; ".join(f"{name}: {old}, then {new}" for name, old, new in self._changes(before) if new > old)
+
+    def differs_from(self, before: Holdings) -> bool:
+        """Return whether anything is not as it was."""
+        return bool(self._changes(before))
+
+    def _changes(self, before: Holdings) -> list[tuple[str, int, int]]:
         """Return what is not as it was; memory and the threads of the pool may differ."""
         names = ("descriptors", "children")
-        changes = [(name, getattr(before, name), getattr(self, name)) for name in names]
+        pairs = [(name, getattr(before, name), getattr(self, name)) for name in names]
         keys = {**before.inside, **self.inside}
-        changes += [(key, before.inside.get(key, 0), self.inside.get(key, 0)) for key in keys]
-        return [f"{name}: {old}, then {new}" for name, old, new in changes if old != new]
+        pairs += [(key, before.inside.get(key, 0), self.inside.get(key, 0)) for key in keys]
+        return [(name, old, new) for name, old, new in pairs if old != new]
 
 
 async def measure(pid: int, file: Path) -> Holdings:
@@ -258,7 +266,7 @@ async def measure_at_rest(pid: int, file: Path) -> Holdings:
             while True:
                 await asyncio.sleep(_RESTS_FOR_S)
                 before, holdings = holdings, await measure(pid, file)
-                if not holdings.differences(before):
+                if not holdings.differs_from(before):
                     break
     return holdings
 
@@ -268,7 +276,7 @@ async def settle(pid: int, file: Path, before: Holdings) -> Holdings:
     holdings = await measure(pid, file)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_SETTLES_WITHIN_S):
-            while holdings.differences(before):
+            while holdings.differs_from(before):
                 await asyncio.sleep(0.1)
                 holdings = await measure(pid, file)
     return holdings

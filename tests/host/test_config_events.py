@@ -12,11 +12,12 @@ from typing import Any
 
 from dynamic_mcp.config.read import read_all
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.host.http_control import HttpControl
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event
+from dynamic_mcp.proxy.workspaces import Workspaces
 from tests.fakes import BOUND_S
 from tests.recorder import Recorder, observe
 
@@ -66,14 +67,17 @@ async def reloading(file: Path) -> AsyncIterator[tuple[Reloader, WaitingRecorder
     proxy = Proxy(configs.base)
     seen = WaitingRecorder()
     observe(proxy, seen)
-    reloader = Reloader(proxy, configs, None, HttpControl(proxy), Unchanging(proxy))
+    served, observing = ServedConfig(configs), Unchanging(proxy)
+    workspaces = Workspaces(served, proxy)
+    served.listeners += [observing.reload, workspaces.apply]
+    reloader = Reloader(served, proxy, observing.reloads)
     watching = asyncio.create_task(reloader.watch.run())
     try:
         yield reloader, seen
     finally:
         watching.cancel()
         await asyncio.wait([watching])
-        reloader.workspaces.close()
+        workspaces.close()
         await proxy.close()
 
 

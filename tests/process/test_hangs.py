@@ -50,7 +50,7 @@ async def test_a_server_that_answers_nothing_any_more_is_replaced(tmp_path: Path
 
 
 async def test_a_server_that_stops_reading_costs_no_memory_and_is_replaced(tmp_path: Path) -> None:
-    settings: Json = {"settings": {"timeout": {"tools": "1s"}, "max_message_bytes": 4_000_000, **WHOLE}}
+    settings: Json = {"settings": {"timeout": {"tools": "4s"}, "max_message_bytes": 4_000_000, **WHOLE}}
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, **settings) as program:
         first = await pid_of(program, "odd")
         await program.call("odd", "fault", {"kind": "stop_reading"})

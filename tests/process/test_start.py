@@ -128,7 +128,7 @@ NOT_AT_THE_START = (
     "asgi", "cli.client", "cli.commands", "config.clients", "config.model", "config.problems", "doctor",
     "embeddings.endpoint", "face.auth", "face.http", "face.shim", "face.socket", "host.daemon", "host.http_service",
     "importer", "middleware", "oauth.discovery", "oauth.login", "oauth.registration", "oauth.tokens",
-    "observe.approvals", "observe.proxies", "policy.access", "policy.call_rules", "policy.guards", "policy.limits",
+    "observe.approvals", "observe.proxies", "policy.access", "policy.call_rules", "policy.guards",
     "policy.redact", "proxy.approval", "proxy.authorization", "proxy.calls", "proxy.completion", "proxy.plugins",
     "proxy.prompts", "proxy.result_cache", "proxy.status", "search", "session.batches", "session.modern",
     "upstream.cli", "upstream.http", "upstream.link", "upstream.opener", "upstream.process.child",

@@ -15,13 +15,13 @@ from dynamic_mcp.client import Client as ConnectedClient
 from dynamic_mcp.config.resolved import Answers, Config
 from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.errors import NotFound
+from dynamic_mcp.features.limits.limits import Limits, Rate, Room
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.caching import CacheRules, KeepRule
 from dynamic_mcp.policy.call_rules import CallRules
 from dynamic_mcp.policy.guards import Guards
-from dynamic_mcp.policy.limits import Limits, Rate, Room
 from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.policy.shown_tool import ShownTool
 from dynamic_mcp.proxy.approval.approval import Approval
@@ -185,7 +185,7 @@ class NotedGroup(GroupView):
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
         self.call_rules = rules = CallRules(view.presentation.rules, "up", ACCESS)
-        rules.guards, rules.limits = NotedGuards(steps), NotedLimits(steps)
+        rules.guards, rules.sets = NotedGuards(steps), {"limits": NotedLimits(steps)}
         rules.cache, rules.redactor = NotedCache(steps), NotedRedactor(steps)
 
     def find_shown(self, tool: str) -> ShownTool | None:

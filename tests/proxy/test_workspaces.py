@@ -278,13 +278,13 @@ async def test_a_window_that_enters_while_the_config_changes_gets_the_new_one(tm
     document = {"mcpServers": {"s0": TOKEN}, "settings": {"variables_file": "${GATE:-/dev/null}"}}
     async with windows(tmp_path, TOKEN) as on:
         on.file.write_text(json.dumps(document))
-        on.workspaces.apply(read_all(on.file, {}))
+        on.served.apply(read_all(on.file, {}))
         entering = asyncio.create_task(on.workspaces.enter("/work", {"TOKEN": "a", "GATE": f"/dev/fd/{reader}"}))
         await until_read(reader, writer)
 
         document["mcpServers"]["s0"] = {**TOKEN, "args": ["new"]}
         on.file.write_text(json.dumps(document))
-        on.workspaces.apply(read_all(on.file, {}))
+        on.served.apply(read_all(on.file, {}))
         os.close(writer)
         async with asyncio.timeout(BOUND_S):
             client = Client(on.proxy, await entering)

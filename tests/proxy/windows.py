@@ -10,6 +10,7 @@ from pathlib import Path
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.read import read_all
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program
+from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -79,7 +80,9 @@ class Scene:
         self._save(servers)
         configs = read_all(file, {})
         self.proxy = Proxy(configs.base, opener=self.starter, catalog_store=store, has_base=False)
-        self.workspaces = Workspaces(configs, self.proxy)
+        self.served = ServedConfig(configs)
+        self.workspaces = Workspaces(self.served, self.proxy)
+        self.served.listeners.append(self.workspaces.apply)
 
     async def join(self, directory: str = "/work", **environment: str) -> Client:
         """Open a window, and greet its client."""
@@ -99,7 +102,7 @@ class Scene:
     async def reload(self, *servers: Json) -> None:
         """Save another config, and apply it."""
         self._save(servers)
-        self.workspaces.apply(read_all(self.file, {}, self.workspaces.configs.by_workspace))
+        self.served.apply(read_all(self.file, {}, self.served.state.by_workspace))
         await settled()
 
     def group(self, client: Client, name: str = "s0") -> Group:
@@ -107,7 +110,7 @@ class Scene:
 
     @property
     def known(self) -> list[Workspace]:
-        return list(self.workspaces.configs.by_workspace)
+        return list(self.served.state.by_workspace)
 
     def _save(self, servers: tuple[Json, ...]) -> None:
         entries = {f"s{number}": server for number, server in enumerate(servers)}

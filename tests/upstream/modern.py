@@ -14,8 +14,8 @@ from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.handshake import ServerHello
 from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.modern_handshake import discover
 from dynamic_mcp.upstream.modern_link import ModernLink
+from dynamic_mcp.upstream.modern_open import discover
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import BOUND_S, FakeUpstream, Json, group_config

@@ -9,7 +9,7 @@ import pytest
 from dynamic_mcp.errors import UNSUPPORTED_VERSION, Refused
 from dynamic_mcp.upstream.handshake import ServerHello
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.modern_handshake import discover
+from dynamic_mcp.upstream.modern_open import discover
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from tests.fake_parties import Ear
 from tests.fakes import BOUND_S, FakeUpstream, Json, group_config

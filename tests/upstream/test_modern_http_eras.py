@@ -9,7 +9,7 @@ from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import LoginNeeded, UpstreamError
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.oauth.authorization import Challenge
-from dynamic_mcp.upstream.modern_handshake import discover
+from dynamic_mcp.upstream.modern_open import discover
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect_modern

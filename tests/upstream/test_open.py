@@ -11,16 +11,19 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.client import ClientHello
-from dynamic_mcp.config.resolved import Broken, Program, Timeouts
+from dynamic_mcp.config.resolved import Broken, Grant, OAuth, Program, Timeouts
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
 from dynamic_mcp.mcp import revisions
 from dynamic_mcp.mcp.revisions import LEGACY
 from dynamic_mcp.upstream.handshake import ServerHello, greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.opener import declare_login
 from tests.fake_parties import Ear, link_to
 from tests.fakes import FakeUpstream, Json, group_config
 from tests.program import BOUND_S, UPSTREAMS
+
+ENTERPRISE = "io.modelcontextprotocol/enterprise-managed-authorization"
 
 
 def _upstream(**initialize: Json) -> FakeUpstream:
@@ -200,3 +203,33 @@ async def test_a_link_that_was_closed_takes_no_handshake() -> None:
         await greet(link, ClientHello(), group_config())
 
     assert upstream.closed
+
+
+@pytest.mark.parametrize(
+    ("grant", "name"),
+    [("client_credentials", "io.modelcontextprotocol/oauth-client-credentials"), ("cross_app", ENTERPRISE)],
+)
+def test_the_extension_of_a_login_is_declared_beside_what_the_client_declares(grant: Grant, name: str) -> None:
+    hello = ClientHello(capabilities=Raw(b'{"roots":{"x":1},"extensions":{"a/b":{"c":2}}}'))
+
+    declared = declare_login(hello, OAuth(grant=grant))
+
+    assert json.loads(bytes(declared.capabilities)) == {
+        "roots": {"x": 1},
+        "extensions": {"a/b": {"c": 2}, name: {}},
+    }
+    assert (declared.revision, declared.client_info) == (hello.revision, hello.client_info)
+
+
+@pytest.mark.parametrize("grant", ["authorization_code", "jwt_bearer"])
+def test_a_login_without_an_extension_declares_none(grant: Grant) -> None:
+    hello = ClientHello()
+    assert declare_login(hello, OAuth(grant=grant)) is hello
+
+
+@pytest.mark.parametrize(
+    "capabilities", [b'{"extensions":{"%s":{"own":1}}}' % ENTERPRISE.encode(), b'{"extensions":5}', b"[]"]
+)
+def test_what_the_client_says_of_the_extension_itself_is_left_alone(capabilities: bytes) -> None:
+    hello = ClientHello(capabilities=Raw(capabilities))
+    assert declare_login(hello, OAuth(grant="cross_app")) is hello

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Raw
@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import CommandLine, Program
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LinkLost, NotSent, Unreachable
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.packs.model import Command, tool_name
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
-from dynamic_mcp.upstream.cli.directories import check_paths, check_places, choose_directory
-from dynamic_mcp.upstream.cli.progress import Progress
-from dynamic_mcp.upstream.cli.results import make_result, refusal
+from dynamic_mcp.upstream.cli.argv import BadArguments
+from dynamic_mcp.upstream.cli.output import clean
 from dynamic_mcp.upstream.cli.run import Outcome, run
 from dynamic_mcp.upstream.cli.tools import make_tools
 from dynamic_mcp.upstream.mask import mask_of
@@ -40,6 +40,11 @@ _VERSION_WITHIN_S = 5.0
 _VERSION_BYTES = 10_000
 _PLACES_WITHIN_S = 5.0
 _PLACES_BYTES = 100_000
+_PROGRESS_EVERY_S = 0.5
+_PROGRESS_LINE_BYTES = 2000
+_LONGEST_PROGRESS = 300
+# Of what is read at once, only so many lines are worth a look.
+_PROGRESS_LINES_AT_ONCE = 200
 
 
 class CommandLineTransport:
@@ -149,22 +154,22 @@ class CommandLineTransport:
         token = wire.member(frame.params, "_meta", "progressToken")
         try:
             outcome = await self._run(command, arguments, token)
-        except argv.BadArguments as exc:
-            return wire.result_frame(refusal(f"{exc}; the program was not run"))
+        except BadArguments as exc:
+            return wire.result_frame(_refusal(f"{exc}; the program was not run"))
         except (OSError, ValueError) as exc:
-            return wire.result_frame(refusal(self._unreachable(exc).reason))
-        return wire.result_frame(make_result(command, outcome))
+            return wire.result_frame(_refusal(self._unreachable(exc).reason))
+        return wire.result_frame(_make_result(command, outcome))
 
     async def _run(self, command: Command, arguments: Mapping[str, object], token: Raw) -> Outcome:
         line = self._line
         words = argv.build(command, arguments, at_files=line.at_files)
         stdin = arguments.get("stdin")
         if stdin is not None and not (command.stdin and isinstance(stdin, str)):
-            raise argv.BadArguments("`stdin` must be a text" if command.stdin else "there is no argument `stdin`")
+            raise BadArguments("`stdin` must be a text" if command.stdin else "there is no argument `stdin`")
         directory = await asyncio.to_thread(self._choose_directory, arguments.get("cwd"), words.paths)
         if line.places and line.roots and directory is not None:
             await self._check_places(directory, command.environment)
-        progress = Progress(token, self._take_line, self._send_progress)
+        progress = _Progress(token, self._take_line, self._send_progress)
         try:
             return await run(
                 self._program((*line.fixed, *words.argv), directory, command.environment),
@@ -180,10 +185,10 @@ class CommandLineTransport:
         roots = self._line.roots
         if not roots:
             if chosen is not None:
-                raise argv.BadArguments("there is no argument `cwd`")
+                raise BadArguments("there is no argument `cwd`")
             return self._line.cwd
-        directory = choose_directory(roots, chosen)
-        check_paths(roots, directory, paths)
+        directory = _choose_directory(roots, chosen)
+        _check_paths(roots, directory, paths)
         return directory
 
     async def _check_places(self, directory: str, environment: Mapping[str, str]) -> None:
@@ -196,9 +201,9 @@ class CommandLineTransport:
             output_limit=_PLACES_BYTES,
         )
         if outcome.stopped or outcome.stdout.is_cut:
-            raise argv.BadArguments("it does not say in time which files it would work with")
+            raise BadArguments("it does not say in time which files it would work with")
         # it may have failed, as git does outside of a repository: what it has printed counts all the same
-        await asyncio.to_thread(check_places, line.roots, directory, outcome.stdout.text().splitlines())
+        await asyncio.to_thread(_check_places, line.roots, directory, outcome.stdout.text().splitlines())
 
     def _take_line(self, text: str) -> None:
         self._stderr_logger.debug("group %s on stderr: %s", self.group, self._mask(text))
@@ -225,3 +230,118 @@ class CommandLineTransport:
     def _unreachable(self, exc: Exception) -> Unreachable:
         reason = self._mask(explain_failure(self._program((), self._line.cwd, {}), exc))
         return Unreachable(self.group, reason, hint=suggest_remedy(exc))
+
+
+def _make_result(command: Command, outcome: Outcome) -> dict[str, object]:
+    """Return the result of a call that ran the program."""
+    is_error = bool(outcome.stopped) or outcome.code not in (0, *command.ok_exit_codes)
+    stdout, stderr = outcome.stdout.text(), outcome.stderr.text()
+    structured = {
+        "exitCode": outcome.code,
+        "stdout": stdout,
+        "stderr": stderr,
+        "truncated": outcome.stdout.is_cut or outcome.stderr.is_cut,
+    }
+    text = _describe(outcome, stdout, stderr, is_error=is_error)
+    return {"content": [_text(text)], "structuredContent": structured, "isError": is_error}
+
+
+def _refusal(why: str) -> dict[str, object]:
+    """Return the result of a call that did not run the program."""
+    return {"content": [_text(why)], "isError": True}
+
+
+def _describe(outcome: Outcome, stdout: str, stderr: str, *, is_error: bool) -> str:
+    """Return what a model reads: the output, what was said on stderr where that matters, and how it ended."""
+    parts = [stdout.rstrip("\n")]
+    if is_error or not stdout.strip():
+        parts.append(stderr.rstrip("\n"))
+    if outcome.stopped:
+        parts.append(f"the program was ended: {outcome.stopped}")
+    elif outcome.code:
+        parts.append(f"exit code {outcome.code}")
+    return "\n".join(filter(None, parts)) or "(no output)"
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _choose_directory(roots: tuple[str, ...], chosen: object) -> str:
+    """Return the real directory that a call has chosen, or the first root. Raises BadArguments. Reads the disk."""
+    if chosen is not None and (not isinstance(chosen, str) or "\0" in chosen):
+        raise BadArguments("`cwd` must be the path of a directory")
+    place = Path(roots[0], chosen or "")
+    real = _resolve("cwd", place)
+    if not _is_inside(real, roots):
+        raise BadArguments(f"`cwd` must be in {_list(roots)}")
+    if not real.is_dir():
+        raise BadArguments(f"`cwd`: there is no directory `{place}`")
+    return str(real)
+
+
+def _check_paths(roots: tuple[str, ...], directory: str, paths: Iterable[tuple[str, str]]) -> None:
+    """Check that the paths of arguments, from a directory, are in the roots. Raises BadArguments. Reads the disk."""
+    for argument, path in paths:
+        if not _is_inside(_resolve(argument, Path(directory, path)), roots):
+            raise BadArguments(f"`{argument}` must be in {_list(roots)}")
+
+
+def _check_places(roots: tuple[str, ...], directory: str, places: Iterable[str]) -> None:
+    """Check that what a program says it would work with is in the roots. Raises BadArguments. Reads the disk."""
+    for place in places:
+        if not _is_inside(_resolve("cwd", Path(directory, place)), roots):
+            raise BadArguments(f"it would work with `{place}`, which is not in {_list(roots)}")
+
+
+def _resolve(argument: str, path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
+        raise BadArguments(f"`{argument}` is not a path") from None
+
+
+def _is_inside(real: Path, roots: tuple[str, ...]) -> bool:
+    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def _list(roots: tuple[str, ...]) -> str:
+    return " or ".join(f"`{root}`" for root in roots)
+
+
+class _Progress:
+    """Hands each line to `take_line`, and the params of a progress notification to `send` if there is a token."""
+
+    def __init__(self, token: Raw, take_line: Callable[[str], None], send: Callable[[bytes], None]) -> None:
+        self._token = token
+        self._take_line = take_line
+        self._send = send
+        self._lines = lines.Lines(_PROGRESS_LINE_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self._sent = 0
+        self._latest = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take what the program has written; a carriage return ends a line too."""
+        for line in self._lines.feed(data.replace(b"\r", b"\n"))[-_PROGRESS_LINES_AT_ONCE:]:
+            if text := one_line(clean(line), _LONGEST_PROGRESS):
+                self._take_line(text)
+                self._latest = text
+        if self._latest and self._timer is None and len(self._token):
+            self._send_latest()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _send_latest(self) -> None:
+        """Send the latest line, if there is one since the last, and the next one not before its time."""
+        self._timer = None
+        if self._latest:
+            self._sent += 1
+            params = {"progressToken": self._token, "progress": self._sent, "message": self._latest}
+            self._latest = ""
+            self._timer = self._loop.call_later(_PROGRESS_EVERY_S, self._send_latest)
+            self._send(wire.encode(params))

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.system.prctl import become_subreaper
-from dynamic_mcp.upstream.process.orphans import OrphanReaper
 from dynamic_mcp.upstream.process.table import ProcessStat, now_in_ticks, read_stat, read_table
 
 # How often, and how many times, to look at a process that has yet to become another program.
@@ -35,6 +34,7 @@ _servers: dict[str, Strays] = {}
 _adoption = threading.Lock()
 _adopts_orphans: bool | None = None
 _applications = 0
+_EVERY_S = 60.0
 
 
 @cache
@@ -253,3 +253,45 @@ def _is_running(pidfd: int) -> bool:
 def _signal(pidfd: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(pidfd, number)
+
+
+class OrphanReaper:
+    """Reaps the zombies among our children, except servers, which `is_server` knows.
+
+    On Linux, processes whose parents have ended become children of a subreaper. Children that other code has started
+    look the same once they have ended. Their exit codes belong to that code, so only what has stayed unreaped for a
+    while is reaped.
+    """
+
+    def __init__(self, is_server: Callable[[int], bool]) -> None:
+        self._is_server = is_server
+        self._seen = set[tuple[int, int]]()
+
+    def start(self) -> None:
+        """Sweep once a minute, in a thread, until this process ends."""
+        threading.Thread(target=self._run, name="orphans", daemon=True).start()
+
+    def sweep(self) -> None:
+        """Reap what was a zombie at the last sweep already."""
+        zombies = self._find_zombies()
+        for pid, _ in zombies & self._seen:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self._seen = zombies - self._seen
+
+    def _find_zombies(self) -> set[tuple[int, int]]:
+        """Return them with the times of their starts, because a pid may belong to another process later."""
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:  # most of the time
+                return set()
+        us = os.getpid()
+        return {
+            (pid, process.start)
+            for pid, process in read_table().items()
+            if process.has_ended and process.parent == us and not self._is_server(pid)
+        }
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_EVERY_S)
+            self.sweep()

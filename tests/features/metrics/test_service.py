@@ -199,7 +199,7 @@ async def test_the_end_of_the_proxy_ends_the_listener(log: LogLines) -> None:
 
 async def test_reloads_are_counted(log: LogLines) -> None:
     counts = ReloadCounts(now=iter((1.0, 2.0)).__next__)
-    counts.note_failure()
-    counts.note_success()
+    counts.record_failure()
+    counts.record_success()
 
     assert (counts.successes, counts.failures, counts.last_success) == (1, 1, 2.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.groups.durations import LATEST, Durations, Percentiles
+from dynamic_mcp.groups.activity import LATEST, Durations, Percentiles
 from tests.fakes import frame
 from tests.groups.lives import scene, serving
 from tests.groups.shared import answer, silent
@@ -13,7 +13,7 @@ from tests.groups.shared import answer, silent
 def test_percentiles_are_durations_that_were_measured() -> None:
     durations = Durations()
     for hundredth in range(100, 0, -1):
-        durations.add(hundredth / 100)
+        durations.latest.append(hundredth / 100)
 
     assert durations.percentiles() == Percentiles(p50_s=0.5, p95_s=0.95)
 
@@ -24,7 +24,7 @@ def test_without_a_call_there_are_no_percentiles() -> None:
 
 def test_one_call_is_every_percentile() -> None:
     durations = Durations()
-    durations.add(0.25)
+    durations.latest.append(0.25)
 
     assert durations.percentiles() == Percentiles(p50_s=0.25, p95_s=0.25)
 
@@ -32,10 +32,10 @@ def test_one_call_is_every_percentile() -> None:
 def test_only_the_latest_calls_count() -> None:
     durations = Durations()
     for _ in range(LATEST):
-        durations.add(60.0)
+        durations.latest.append(60.0)
     assert durations.percentiles() == Percentiles(p50_s=60.0, p95_s=60.0)
     for _ in range(LATEST):
-        durations.add(1.0)
+        durations.latest.append(1.0)
 
     assert durations.percentiles() == Percentiles(p50_s=1.0, p95_s=1.0)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.rules import Limit
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs, fold
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -56,7 +57,7 @@ class Room(Struct, frozen=True):
         return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
-class Limits:
+class Limits(RuleSet):
     """The limits of one server."""
 
     def __init__(self, limits: Iterable[Limit], server: str) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
+from dynamic_mcp.features.limits.limits import Buckets, Limits, Room
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.policy.limits import Buckets, Limits, Room
 from dynamic_mcp.proxy.chain import Services, Step
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.clock import LoopClock
@@ -144,7 +144,9 @@ class Places:
 
 
 def _limits_of(group: GroupView) -> Limits | None:
-    return None if group.call_rules is None else group.call_rules.limits
+    found = None if group.call_rules is None else group.call_rules.sets.get("limits")
+    assert found is None or isinstance(found, Limits)
+    return found
 
 
 def _label(message: UpstreamRequest, tool: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dynamic_mcp.upstream.turns import Turns
+from dynamic_mcp.upstream.stdio import Turns
 from tests.fakes import settled
 
 

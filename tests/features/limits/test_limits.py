@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.rules import Counted, Limit
-from dynamic_mcp.policy.limits import Buckets, Limits, Rate
+from dynamic_mcp.features.limits.limits import Buckets, Limits, Rate
 from tests.examples import examples
 
 LIMITS = st.builds(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dynamic_mcp.upstream.process.orphans import OrphanReaper
+from dynamic_mcp.upstream.process.strays import OrphanReaper
 
 if sys.platform != "linux":
     pytest.skip("only Linux has subreapers", allow_module_level=True)
