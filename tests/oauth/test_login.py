@@ -303,6 +303,18 @@ async def test_a_slash_at_the_end_of_a_host_makes_no_other_issuer(server: AuthSe
     assert "a different `issuer`" in await abort_reason(remote(server.mcp_url, issuer=f"{server.url}/tenant/"))
 
 
+async def test_an_authorization_endpoint_keeps_its_query(server: AuthServer) -> None:
+    server.manners.metadata = {"authorization_endpoint": f"{server.url}/authorize?tenant=a%26b"}
+    config = remote(server.mcp_url)
+
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
+        pairs = parse_qsl(urlsplit(attempt.url).query)
+
+    assert pairs[0] == ("tenant", "a&b")
+    assert ("response_type", "code") in pairs
+    assert len({name for name, _ in pairs}) == len(pairs)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -86,6 +86,7 @@ class OidcClient:
         self._now = now
         self._metadata: ServerMetadata | None = None
         self._metadata_until = self._failed_until = 0.0
+        self._failure = ""
         self._asks = asyncio.Lock()
 
     async def begin(self) -> AuthenticationRequest:
@@ -125,11 +126,15 @@ class OidcClient:
             if self._metadata is not None and self._now() < self._metadata_until:
                 return self._metadata
             if self._now() < self._failed_until:
-                raise OidcError(_UNAVAILABLE)
-            self._failed_until = self._now() + RETRY_S
-            async with self._open() as server:
-                document = await fetch_metadata(server, self._config.issuer, prefers_openid=True)
-                self._metadata = parse_metadata(document, AddressPolicy(self._config.issuer), _ENDPOINTS)
+                raise OidcError(self._failure)
+            self._failed_until, self._failure = self._now() + RETRY_S, _UNAVAILABLE
+            try:
+                async with self._open() as server:
+                    document = await fetch_metadata(server, self._config.issuer, prefers_openid=True)
+                    self._metadata = parse_metadata(document, AddressPolicy(self._config.issuer), _ENDPOINTS)
+            except OidcError as exc:
+                self._failure = str(exc)
+                raise
             self._failed_until, self._metadata_until = 0.0, self._now() + FRESH_S
             return self._metadata
 
