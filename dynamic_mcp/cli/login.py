@@ -294,11 +294,12 @@ async def _log_out(group: _RemoteGroup) -> bool:
         group.out.say(f"{label}: not logged in")
         return False
     if known.revocation_endpoint is not None and known.client is not None:
-        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
+        from dynamic_mcp.oauth.tokens import TokenEndpoint
+        from dynamic_mcp.web.token_endpoint import TokenRequestFailed
 
         try:
             await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
-        except (TokenDenied, TokenRequestFailed) as exc:
+        except TokenRequestFailed as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")
     try:

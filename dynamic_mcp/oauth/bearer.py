@@ -239,9 +239,9 @@ class Bearer:
 
     async def _fetch_login(self, login: Login | None, *, is_rejected: bool) -> Login | None:
         """Return the login with a new token; None if the server refuses one. Raises Unreachable."""
-        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.grants")
-        from dynamic_mcp.oauth.grants import NoGrant, fetch_token
-        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
+        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.tokens")
+        from dynamic_mcp.oauth.tokens import NoGrant, TokenEndpoint, fetch_token
+        from dynamic_mcp.web.token_endpoint import TokenDenied, TokenRequestFailed
 
         login = await self._with_endpoints(login, is_rejected=is_rejected)
         endpoint = TokenEndpoint(self.policy, login, self.remote.oauth)

@@ -19,7 +19,7 @@ from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.credentials import Client, Login, covers, union
 from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, NoLogin
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
-from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
+from dynamic_mcp.oauth.tokens import TokenEndpoint
 from dynamic_mcp.web.address_policy import AddressPolicy
 from dynamic_mcp.web.code_flow import (
     AuthorizationResponse,
@@ -31,6 +31,7 @@ from dynamic_mcp.web.code_flow import (
 )
 from dynamic_mcp.web.documents import open_documents
 from dynamic_mcp.web.metadata import printable
+from dynamic_mcp.web.token_endpoint import TokenDenied, TokenRequestFailed
 
 LOGIN_S = 300.0
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from dynamic_mcp.config.auth import Oidc
-from dynamic_mcp.features.login_server.oidc_client import AuthenticationRequest, OidcClient, OidcError, OidcUser
+from dynamic_mcp.features.login_server.oidc import AuthenticationRequest, OidcClient, OidcError, OidcUser
 from dynamic_mcp.web.jwks import RETRY_S
 from tests.face.auth.jwt_parties import Clock
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
