@@ -12,8 +12,8 @@ _SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
-    "Approve": ["approve", "pins"],
-    "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs", "cache"],
+    "Approve": ["pins"],
+    "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs"],
     "For editors and shells": ["schema", "completions"],
 }
 _WORDS = re.compile(r"[a-z]+(-[a-z]+)*")
@@ -28,7 +28,7 @@ def sections() -> Mapping[str, list[str]]:
     for _, command in table.commands():
         names = found[command.section]
         place = names.index(command.after) + 1 if command.after in names else len(names)
-        names.insert(place, command.name)
+        names.insert(place if command.after else 0, command.name)
     return found
 
 

@@ -93,19 +93,17 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 def _check_access(config: Config) -> list[Finding]:
     """Return the findings about who may use what; most configs say nothing about that."""
-    if config.access is None and config.http is None and not config.asks:
+    if config.access is None and config.http is None:
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
-    from dynamic_mcp.doctor.approval import check_approval
 
     try:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    catalogs = known_catalogs(config)
-    return [*check_access_rules(config, catalogs, token_roles), *check_approval(config, catalogs)]
+    return list(check_access_rules(config, known_catalogs(config), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
@@ -134,10 +132,9 @@ def _check_rules(config: Config) -> list[Finding]:
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.doctor.call_rules import check_call_rules
     from dynamic_mcp.doctor.guards import check_guards, check_redact
-    from dynamic_mcp.doctor.overrides import check_overrides
 
     catalogs = known_catalogs(config)
-    checks = check_overrides, check_guards, check_call_rules, check_redact
+    checks = check_guards, check_call_rules, check_redact
     return [finding for check in checks for finding in check(config, catalogs)]
 
 

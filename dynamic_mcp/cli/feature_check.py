@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.features.table import FEATURES
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
 
 def check_features(config: Config) -> list[Finding]:
     """Return the findings that connect to nothing."""
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
+
+    known = cache(partial(known_catalogs, config))
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    return [finding for feature in wanted for finding in feature.load(feature.check).check(config)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
 
 
 async def probe_features(config: Config) -> list[Finding]:

@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
-from msgspec.structs import replace
 
 from dynamic_mcp.cli.client import encode_params, introduce
 from dynamic_mcp.cli.inbox import Inbox
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.errors import ApprovalNeeded, InvalidArguments
+from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
@@ -41,9 +40,8 @@ END_WITHIN_S = 2.0
 class OwnClient:
     """A session in memory with a proxy in this process."""
 
-    def __init__(self, this: Invocation, config: Config, proxy: Proxy, *, may_ask: bool = False) -> None:
+    def __init__(self, this: Invocation, proxy: Proxy, *, may_ask: bool = False) -> None:
         self._this = this
-        self._config = config
         self._proxy = proxy
         self._inbox = Inbox(this.out, lambda line: self._session.receive(line), may_ask=may_ask)
         self._session = Session(lambda line: self._inbox.receive(wire.parse(line)), proxy, profile=this.profile)
@@ -67,8 +65,6 @@ class OwnClient:
             answer = await self._session.answer(Frame(method=method, params=Raw(encode_params(params))))
         except wire.Malformed as exc:
             raise InvalidArguments(str(exc)) from exc
-        except ApprovalNeeded as exc:
-            raise ApprovalNeeded(exc.what, hint=_describe_approval(self._config)) from exc
         if len(answer.error):
             raise upstream_error(answer.error, group)
         return answer.result
@@ -101,13 +97,13 @@ async def open_own_client(
     opener = partial(open_link, logins=logins)
     semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(
-        replace(config, approval=replace(config.approval, remember=())),  # it would be forgotten with the command
+        config,
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
         pins=paths.state_dir() / "pins" if uses_cache else None,
     )
-    client = OwnClient(this, config, proxy, may_ask=may_ask)
+    client = OwnClient(this, proxy, may_ask=may_ask)
     try:
         async with _observed(proxy, config):
             try:
@@ -133,12 +129,6 @@ async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
         yield
     finally:
         await observing.close()
-
-
-def _describe_approval(config: Config) -> str:
-    """Say how a call goes on that needs an approval which this command could not ask for."""
-    from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
-    return f"run it on a terminal, or {from_tool}" if "client" in config.approval.channels else from_tool
 
 
 def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:

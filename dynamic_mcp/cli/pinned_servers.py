@@ -21,15 +21,10 @@ from dynamic_mcp.policy.pins.changes import Change
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.policy.pins.findings import Finding
 from dynamic_mcp.policy.pins.judgement import PinJudgement, judge
-from dynamic_mcp.policy.pins.lock_file import (
-    CorruptLockFile,
-    Lock,
-    LockFileError,
-    NewerLockFile,
-    Pin,
-    PinnedServer,
-)
+from dynamic_mcp.policy.pins.lock_file import Lock, Pin, PinnedServer
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.file_store import CorruptFile, NewerFile, StoreError
+from dynamic_mcp.system.text import os_reason
 
 
 @dataclass(frozen=True)
@@ -143,21 +138,21 @@ def read_lock(file: Path) -> Lock:
     """Return what a lock file has; nothing if there is none. Raises DynamicMcpError."""
     try:
         return lock_file.read_lock(file)
-    except CorruptLockFile as exc:
+    except CorruptFile as exc:
         hint = "restore it, or remove it and run `dynamic-mcp pins approve --all --live`"
         raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}", hint=hint) from exc
-    except NewerLockFile as exc:
+    except NewerFile as exc:
         raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}", hint="update dynamic-mcp") from exc
-    except LockFileError as exc:
-        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}") from exc
+    except OSError as exc:
+        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {os_reason(exc)}") from exc
 
 
-def update_lock(file: Path, change: Callable[[Lock], Lock]) -> Lock:
+def update_lock(file: Path, change: Callable[[Lock], Lock]) -> None:
     """Change a lock file. Raises DynamicMcpError, also what `change` raises; then nothing has changed."""
     try:
-        return lock_file.update_lock(file, change)
-    except LockFileError as exc:
-        raise DynamicMcpError(f"the lock file `{file}` cannot be written: {exc}") from exc
+        lock_file.update_lock(file, change)
+    except (OSError, StoreError) as exc:
+        raise DynamicMcpError(f"the lock file `{file}` cannot be written: {os_reason(exc)}") from exc
 
 
 def _compare_all(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.process_table import Process, list_family, measure_memory, measure_tree, read_processes
 from dynamic_mcp.cli.status_view import MeasuredProxy, describe_audience, show_proxy
-from dynamic_mcp.observe.approval_desk import ApprovalDesk
-from dynamic_mcp.observe.approvals import approvals_dir
-from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
+from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy, StatusPart
 from dynamic_mcp.system import paths
 
 _EVERY_S = 1.0
@@ -50,9 +48,10 @@ def _measure(running: RunningProxy, table: Mapping[int, Process]) -> MeasuredPro
 
 
 def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
-    waiting = Counter(pending.pid for pending in ApprovalDesk(approvals_dir()).list_pending())
+    pids = [proxy.running.pid for proxy in proxies]
+    parts: list[StatusPart] = [each.load(each.status).read_status(pids) for each in FEATURES if each.status]
     if out.is_json:
-        out.print_json([{**_to_json(proxy), "approvals": waiting[proxy.running.pid]} for proxy in proxies])
+        out.print_json([_to_json(proxy, parts) for proxy in proxies])
         return
     if not proxies:
         what = "is not running" if config is None else f"is not serving `{config}`"
@@ -60,9 +59,8 @@ def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates:
         out.say(f"dynamic-mcp {what}; it starts with your AI tool\nhint: {hint}")
     for proxy in proxies:
         show_proxy(out, proxy, partial(_format_rate, rates, proxy.running))
-    if number := sum(waiting[proxy.running.pid] for proxy in proxies):
-        wait = "call waits" if number == 1 else "calls wait"
-        out.say(f"{number} {wait} for your approval; `dynamic-mcp approve` lists them", "yellow")
+    for note in (part.note for part in parts if part.note):
+        out.say(note, "yellow")
 
 
 def _format_rate(rates: CallRates | None, running: RunningProxy, group: str) -> str:
@@ -72,7 +70,7 @@ def _format_rate(rates: CallRates | None, running: RunningProxy, group: str) -> 
     return "?" if rate is None else f"{rate:.1f}"
 
 
-def _to_json(proxy: MeasuredProxy) -> dict[str, object]:
+def _to_json(proxy: MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, object]:
     status = proxy.running.status
     fields = msgspec.to_builtins(proxy.running)
     del fields["entry"]
@@ -90,4 +88,5 @@ def _to_json(proxy: MeasuredProxy) -> dict[str, object]:
         }
         for group in status.groups
     ]
-    return {**fields, **msgspec.to_builtins(status), "groups": groups, "memory": proxy.memory}
+    more = {name: value for part in parts for name, value in part.members[proxy.running.pid].items()}
+    return {**fields, **msgspec.to_builtins(status), "groups": groups, "memory": proxy.memory, **more}

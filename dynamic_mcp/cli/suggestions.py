@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a group, with its description."""
     config = _config(ctx)
-    return _items(
+    return completion_items(
         ((name, shown.description or "") for name, shown in (config.presentations.items() if config else ())),
         incomplete,
     )
@@ -32,20 +32,20 @@ def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str)
 
     config = _config(ctx)
     names = [*(group.name for group in config.groups), *list_disabled(config.file)] if config else []
-    return _items(((name, "") for name in names), incomplete)
+    return completion_items(((name, "") for name in names), incomplete)
 
 
 def complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a profile, with its servers."""
     config = _config(ctx)
     profiles = config.profiles.values() if config else ()
-    return _items(((each.name, " ".join(each.servers)) for each in profiles), incomplete)
+    return completion_items(((each.name, " ".join(each.servers)) for each in profiles), incomplete)
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a cached tool of the group on the command line."""
     tools = (name for catalog in _catalogs(ctx) for name in catalog.tools)
-    return _items(((name, "") for name in tools), incomplete)
+    return completion_items(((name, "") for name in tools), incomplete)
 
 
 def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,7 +68,7 @@ def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str)
     from dynamic_mcp.groups.catalog import ListKind
 
     prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(ListKind.PROMPTS))
-    return _items(((name, "") for name in prompts), incomplete)
+    return completion_items(((name, "") for name in prompts), incomplete)
 
 
 def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -91,24 +91,14 @@ def complete_pinned(ctx: click.Context, param: click.Parameter, incomplete: str)
 
     given = ctx.params.get("names") or ()
     found = [(name or kind.noun, kind.noun) for _, catalog in _own(ctx) for kind, name, _ in definitions(catalog)]
-    return _items(((name, noun) for name, noun in found if name not in given), incomplete)
-
-
-def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the id of a call that waits for a person."""
-    from dynamic_mcp.observe.approval_desk import ApprovalDesk
-    from dynamic_mcp.observe.approvals import approvals_dir, parse_id
-
-    typed = parse_id(incomplete)
-    waiting = ApprovalDesk(approvals_dir()).list_pending() if typed or not incomplete else []
-    return _items(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
+    return completion_items(((name, noun) for name, noun in found if name not in given), incomplete)
 
 
 def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the AI tools that settings are imported from and installed into."""
     from dynamic_mcp.importer.tools.catalog import TOOLS
 
-    return _items(((tool.name, tool.title) for tool in TOOLS), incomplete)
+    return completion_items(((tool.name, tool.title) for tool in TOOLS), incomplete)
 
 
 def _arguments(
@@ -118,14 +108,19 @@ def _arguments(
     name, equals, _ = incomplete.partition("=")
     given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
     if equals:
-        return _items(
+        return completion_items(
             ((f"{key}={value}", "") for key, values, *_ in known if key == name for value in values), incomplete
         )
-    return _items(((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete)
+    return completion_items(
+        ((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete
+    )
 
 
-def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
-    """Return what begins as the word does; a value with a line break or a control character cannot be typed."""
+def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+    """Return what begins as the word does, with descriptions.
+
+    A value with a line break or a control character cannot be typed.
+    """
     from click.shell_completion import CompletionItem
 
     return [
@@ -156,13 +151,13 @@ def _own(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
 
 
 def _show(catalog: Catalog, config: Config, group: str) -> Catalog:
-    overrides = config.presentations[group].rules.overrides
-    if not overrides:
+    presentation = config.presentations[group]
+    if not presentation.rules:
         return catalog
-    from dynamic_mcp.policy.overrides import Overrides
-    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
+    from dynamic_mcp.policy.call_rules import CallRules
 
-    return OverriddenTools(Overrides(overrides), group).show(catalog)
+    tools = CallRules(presentation, group).tools
+    return catalog if tools is None else tools.show(catalog)
 
 
 def _json(data: bytes) -> object:

@@ -15,8 +15,9 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.cli import keys
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.approval.wait import NO_PERSON_WITHIN_S
+from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line
@@ -25,8 +26,6 @@ from dynamic_mcp.tools.schema import InputSchema
 _LOOK_EVERY_S = 0.2
 _MOST_LINES = 200
 _LONGEST_LABEL = 200
-# The choices of an approval have the keys that `approve watch` has; those of other forms are numbered.
-_APPROVAL_KEYS = {"deny": "n", "once": "y", "hour": "h", "session": "s"}
 _YES, _NO = ("y", "yes"), ("n", "no")
 
 
@@ -225,8 +224,9 @@ def _choices(own: _Property) -> list[_Choice]:
 
 
 def _keyed(choices: Sequence[_Choice]) -> Mapping[str, _Choice]:
-    if choices and all(each.value in _APPROVAL_KEYS for each in choices):
-        return {_APPROVAL_KEYS[each.value]: each for each in choices}
+    for typed in (feature.choice_keys for feature in FEATURES):
+        if choices and all(each.value in typed for each in choices):
+            return {typed[each.value]: each for each in choices}
     return {str(number): each for number, each in enumerate(choices, 1)}
 
 

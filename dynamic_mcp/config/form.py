@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, field
 
 from dynamic_mcp.config.access import Access, Profiles, ToolAccess
-from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Daemon, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
 from dynamic_mcp.config.rules import Caches, Guards, Limits, Overrides, Plugin, Redacts
 from dynamic_mcp.config.section import Choice, Part, Section, Switch, deferred, read
@@ -24,18 +23,22 @@ from dynamic_mcp.config.types import (
     Url,
     Variables,
 )
+from dynamic_mcp.features.table import section_of
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.command_line import Cli
     from dynamic_mcp.config.http import Http
     from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
     from dynamic_mcp.config.registries import Registries
+
+    Approval = Section
 else:
     Cli = deferred("dynamic_mcp.config.command_line:Cli")
     Http = deferred("dynamic_mcp.config.http:Http")
     Audit = deferred("dynamic_mcp.config.observe:Audit")
     Metrics = deferred("dynamic_mcp.config.observe:Metrics")
     Telemetry = deferred("dynamic_mcp.config.observe:Telemetry")
+    Approval = deferred(section_of("settings.approval"))
     Registries = deferred("dynamic_mcp.config.registries:Registries")
 
 # The tags of servers, of which no file can say anything, since keys with `x-` are ignored.
@@ -228,7 +231,7 @@ class Settings(Launch, frozen=True):
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = 64 * 1024 * 1024
     access: Annotated[Access | None, "Who may use what. Default: no rules."] = None
-    approval: Annotated[Approval, "How a person is asked before a call."] = Approval()
+    approval: Annotated[Approval | None, "How a person is asked before a call."] = None
     audit: Annotated[
         Annotated[Audit | Literal[False] | None, Switch()],
         "Record who called what; `true` takes all defaults. Default: false.",

@@ -14,7 +14,6 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
-from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.rules import Plugin, Policy, Rules
 from dynamic_mcp.config.section import Section
@@ -389,7 +388,7 @@ class Config(Struct, frozen=True):
     http: "Http | None" = None
     roots: tuple[str, ...] = ()
     access: Access | None = None
-    approval: Approval = Approval()
+    approval: Section | None = None
     audit: "Audit | None" = None
     telemetry: "Telemetry | None" = None
     metrics: "Metrics | None" = None

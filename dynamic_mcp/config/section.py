@@ -92,7 +92,7 @@ class Part:
 
 
 class Deferred:
-    """A type that is imported once a config has a value of it."""
+    """A type that is imported once a config has a value of it. Without a target, the program does not have it."""
 
     target: ClassVar[str] = ""
 
@@ -142,7 +142,15 @@ def without_user_keys(section: object) -> object:
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
     """Return the fields of a section that can stand in the file, by their names there."""
-    return {each.encode_name: each for each in fields(section) if not is_user_key(each.encode_name)}
+    own = (each for each in fields(section) if not _is_missing(each.type))
+    return {each.encode_name: each for each in own if not is_user_key(each.encode_name)}
+
+
+def _is_missing(annotation: Any) -> bool:
+    """Return whether a type is of a feature that the program does not have."""
+    if isinstance(annotation, type) and issubclass(annotation, Deferred):
+        return not annotation.target
+    return any(map(_is_missing, get_args(annotation)))
 
 
 def is_user_key(key: str) -> bool:

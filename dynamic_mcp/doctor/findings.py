@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
 
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.errors import ConfigError, closest
+from dynamic_mcp.groups.catalog import Catalog
+
+# Returns what servers have, by name, as far as it is known on disk.
+KnownCatalogs = Callable[[], Mapping[str, Catalog]]
 
 
 class Level(StrEnum):

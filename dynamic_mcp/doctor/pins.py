@@ -11,9 +11,10 @@ from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.policy.pins.judgement import judge
-from dynamic_mcp.policy.pins.lock_file import Lock, LockFileError, path_for, read_lock
+from dynamic_mcp.policy.pins.lock_file import Lock, path_for, read_lock
+from dynamic_mcp.system.file_store import StoreError
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import one_line
+from dynamic_mcp.system.text import one_line, os_reason
 
 _SHOWN = 5
 
@@ -27,8 +28,8 @@ class PinChecker:
         path = config.lock_file or path_for(config.file, folder)
         try:
             self._lock = read_lock(path)
-        except LockFileError as exc:
-            self._problem = f"its definitions are not compared: `{path}` cannot be read: {exc}"
+        except (OSError, StoreError) as exc:
+            self._problem = f"its definitions are not compared: `{path}` cannot be read: {os_reason(exc)}"
 
     def check(self, group: str, catalog: Catalog) -> Iterator[Finding]:
         """Return the findings about what a group says of itself."""

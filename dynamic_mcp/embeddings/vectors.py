@@ -1,4 +1,4 @@
-"""Stores vectors on disk, one file for each model, keyed by a hash of the text. Unreadable files are rebuilt."""
+"""Stores vectors on disk, one file for each model, keyed by a hash of the text. Unreadable files are set aside."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from array import array
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from dynamic_mcp.embeddings.endpoint import Vector
-from dynamic_mcp.system import paths
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_store import FileStore
 from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
@@ -35,18 +35,15 @@ class VectorStore:
     """The vectors of one model, in a file in `folder`."""
 
     def __init__(self, folder: Path, model: str) -> None:
-        self._file = folder / f"{sha256(model.encode()).hexdigest()[:40]}.vectors"
+        file = folder / f"{sha256(model.encode()).hexdigest()[:40]}.vectors"
+        self._store = FileStore(file, _VectorCodec(), most_bytes=MAX_FILE_BYTES)
 
     def load(self) -> dict[bytes, Vector]:
         """Return all stored vectors; none if the file is missing or invalid."""
         try:
-            if self._file.stat().st_size > MAX_FILE_BYTES:
-                return {}
-            return _read(read_bytes(self._file, most=MAX_FILE_BYTES))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as exc:
-            log.warning("the cached vectors %s cannot be read and are rebuilt: %s", self._file.name, exc)
+            return self._store.load_or_set_aside("the cached vectors in") or {}
+        except OSError as exc:
+            log.warning("the cached vectors `%s` cannot be read: %s", self._store.file, os_reason(exc))
             return {}
 
     def save(self, vectors: Mapping[bytes, Vector]) -> None:
@@ -57,14 +54,10 @@ class VectorStore:
         others = {key: vector for key, vector in self.load().items() if len(vector) == numbers}
         room = MAX_FILE_BYTES // 2 // (_KEY + 4 * numbers)
         merged = {**vectors, **{key: vector for key, vector in others.items() if key not in vectors}}
-        entries = list(merged.items())[:room]
-        head = msgspec.json.encode(_Head(numbers, sys.byteorder))
         try:
-            paths.write_private(
-                self._file, b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in entries)])
-            )
+            self._store.save(dict(islice(merged.items(), room)))
         except OSError as exc:
-            log.warning("vectors are not cached: `%s` cannot be written: %s", self._file.parent, os_reason(exc))
+            log.warning("vectors are not cached: `%s` cannot be written: %s", self._store.file.parent, os_reason(exc))
 
 
 def text_key(text: str) -> bytes:
@@ -72,16 +65,25 @@ def text_key(text: str) -> bytes:
     return sha256(text.encode("utf-8", "replace")).digest()[:_KEY]
 
 
-def _read(data: bytes) -> dict[bytes, Vector]:
-    """Parse a file. Raises ValueError for anything that `save` did not write."""
-    line, _, body = data.partition(b"\n")
-    head = decode_as(line, _Head)
-    size = _KEY + 4 * head.numbers
-    if head.form != 1 or head.order != sys.byteorder or head.numbers < 1 or len(body) % size:
-        raise ValueError("written by another version")
-    vectors: dict[bytes, Vector] = {}
-    for at in range(0, len(body), size):
-        vector = array("f")
-        vector.frombytes(body[at + _KEY : at + size])
-        vectors[body[at : at + _KEY]] = vector
-    return vectors
+class _VectorCodec:
+    """A line of JSON, and then keys and vectors as bytes, all of one length."""
+
+    def encode(self, value: dict[bytes, Vector]) -> bytes:
+        """Return the content."""
+        numbers = len(next(iter(value.values())))
+        head = msgspec.json.encode(_Head(numbers, sys.byteorder))
+        return b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in value.items())])
+
+    def decode(self, data: bytes) -> dict[bytes, Vector]:
+        """Return the value."""
+        line, _, body = data.partition(b"\n")
+        head = decode_as(line, _Head)
+        size = _KEY + 4 * head.numbers
+        if head.form != 1 or head.order != sys.byteorder or head.numbers < 1 or len(body) % size:
+            raise ValueError("written by another version")
+        vectors: dict[bytes, Vector] = {}
+        for at in range(0, len(body), size):
+            vector = array("f")
+            vector.frombytes(body[at + _KEY : at + size])
+            vectors[body[at : at + _KEY]] = vector
+        return vectors

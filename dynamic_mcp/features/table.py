@@ -16,19 +16,20 @@ from msgspec import Struct
 class Rules(Struct, frozen=True):
     """Rules on the calls of a server: the key of the config that has them, and what they are compiled to.
 
-    `compiled` is the class of a `policy.call_rules.RuleSet`, as `module:Class`.
+    `compile` makes a `policy.call_rules.RuleSet` of what is presented of a server, and its name.
     """
 
     key: str
-    compiled: str
+    compile: str
+    changes_messages: bool = False  # what servers answer, and what they say by themselves
 
 
 class Command(Struct, frozen=True):
-    """A command: the module of its name in `commands` of its room, in a section of `--help` after another command."""
+    """A command: the module of its name in `commands` of its room, in a section of `--help` after one, else first."""
 
     name: str
     section: str
-    after: str
+    after: str = ""
 
 
 class Feature(Struct, frozen=True):
@@ -36,16 +37,20 @@ class Feature(Struct, frozen=True):
 
     name: str
     keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
+    section: str = ""  # what reads its key, if that is in the room: a `config.section.Section`
+    wanted_by: tuple[str, ...] = ()  # members of `Config` that are true where rules of others want it
     extra: str = ""  # the optional dependencies without which its modules cannot be imported
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config, and connects to nothing
+    check: str = ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
     change_listener: str = ""  # hears what commands have changed: its `record`
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
+    status: str = ""  # what `status` says besides of running proxies: its `read_status`
+    choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
     rules: Rules | None = None  # on the calls of servers
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
@@ -55,9 +60,16 @@ class Feature(Struct, frozen=True):
         """Whether serving may need it, and not commands alone."""
         return bool(self.observer or self.auth_provider or self.steps)
 
-    def is_wanted(self, config: Struct) -> bool:
-        """Return whether a config has one of its keys, each of which is a member of `Config`."""
-        return any(getattr(config, key.rpartition(".")[2]) is not None for key in self.keys)
+    def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
+        """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
+        members = (key.rpartition(".")[2] for key in self.keys)
+        if any(getattr(config, each) is not None for each in members):
+            return True
+        if any(getattr(config, each) for each in self.wanted_by):
+            return True
+        return self.rules is not None and any(
+            getattr(each.rules, self.rules.key) for each in config.presentations.values()
+        )
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
@@ -90,11 +102,46 @@ FEATURES = (
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
     Feature(
+        "cache",
+        rules=Rules("cache", "rules:CacheRules"),
+        steps={"cache": "step:ResultCache"},
+        commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature(
+        "overrides",
+        rules=Rules("overrides", "view:compile_rules"),
+        steps={"overrides": "step:RestoreCalls"},
+        check="check",
+    ),
+    Feature(
+        "redaction",
+        rules=Rules("redact", "redactor:compile_rules", changes_messages=True),
+        steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
+    ),
+    Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
+    Feature(
         "limits",
-        rules=Rules("limits", "limits:Limits"),
+        rules=Rules("limits", "limits:compile_rules"),
         steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
     ),
+    Feature(
+        "approvals",
+        keys=("settings.approval",),
+        section="config:Approval",
+        wanted_by=("asks",),
+        steps={"approval": "step:AskForApproval"},
+        check="check",
+        status="status",
+        choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
+        commands=(Command("approve", "Approve"),),
+    ),
 )
+
+
+def section_of(key: str) -> str:
+    """Return the section that reads a key of the config, as `module:Class`; empty if no feature has that key."""
+    found = (each for each in FEATURES if key in each.keys)
+    return next((f"dynamic_mcp.features.{each.name}.{each.section}" for each in found), "")
 
 
 def feature_of_slot(slot: str) -> Feature | None:

@@ -7,7 +7,6 @@ that the config has it inherit. Secrets are in that hash and nowhere else.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -21,15 +20,13 @@ from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Progra
 from dynamic_mcp.groups.catalog import Catalog, decode_catalog, encode_catalog
 from dynamic_mcp.groups.offers import Offers, decode_offers, encode_offers
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system import paths
-from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_store import FileStore, prune_folder
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.upstream.handshake import Era
 
 log = logging.getLogger(__name__)
 
 FORM = 2
-MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 500
 _ERAS: Mapping[str, Era] = {"legacy": "legacy", "modern": "modern"}
 
@@ -58,15 +55,10 @@ class CatalogStore:
 
     def load(self, config: GroupConfig) -> StoredCatalog | None:
         """Return what is known of a group; None when nothing is, or nothing that can be read."""
-        file = self._file(config)
         try:
-            if file.stat().st_size > MAX_FILE_BYTES:
-                raise ValueError("too large")
-            return _decode(read_bytes(file))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError) as exc:
-            self._set_aside(file, exc)
+            return self._store(config).load_or_set_aside("the cached catalog")
+        except OSError as exc:
+            self._complain("read", exc)
             return None
 
     def age_s(self, kept: StoredCatalog) -> float:
@@ -86,36 +78,19 @@ class CatalogStore:
         before = self.load(config)
         asks = asks or (before is not None and before.asks)
         offers = offers or (before.offers if before is not None else Offers())
-        data = _encode(config.name, StoredCatalog(catalog, self._now(), asks, lacks, offers))
-        if len(data) <= MAX_FILE_BYTES:
-            try:
-                paths.write_private(self._file(config), data)
-                self._prune()
-            except OSError as exc:
-                self._complain(exc)
-
-    def _file(self, config: GroupConfig) -> Path:
-        return self._folder / f"{key(config)}.v{FORM}.json"
-
-    def _set_aside(self, file: Path, exc: Exception) -> None:
-        log.warning("the cached catalog %s cannot be read and is set aside: %s", file.name, exc)
         try:
-            file.replace(file.with_suffix(".bad"))
-        except OSError as error:
-            self._complain(error)
+            self._store(config).save(StoredCatalog(catalog, self._now(), asks, lacks, offers))
+            prune_folder(self._folder, most_files=MAX_FILES)
+        except OSError as exc:
+            self._complain("written", exc)
 
-    def _complain(self, exc: OSError) -> None:
+    def _store(self, config: GroupConfig) -> FileStore[StoredCatalog]:
+        return FileStore(self._folder / f"{key(config)}.v{FORM}.json", _CatalogCodec(config.name))
+
+    def _complain(self, action: str, exc: OSError) -> None:
         if not self._is_broken:
             self._is_broken = True
-            log.warning("catalogs are not cached: `%s` cannot be written: %s", self._folder, os_reason(exc))
-
-    def _prune(self) -> None:
-        aged: list[tuple[float, Path]] = []
-        for file in self._folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # another proxy is at work here too
-                aged.append((file.stat().st_mtime, file))
-        for _, file in sorted(aged, reverse=True)[MAX_FILES:]:
-            file.unlink(missing_ok=True)
+            log.warning("catalogs are not cached: `%s` cannot be %s: %s", self._folder, action, os_reason(exc))
 
 
 def key(config: GroupConfig) -> str:
@@ -139,33 +114,39 @@ def _person(remote: Remote) -> list[list[str]]:
     return [] if remote.login_of is None else [[remote.login_of.issuer, remote.login_of.subject]]
 
 
-def _encode(group: str, stored: StoredCatalog) -> bytes:
-    whole = {kind: listing for kind, listing in stored.catalog.lists.items() if not listing.complaints}
-    # what could not be read again is still what it was
-    whole |= {
-        kind: replace(listing, complaints=(), error=wire.ABSENT)
-        for kind, listing in stored.catalog.lists.items()
-        if listing.has_failed and listing.entries
-    }
-    return wire.encode(
-        {
-            "form": FORM,
-            "group": group,
-            "read_at": stored.read_at,
-            **encode_catalog(replace(stored.catalog, lists=whole)),
-            "asks": stored.asks,
-            **({"lacks": stored.lacks} if stored.lacks else {}),
-            **({"offers": encode_offers(stored.offers)} if stored.offers.digests else {}),
+class _CatalogCodec:
+    """Keeps entries byte for byte, which msgspec would not take all. The name of the group is for people."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def encode(self, value: StoredCatalog) -> bytes:
+        """Return the content."""
+        whole = {kind: listing for kind, listing in value.catalog.lists.items() if not listing.complaints}
+        # what could not be read again is still what it was
+        whole |= {
+            kind: replace(listing, complaints=(), error=wire.ABSENT)
+            for kind, listing in value.catalog.lists.items()
+            if listing.has_failed and listing.entries
         }
-    )
+        return wire.encode(
+            {
+                "form": FORM,
+                "group": self._group,
+                "read_at": value.read_at,
+                **encode_catalog(replace(value.catalog, lists=whole)),
+                "asks": value.asks,
+                **({"lacks": value.lacks} if value.lacks else {}),
+                **({"offers": encode_offers(value.offers)} if value.offers.digests else {}),
+            }
+        )
 
-
-def _decode(data: bytes) -> StoredCatalog:
-    """Read a file again. Raises ValueError and KeyError for what `_encode` did not write."""
-    members = wire.members(data)
-    if bytes(members["form"]) != b"%d" % FORM:
-        raise ValueError("written by another version")
-    read_at, asks = float(bytes(members["read_at"])), bytes(members["asks"]) == b"true"
-    lacks = _ERAS.get(wire.text(members.get("lacks")) or "")
-    offers = decode_offers(members["offers"]) if "offers" in members else Offers()
-    return StoredCatalog(decode_catalog(members), read_at, asks, lacks, offers)
+    def decode(self, data: bytes) -> StoredCatalog:
+        """Return the value."""
+        members = wire.members(data)
+        if bytes(members["form"]) != b"%d" % FORM:
+            raise ValueError("written by another version")
+        read_at, asks = float(bytes(members["read_at"])), bytes(members["asks"]) == b"true"
+        lacks = _ERAS.get(wire.text(members.get("lacks")) or "")
+        offers = decode_offers(members["offers"]) if "offers" in members else Offers()
+        return StoredCatalog(decode_catalog(members), read_at, asks, lacks, offers)

@@ -25,7 +25,7 @@ _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemme
 # This needs a package that may not be installed, and is loaded at the start where the config asks for it.
 _OPTIONAL = ("dynamic_mcp.config.cel",)
 # What commands alone use of a feature.
-_OF_COMMANDS = ("check", "commands", "probe")
+_OF_COMMANDS = ("check", "commands", "probe", "status")
 _FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
 # This brings cryptography and joserfc. Logins to servers may need it too.
 _FOR_TOKENS = ("dynamic_mcp.web.jwk",)

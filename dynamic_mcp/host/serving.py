@@ -19,13 +19,11 @@ from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.host.approving import Approving
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
-from dynamic_mcp.observe.cache_clearing import clearing_folder
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
@@ -100,14 +98,12 @@ class Serving:
         self._origin = origin
         command = partial(login_command, config.file) if origin is None else origin.login_command
         self._logins = open_logins(command, may_open_browser=True)
-        self._approving = Approving()
         self.proxy = Proxy(
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
-            open_approval=self._approving.open,
-            clearing_folder=clearing_folder(),
+            state_folder=paths.state_dir(),
             pins=paths.state_dir() / "pins",
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
@@ -238,7 +234,6 @@ class Serving:
         await self.http.finish(0)
         self.workspaces.close()
         await self._logins.close()
-        await self._approving.close()
         await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:

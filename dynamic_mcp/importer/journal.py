@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -19,10 +18,11 @@ from dynamic_mcp.importer.formats.reversal import plan_reversal
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_store import DictCodec, FileStore, StoreError
 from dynamic_mcp.system.text import os_reason
 
-FORM = 1
 _NOTE = "deed.json"
+_CODEC = DictCodec(1)
 MOST_ENTRIES = 200
 # Of a note. What an edit of a settings file replaces is hardly nested at all.
 _DEEPEST = 100
@@ -137,7 +137,6 @@ class Journal:
                 if change.before is not None:
                     paths.write_private(folder / f"{place}.before", change.before)
             note = {
-                "form": FORM,
                 "what": title,
                 "about": subject,
                 "when": when,
@@ -254,17 +253,15 @@ def _record_directories(folder: Path, number: int, directories: list[Path]) -> N
 
 def _load(folder: Path) -> dict[str, Any]:
     """Raises FileError."""
-    file = folder / _NOTE
+    store = _store(folder)
     try:
-        note: dict[str, Any] = json.loads(read_bytes(file))
-    except OSError as exc:
-        raise files.FileError(file, f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
-    except RecursionError:
-        raise files.FileError(file, f"is {_TOO_DEEP}") from None
-    except ValueError as exc:
-        raise files.FileError(file, "is not JSON") from exc
+        note = store.load()
+    except (OSError, StoreError) as exc:
+        raise files.FileError(store.file, f"cannot be read: {os_reason(exc)}") from exc
+    if note is None:
+        raise files.FileError(store.file, "is missing")
     if _is_deeper(note, _DEEPEST):
-        raise files.FileError(file, f"is {_TOO_DEEP}")
+        raise files.FileError(store.file, f"is {_TOO_DEEP}")
     return note
 
 
@@ -284,5 +281,9 @@ def _members(value: object) -> Iterable[object]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _save(folder: Path, note: Mapping[str, Any]) -> None:
-    paths.write_private(folder / _NOTE, json.dumps(note, indent=1).encode())
+def _save(folder: Path, note: dict[str, Any]) -> None:
+    _store(folder).save(note)
+
+
+def _store(folder: Path) -> FileStore[dict[str, Any]]:
+    return FileStore(folder / _NOTE, _CODEC)

@@ -1,4 +1,4 @@
-"""Errors that ask for URL elicitations (MCP 2025-11-25, client/elicitation)."""
+"""What is asked of persons (MCP 2025-11-25, client/elicitation): how fast they answer, and errors that ask."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import URL_ELICITATION_REQUIRED
 from dynamic_mcp.mcp import wire
+
+# An answer that comes sooner is not a reader's: some clients accept or decline by themselves.
+NO_PERSON_WITHIN_S = 1.0
 
 
 def required_elicitations(error: Raw) -> list[Raw]:

@@ -21,8 +21,9 @@ from dynamic_mcp.oauth import predecessor
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Client, Login, Token, covers, union
-from dynamic_mcp.oauth.store import Stamp, Store
+from dynamic_mcp.oauth.store import LoginStore
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.system.file_store import Stamp
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.address_policy import AddressPolicy, Resolver, is_same_host
 
@@ -63,7 +64,7 @@ class Bearer:
         self.challenge = BearerChallenge()
         self.last_failure = ""  # why the latest login in this process has failed
         self.on_login: Callable[[], None] = lambda: None
-        self._store = Store(folder, remote)
+        self._store = LoginStore(folder, remote)
         self._command = command
         self._now = now
         self._login: Login | None = None

@@ -9,23 +9,19 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import stat
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.system.file_store import FileStore, JsonCodec, Stamp, StoreError, stamp_of
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +30,16 @@ MAX_BYTES = 1 << 20
 # Renewing a token takes twenty seconds at most; a process that holds the lock for longer is stuck.
 LOCK_S = 30.0
 LOCK_POLL_S = 0.05
+_CODEC = JsonCodec(Login, None)
 
-Stamp = tuple[int, int, int]
 
-
-class Store:
+class LoginStore:
     """The file of one login."""
 
     def __init__(self, folder: Path, remote: Remote) -> None:
         name = key(remote)
         self._folder = folder
-        self._file = folder / f"{name}.v{FORMAT}.json"
+        self._store = _file_store(folder / f"{name}.v{FORMAT}.json")
         self._file_lock = paths.FileLock(folder / f"{name}.lock")
         self._name = name
         self._to_keyring = remote.oauth.token_store == "keyring"  # noqa: S105
@@ -52,23 +47,12 @@ class Store:
 
     def stamp(self) -> Stamp | None:
         """Return a value that changes whenever the file does; None if there is no file."""
-        try:
-            status = self._file.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
+        return stamp_of(self._store.file)
 
     def load(self) -> Login | None:
         """Return the login; None if there is none, or none that is valid. Raises OSError if it cannot be read."""
-        try:
-            data = _read_private(self._file)
-            login = decode_as(data, Login)
-        except FileNotFoundError:
-            return None
-        except (ValueError, RecursionError) as exc:
-            self._set_aside(exc)
-            return None
-        return self._with_secrets(login) if login.is_in_keyring else login
+        login = self._store.load_or_set_aside("the login in")
+        return self._with_secrets(login) if login is not None and login.is_in_keyring else login
 
     def save(self, login: Login) -> None:
         """Replace the stored login. Raises OSError; the previous one is then still there."""
@@ -77,7 +61,7 @@ class Store:
             login = replace(_without_secrets(login), is_in_keyring=True)
         else:
             login = replace(login, is_in_keyring=False)
-        paths.write_private(self._file, msgspec.json.format(msgspec.json.encode(login)))
+        self._store.save(login)
         with contextlib.suppress(OSError):
             self._folder.chmod(0o700)
 
@@ -86,7 +70,7 @@ class Store:
         with contextlib.suppress(OSError):
             if (login := self.load()) is not None and login.is_in_keyring:
                 _keyring("delete_password", self._name)
-        self._file.unlink(missing_ok=True)
+        self._store.file.unlink(missing_ok=True)
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
@@ -120,13 +104,6 @@ class Store:
         client = login.client and replace(login.client, secret=secrets["secret"])
         return replace(login, token=token, client=client)
 
-    def _set_aside(self, exc: Exception) -> None:
-        log.warning("the login in %s cannot be read and is set aside: %s", self._file.name, exc)
-        try:
-            self._file.replace(self._file.with_suffix(".bad"))
-        except OSError as error:
-            log.warning("it cannot be set aside: %s", os_reason(error))
-
 
 def key(remote: Remote) -> str:
     """Return the name of a login's files: a hash of what tells one login from another."""
@@ -143,29 +120,17 @@ def list_persons(folder: Path, remote: Remote) -> list[Principal]:
     found: list[Principal] = []
     for file in folder.glob(f"*.v{FORMAT}.json"):
         try:
-            person = decode_as(_read_private(file), Login).person
-        except (OSError, ValueError, RecursionError):
+            login = _file_store(file).load()
+        except (OSError, StoreError):
             continue
+        person = login.person if login is not None else None
         if person is not None and file.name == f"{key(with_fields(remote, login_of=person))}.v{FORMAT}.json":
             found.append(person)
     return sorted(found, key=lambda each: (each.subject, each.issuer))
 
 
-def _read_private(file: Path) -> bytes:
-    """Read a private file, without following a link. Raises OSError, and ValueError if the file is not usable."""
-    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file_object:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
-        if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
-            log.warning(
-                "%s was readable by others and is now private; log in again if somebody may have read it", file
-            )
-            os.fchmod(descriptor, 0o600)
-        if status.st_size > MAX_BYTES:
-            raise ValueError("too large")
-        return file_object.read(MAX_BYTES)
+def _file_store(file: Path) -> FileStore[Login]:
+    return FileStore(file, _CODEC, most_bytes=MAX_BYTES)
 
 
 def _without_secrets(login: Login) -> Login:

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 from dynamic_mcp.observe.current_request import current_request
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.rate_limiter import RateLimiter
 from dynamic_mcp.system.text import escape
 
 # The loggers for non-MCP output of servers, with each line as an argument.
@@ -237,17 +238,13 @@ class StderrRateLimit(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._budgets: dict[str | None, tuple[float, float]] = {}
+        self._lines = RateLimiter[str | None](STDERR_BURST, 1 / STDERR_A_SECOND)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record goes to the file."""
         if record.name != STDERR:
             return record.levelno >= logging.INFO
-        group, now = group_of(record), time.monotonic()
-        left, since = self._budgets.get(group, (float(STDERR_BURST), now))
-        left = min(STDERR_BURST, left + (now - since) * STDERR_A_SECOND)
-        self._budgets[group] = (left - (left >= 1), now)
-        return left >= 1
+        return self._lines.take(group_of(record), time.monotonic())
 
 
 class _TextFormatter(logging.Formatter):

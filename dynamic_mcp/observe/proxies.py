@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -126,6 +126,13 @@ class RunningProxy(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float = 0.0
     status: ProxyStatus = msgspec.field(name="entry")  # other versions read this name too
     silent_s: float = 0.0
+
+
+class StatusPart(msgspec.Struct, frozen=True):
+    """What a feature says of running proxies: fields of each, by its process, and a note about all of them."""
+
+    members: Mapping[int, Mapping[str, object]]
+    note: str = ""
 
 
 class ProxyRegistry:

@@ -13,6 +13,7 @@ from msgspec import Raw, structs
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.errors import (
     AccessDenied,
+    ApprovalDenied,
     ApprovalNeeded,
     MethodNotAllowed,
     MissingScope,
@@ -30,6 +31,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_TASKS = 10_000
 _TASKS = frozenset(("tasks/get", "tasks/cancel", "tasks/update", "tasks/result"))
+_NO_APPROVALS = "this dynamic-mcp has no approvals, so nobody can be asked"
 _RESOURCES = frozenset(("resources/read", "resources/subscribe"))
 
 
@@ -104,6 +106,22 @@ class Authorization(Step):
         tool = self._tools_of_tasks.get((group.name, id))
         if tool is None or not group.judge(Kind.TOOL, tool).is_visible:
             raise NotFound("task", id)
+
+
+class RefuseUnapproved(Step):
+    """Takes the place of approvals in a program without them."""
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Pass on what needs no approval. Raises ApprovalDenied."""
+        if call.decision is None or not call.decision.must_ask:
+            return next(call)
+        raise ApprovalDenied(_name(call), _NO_APPROVALS)
+
+
+def _name(call: UpstreamRequest) -> str:
+    params = call.params or {}
+    name = wire.text(params.get("name")) or wire.text(params.get("uri")) or ""
+    return f"`{call.group.shown_name(name) if call.method == 'tools/call' else name}` of group `{call.group.name}`"
 
 
 def _decide_named(

@@ -25,7 +25,15 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request import Event, Next, Observers, Request, Restart, UpstreamRequest
+from dynamic_mcp.proxy.request import (
+    ApprovalCounts,
+    Event,
+    Next,
+    Observers,
+    Request,
+    Restart,
+    UpstreamRequest,
+)
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
@@ -33,7 +41,6 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.approval.approval import Approval
     from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 # Tools of a group whose chains are remembered; a client may name any.
@@ -44,13 +51,14 @@ _LONGEST_NAME = 200
 class Services:
     """What the steps of one proxy work with; what is None or False is not configured.
 
-    `view_for` returns what a client may see now, and `note` takes events. Steps go by the time of `clock`; marks in
-    `clearing_folder` have kept results dropped.
+    `view_for` returns what a client may see now, and `note` takes events. `config` is that of clients without a
+    workspace. Steps go by the time of `clock`; `state_folder` is where they share things with other processes of the
+    user, if they may: those of a command, whose proxy ends with it, do not.
     """
 
     has_access_rules = False
     has_been_observed = False  # requests that began then are, to their ends
-    approval: Approval | None = None
+    approvals: ApprovalCounts | None = None
     plugins: Plugins | None = None
     observers: Observers | None = None
 
@@ -58,13 +66,15 @@ class Services:
         self,
         view_for: Callable[[Client], View],
         note: Callable[[Event], None],
+        config: Config,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
     ) -> None:
         self.view_for = view_for
         self.note = note
+        self.config = config
         self.clock = clock
-        self.clearing_folder = clearing_folder
+        self.state_folder = state_folder
 
 
 class _BaseStep:
@@ -116,7 +126,7 @@ class ChangingStep(_BaseStep):
 
 
 AnyStep = Step | ChangingStep
-
+MakeStep = Callable[["Services"], AnyStep]
 
 Wanted = Callable[["GroupView", "Services"], bool]
 
@@ -124,9 +134,9 @@ Wanted = Callable[["GroupView", "Services"], bool]
 class Row(Struct, frozen=True):
     """A step in the order: its name and what happens, for people, and who does it.
 
-    That is a class of the kernel, as `module:Class`, or the feature that has a step for this `slot`. With neither, it
-    is no step of the chain. `is_wanted` says which groups may want it, before it is loaded; for a slot, it is those
-    that have rules of the feature, unless this says otherwise.
+    That is the feature that has a step for this `slot`, else a class of the kernel, as `module:Class`. With neither,
+    it is no step of the chain. `is_wanted` says which groups may want it, before it is loaded; for a slot, it is
+    those that have rules of the feature, unless this says otherwise.
     """
 
     name: str
@@ -148,12 +158,8 @@ def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> boo
     return group.call_rules is not None and feature.name in group.call_rules.sets
 
 
-def _has_rule(kind: str) -> Callable[[GroupView, Services], bool]:
-    return lambda group, services: getattr(group.call_rules, kind, None) is not None
-
-
 def _may_ask(group: GroupView, services: Services) -> bool:
-    return services.has_access_rules or (group.call_rules is not None and group.call_rules.guards is not None)
+    return services.has_access_rules or group.presentation.rules.asks
 
 
 def _is_observed(group: GroupView, services: Services) -> bool:
@@ -171,14 +177,12 @@ ORDER = (
     Row(
         "overrides",
         "Shown names become the server's own; defaults and fixed arguments are put in.",
-        "dynamic_mcp.proxy.call_overrides:RestoreCalls",
-        _has_rule("overrides"),
+        slot="overrides",
     ),
     Row(
         "redact",
         "What is to be replaced in arguments is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactArguments",
-        _has_rule("redactor"),
+        slot="redact arguments",
     ),
     Row(
         "observe",
@@ -198,15 +202,16 @@ ORDER = (
         "dynamic_mcp.proxy.plugins.step:AskPlugins",
         _has_plugins,
     ),
-    Row("guards", "Arguments are judged.", "dynamic_mcp.proxy.call_guards:JudgeArguments", _has_rule("guards")),
+    Row("guards", "Arguments are judged.", slot="guards"),
     Row("limits", "The call is counted.", slot="limits"),
     Row(
         "approval",
         "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
-        "dynamic_mcp.proxy.approval.step:AskForApproval",
+        "dynamic_mcp.proxy.authorization:RefuseUnapproved",
         _may_ask,
+        slot="approval",
     ),
-    Row("cache", "A kept result is the answer.", "dynamic_mcp.proxy.result_cache:ResultCache", _has_rule("cache")),
+    Row("cache", "A kept result is the answer.", slot="cache"),
     Row(
         "concurrent",
         "The call waits until one of the places of its tool is free.",
@@ -215,8 +220,7 @@ ORDER = (
     Row(
         "redact",
         "On the way back: what is to be replaced in the answer is replaced.",
-        "dynamic_mcp.proxy.redaction:RedactAnswers",
-        _has_rule("redactor"),
+        slot="redact answers",
     ),
     Row(
         "audit",
@@ -255,10 +259,11 @@ _LAST = max(_STEPS)
 
 
 class Chains:
-    """The chains of one proxy, and the sending at their ends."""
+    """The chains of one proxy, and the sending at their ends. `steps` replaces those of slots, by their names."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, steps: Mapping[str, MakeStep] | None = None) -> None:
         self.services = services
+        self._replaced = steps or {}
         self._turns = Turns()
         self._steps: dict[int, AnyStep] = {}
         self._compiled: WeakSet[GroupView] = WeakSet()
@@ -396,7 +401,8 @@ class Chains:
     def _step(self, row: int) -> AnyStep:
         step = self._steps.get(row)
         if step is None:
-            step = self._steps[row] = _STEPS[row].load()(self.services)
+            make = self._replaced.get(ORDER[row].slot) or _STEPS[row].load()
+            step = self._steps[row] = make(self.services)
         return step
 
     # --- sending ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ it: by rules that must know how the server reads the arguments, or by a schema t
 
 from __future__ import annotations
 
-from msgspec import Raw, structs
+from msgspec import structs
 
 from dynamic_mcp.config.access import Kind
 from dynamic_mcp.mcp import wire
@@ -28,16 +28,16 @@ def explain(answer: Frame, misfit: Misfit, group: GroupView, tool: str) -> Frame
     """Return an error of a tool, by the name that is shown, followed by what does not fit; a success as it is."""
     if not results.is_error(answer.result):
         return answer
-    words = _redact(f"{_INTRODUCTION}\n{misfit.describe()}", group, group.own_name(tool))
+    words = _present(f"{_INTRODUCTION}\n{misfit.describe()}", group, group.own_name(tool))
     return structs.replace(answer, result=results.add_to_error(answer.result, words))
 
 
 def _is_judged(group: GroupView, tool: str) -> bool:
-    """Return whether a guard, an access rule, a person or a schema of ours judges the arguments of a tool."""
+    """Return whether a rule on calls, an access rule, a person or a schema of ours judges the arguments of a tool."""
     own_name, rules = group.own_name(tool), group.call_rules
     if _has_own_schema(group, tool):
         return True
-    if rules is not None and rules.guards is not None and rules.guards.are_for(own_name):
+    if rules is not None and any(each.judges(own_name) for each in rules.sets.values()):
         return True
     if group.rules is None:
         return False
@@ -46,7 +46,7 @@ def _is_judged(group: GroupView, tool: str) -> bool:
 
 
 def _has_own_schema(group: GroupView, tool: str) -> bool:
-    """Return whether an override or a plug-in has given a tool other arguments than its server."""
+    """Return whether a rule or a plug-in has given a tool other arguments than its server."""
     overridden, whole, known = group.find_shown(tool), group.group.known, group.known
     if overridden is not None and overridden.changes_arguments:
         return True
@@ -57,10 +57,8 @@ def _has_own_schema(group: GroupView, tool: str) -> bool:
     return len(set(map(bytes, schemas))) > 1
 
 
-def _redact(words: str, group: GroupView, tool: str) -> str:
+def _present(words: str, group: GroupView, tool: str) -> str:
     """Return our words as the server's are shown: they may repeat what the model wrote."""
-    redactor = None if group.call_rules is None else group.call_rules.redactor
-    if redactor is None:
-        return words
-    message = redactor.redact_answer(tool, Raw(wire.encode({"message": words})))
-    return wire.text(wire.member(message, "message")) or ""
+    for each in () if group.call_rules is None else group.call_rules.sets.values():
+        words = each.present_text(tool, words)
+    return words

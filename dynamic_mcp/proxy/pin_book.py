@@ -15,25 +15,16 @@ from msgspec import Struct, structs
 
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.policy.pins.judgement import pin_all
-from dynamic_mcp.policy.pins.lock_file import (
-    CorruptLockFile,
-    Lock,
-    LockFileError,
-    Pin,
-    PinnedServer,
-    read_lock,
-    set_aside,
-    update_lock,
-)
+from dynamic_mcp.policy.pins.lock_file import Lock, Pin, PinnedServer, lock_store, read_lock, update_lock
+from dynamic_mcp.system.file_store import CorruptFile, Stamp, StoreError, stamp_of
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
 
 # How often the file is looked at while something is held, which somebody may approve.
 POLL_S = 0.5
 _CLOSE_WITHIN_S = 2.0
-
-_Stamp = tuple[int, int, int] | None
 
 
 class Acceptance(Struct, frozen=True):
@@ -57,7 +48,7 @@ class PinBook:
         self._on_change = on_change
         self._is_own = is_own
         self._lock = Lock()
-        self._stamp: _Stamp = None
+        self._stamp: Stamp | None = None
         self._is_read = self._is_closed = False
         self._complaints = set[str]()
         self._unwritten: list[Acceptance] = []
@@ -72,13 +63,13 @@ class PinBook:
 
     def refresh(self) -> bool:
         """Read the file again if it is another one; return whether it was."""
-        stamp = _stamp(self.path)
+        stamp = stamp_of(self.path)
         if self._is_read and stamp == self._stamp:
             return False
         self._is_read, self._stamp = True, stamp
         try:
             found = read_lock(self.path)
-        except LockFileError as exc:
+        except (OSError, StoreError) as exc:
             self._refuse(exc)
             return False
         self._complaints.clear()
@@ -114,10 +105,10 @@ class PinBook:
             if self.refresh():
                 self._on_change()
 
-    def _refuse(self, error: LockFileError) -> None:
+    def _refuse(self, error: Exception) -> None:
         """Go on with what is known, when the file cannot be read."""
-        if isinstance(error, CorruptLockFile) and self._is_own:
-            set_aside(self.path)
+        if isinstance(error, CorruptFile) and self._is_own:
+            lock_store(self.path).set_aside()
             self._stamp = None
             self._complain(error, "it is set aside, and what is known now is the baseline")
             self._unwritten = [*_accept_all(self._lock), *self._unwritten]
@@ -125,10 +116,11 @@ class PinBook:
         else:
             self._complain(error, "what servers say now is the baseline until it can be read")
 
-    def _complain(self, error: LockFileError, consequence: str) -> None:
-        if str(error) not in self._complaints:
-            self._complaints.add(str(error))
-            log.warning("the pinned definitions in `%s`: %s; %s", self.path, error, consequence)
+    def _complain(self, error: Exception, consequence: str) -> None:
+        reason = os_reason(error)
+        if reason not in self._complaints:
+            self._complaints.add(reason)
+            log.warning("the pinned definitions in `%s`: %s; %s", self.path, reason, consequence)
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -148,7 +140,7 @@ class PinBook:
             accepted = tuple(self._unwritten)
             try:
                 lock, stamp = await asyncio.to_thread(_update, self.path, accepted)
-            except LockFileError as exc:
+            except (OSError, StoreError) as exc:
                 self._complain(exc, "what is pinned now is not kept")
                 return  # what is not written is tried again with the next
             del self._unwritten[: len(accepted)]
@@ -156,10 +148,10 @@ class PinBook:
             self._on_change()
 
 
-def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[Lock, _Stamp]:
+def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[Lock, Stamp | None]:
     """Write to the file, and return what it has then."""
     update_lock(path, lambda before: _merge(before, accepted))
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     return read_lock(path), stamp  # read after its stamp, so that what others write meanwhile is not missed
 
 
@@ -192,14 +184,6 @@ def _still_fits(server: PinnedServer, key: Key, pin: Pin, former: str | None) ->
     if current is None or current.find(pin.hash) is not None:
         return current is None
     return current.hash == former
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _has_loop() -> bool:

@@ -29,7 +29,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
-from dynamic_mcp.proxy.chain import Chains, Services
+from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.log_levels import LogLevels
@@ -37,7 +37,7 @@ from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pinned_groups import PinnedGroups
-from dynamic_mcp.proxy.request import Event, Observers, Request, group_changed, link_opened
+from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
@@ -56,7 +56,6 @@ from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.approval.approval import Approval, OpenApproval
     from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 
@@ -65,6 +64,7 @@ class Proxy:
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
     become true before a config is applied. `pins` is the folder of lock files; without it, no definition is pinned.
+    `steps` replaces those of features.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Proxy:
         catalog_store: CatalogStore | None = None,
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
-        open_approval: OpenApproval | None = None,
         clock: Clock | None = None,
-        clearing_folder: Path | None = None,
+        state_folder: Path | None = None,
         has_base: bool = True,
         pins: Path | None = None,
+        steps: Mapping[str, MakeStep] | None = None,
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
@@ -100,9 +100,8 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._services = Services(self.view_for, self.note, clock, clearing_folder)
-        self._chains = chains = Chains(self._services)
-        self._open_approval = open_approval
+        self._services = Services(self.view_for, self.note, base, clock, state_folder)
+        self._chains = chains = Chains(self._services, steps)
         self._plugins: Plugins | None = None  # also those of configs before, until they are closed
         self._tasks = Tasks(chains)
         self._tools = Tools(chains, self._tasks, self._search, self.result_store)
@@ -123,9 +122,9 @@ class Proxy:
         return self._logins.logins
 
     @property
-    def approval(self) -> Approval | None:
-        """Who asks persons; None while no rule wants that."""
-        return self._services.approval
+    def approvals(self) -> ApprovalCounts | None:
+        """How many questions there are and were to persons; None while no rule has wanted any."""
+        return self._services.approvals
 
     @property
     def observers(self) -> Observers | None:
@@ -178,26 +177,18 @@ class Proxy:
         self._govern(self._base)
 
     def _govern(self, config: Config) -> None:
-        """Have requests decided, and persons and plug-ins asked, as this config says."""
+        """Have requests decided, and plug-ins asked, as this config says."""
         services = self._services
         if config.plugins or self._plugins is not None:
             self._load_plugins().apply(config)
         services.plugins = self._plugins if config.plugins else None
+        services.config = config
         services.has_access_rules = self._views.are_governed
-        if services.approval is not None:
-            services.approval.apply(config)
-        elif config.asks:
-            services.approval = self._open(config)
+        if services.approvals is None and config.asks:
+            services.approvals = ApprovalCounts()
         self._pinned.apply(config)
         self._chains.reset()
         self._compile_answers()
-
-    def _open(self, config: Config) -> Approval:
-        if self._open_approval is not None:
-            return self._open_approval(config, self.note)
-        from dynamic_mcp.proxy.approval.approval import open_approval
-
-        return open_approval(config, self.note)
 
     def _load_plugins(self) -> Plugins:
         if self._plugins is None:
@@ -262,8 +253,6 @@ class Proxy:
         self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
-        if self.approval is not None:
-            await self.approval.close()
         await self._chains.close()
         await self._tasks.close()
         if self._plugins is not None:
@@ -354,8 +343,6 @@ class Proxy:
         self._elicitations.release(client)
         self._logins.release(client)
         self.result_store.release(client)
-        if self.approval is not None:
-            self.approval.release(client)
         self._chains.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)

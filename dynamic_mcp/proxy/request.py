@@ -7,6 +7,7 @@ where somebody observes, goes with it, and is filled on the way. Observers hear 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -151,6 +152,14 @@ class ApprovalNote(Struct, frozen=True):
     waited_s: float = 0.0
     original: Raw | None = None
     reason: str = ""
+
+
+class ApprovalCounts:
+    """How many questions persons are asked now, and how many have come to which end."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.outcomes: Counter[str] = Counter()
 
 
 class Observation(Struct):

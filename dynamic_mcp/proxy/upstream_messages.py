@@ -48,7 +48,7 @@ class UpstreamMessages:
         from dynamic_mcp.proxy.asked_questions import prepare  # with the first question
 
         name = instance.config.name
-        frame = prepare(name, user.client, self._views.redaction.redact(name, frame))
+        frame = prepare(name, user.client, self._views.messages.present(name, frame))
         self._elicitations.note_request(user.client, frame)
         return self._tasks.with_client_task_id(instance, frame)
 
@@ -63,7 +63,7 @@ class UpstreamMessages:
         """Pass a notification on to whom it concerns. `may_read` tells whether a resource exists for a client."""
         owner = self._tasks.owner(instance, frame)
         recipients = [each for each in recipients if each.client.is_greeted] if owner is None else [owner]
-        frame = self._tasks.with_client_task_id(instance, self._views.redaction.redact(group.name, frame))
+        frame = self._tasks.with_client_task_id(instance, self._views.messages.present(group.name, frame))
         match frame.method:
             case "notifications/resources/updated":
                 self._chains.record_update(group, frame)

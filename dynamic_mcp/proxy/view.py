@@ -24,9 +24,7 @@ from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
-    from dynamic_mcp.policy.call_rules import CallRules
-    from dynamic_mcp.policy.shown_tool import ShownTool
-    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
+    from dynamic_mcp.policy.call_rules import CallRules, ShownTool, ToolRules
 
 Pin = Callable[[Group, Pinning], None]
 
@@ -56,11 +54,12 @@ class GroupView:
         self.name = group.name
         self.config: GroupConfig = group.config if base is None else base.config
         self.presentation = presentation
-        if base is None:
-            self.call_rules = _compile(presentation, group.name) if presentation.rules else None
-            self.overridden = _override(self.call_rules, group.name)
-        else:
-            self.call_rules, self.overridden = base.call_rules, base.overridden
+        self.call_rules: CallRules | None = None
+        if base is not None:
+            self.call_rules = base.call_rules
+        elif presentation.rules:
+            self.call_rules = _compile(presentation, group.name)
+        self.overridden: ToolRules | None = None if self.call_rules is None else self.call_rules.tools
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
@@ -165,8 +164,7 @@ class GroupView:
         """Return the server's names of what would be shown by a name, if it were not held back."""
         if kind is not Kind.TOOL:
             return (name,)
-        overrides = None if self.call_rules is None else self.call_rules.overrides
-        own_names = (name,) if overrides is None else overrides.own_names(name)
+        own_names = (name,) if self.overridden is None else self.overridden.own_names(name)
         return filter(self.presentation.tools.allows, own_names)
 
     def refuse_held_resource(self, uri: str) -> None:
@@ -244,15 +242,7 @@ class GroupView:
 def _compile(presentation: Presentation, server: str) -> CallRules:
     from dynamic_mcp.policy.call_rules import CallRules
 
-    return CallRules(presentation.rules, server, presentation.access)
-
-
-def _override(rules: CallRules | None, server: str) -> OverriddenTools | None:
-    if rules is None or rules.overrides is None:
-        return None
-    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
-
-    return OverriddenTools(rules.overrides, server)
+    return CallRules(presentation, server)
 
 
 class GroupViews:

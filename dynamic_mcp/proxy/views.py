@@ -13,7 +13,7 @@ from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
-from dynamic_mcp.proxy.message_redaction import MessageRedaction
+from dynamic_mcp.proxy.message_rules import MessageRules
 from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.view import GroupViews, Pin, Scope, View, make_view
 from dynamic_mcp.system.bounded import BoundedDict
@@ -28,7 +28,7 @@ _MAX_VIEWS = 10_000
 class Views:
     """Finds the view of a client on these groups; `pin` has their definitions pinned.
 
-    `redaction` replaces in what servers say to any client.
+    `messages` are the rules on what servers say by themselves.
     """
 
     def __init__(self, configs: Mapping[Place, Config], groups: Groups, pin: Pin | None = None) -> None:
@@ -54,7 +54,7 @@ class Views:
     def apply(self, configs: Mapping[Place, Config]) -> None:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)
-        self.redaction = MessageRedaction(self._configs.values())
+        self.messages = MessageRules(self._configs.values())
         self._policy = _read_policy(configs[None])
         # a client that has chosen one keeps it, also once the config has none any more
         self._has_had_profiles |= bool(configs[None].profiles)
@@ -66,7 +66,7 @@ class Views:
     def add(self, place: Place, config: Config) -> None:
         """Make views for a workspace or a person too."""
         self._configs[place] = config
-        self.redaction = MessageRedaction(self._configs.values())
+        self.messages = MessageRules(self._configs.values())
 
     def remove(self, place: Place, ended: Iterable[Group]) -> None:
         """Forget a workspace or a person, and the groups that have ended with it."""

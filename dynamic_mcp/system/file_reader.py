@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from pathlib import Path
+
+from dynamic_mcp.system.text import pluralize
+
+log = logging.getLogger(__name__)
 
 LARGEST_BYTES = 64 << 20
 
@@ -26,25 +31,50 @@ def read_bytes(file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BY
     return read_with_status(file, may_be_piped=may_be_piped, most=most)[0]
 
 
+def read_private(file: Path, *, most: int = LARGEST_BYTES) -> bytes:
+    """Return the content of a file of ours, without following a link. Raises OSError.
+
+    A file that others could read is private then.
+    """
+    return _read(file, most=most, is_private=True)[0]
+
+
 def read_with_status(
     file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BYTES
 ) -> tuple[bytes, os.stat_result]:
     """Return the content of a file as `read_bytes` does, and the status of that file. Raises OSError."""
+    return _read(file, may_be_piped=may_be_piped, most=most)
+
+
+def _read(
+    file: Path, *, most: int, may_be_piped: bool = False, is_private: bool = False
+) -> tuple[bytes, os.stat_result]:
     is_piped = may_be_piped and os.path.abspath(file).startswith(_OPEN_ALREADY)  # noqa: PTH100 - a link stays one
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+    flags |= 0 if is_piped else getattr(os, "O_NONBLOCK", 0)  # never wait
+    flags |= getattr(os, "O_NOFOLLOW", 0) if is_private else 0
     try:
         # before opening it: opening a device can already have an effect
         _refuse_special(file, file.stat(), may_be_piped=may_be_piped, is_piped=is_piped)
-        never_wait = 0 if is_piped else getattr(os, "O_NONBLOCK", 0)
-        descriptor = os.open(file, os.O_RDONLY | never_wait | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(file, flags)
     except ValueError as exc:  # a null character
         raise OSError(errno.EINVAL, "not a valid file name", str(file)) from exc
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
         _refuse_special(file, status, may_be_piped=may_be_piped, is_piped=is_piped)
+        if is_private and os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
+            log.warning("%s could be read by others and is now private; replace any secrets in it", file)
+            os.fchmod(descriptor, 0o600)
         data = opened.read(most + 1)
     if len(data) > most:
-        raise UnsuitableFileError(errno.EFBIG, f"larger than {most >> 20} MiB", str(file))
+        raise too_large(file, most)
     return data, status
+
+
+def too_large(file: Path, most: int) -> UnsuitableFileError:
+    """Return the error of a file that has, or would have, more than `most` bytes."""
+    limit = f"{most >> 20} MiB" if most >= 1 << 20 else pluralize(most, "byte")
+    return UnsuitableFileError(errno.EFBIG, f"larger than {limit}", str(file))
 
 
 def _refuse_special(file: Path, status: os.stat_result, *, may_be_piped: bool, is_piped: bool) -> None:

@@ -1,11 +1,13 @@
 """The directories for config, state, cache and logs; private files, written atomically; file locks."""
 
+import contextlib
 import errno
 import logging
 import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -73,24 +75,6 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     _replace(path, data, durable=durable)
 
 
-def read_private(path: Path, most: int) -> bytes:
-    """Return the content of a private file, without following a link; one that others could read is private then.
-
-    Raises OSError, and ValueError for what is not a file, or has more than `most` bytes.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
-        if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
-            log.warning("%s could be used by others and is now private", path)
-            os.fchmod(descriptor, 0o600)
-        if status.st_size > most:
-            raise ValueError("too large")
-        return opened.read(most)
-
-
 def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     written = path.with_name(f".new-{os.urandom(8).hex()}")
     opened = open(written, "xb", opener=_open_private)  # noqa: SIM115 - `Path.open` takes no opener; closed below
@@ -139,6 +123,16 @@ class FileLock:
                 return False
             time.sleep(_LOCK_POLL_S)
         return True
+
+    @contextlib.contextmanager
+    def held(self, within_s: float) -> Iterator[None]:
+        """Hold the lock. Raises TimeoutError if it is not free within this time, and OSError."""
+        if not self.acquire(within_s):
+            raise TimeoutError("another process keeps it locked")
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Release the lock. The file stays, since removing it could let two processes hold the lock."""

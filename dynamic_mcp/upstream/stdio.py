@@ -59,7 +59,7 @@ class StdioTransport:
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._lines = lines.Lines(max_message_bytes)
-        self._turns: Turns
+        self._pacer: LinePacer
         self._stderr = lines.Lines(STDERR_LINE_BYTES)
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
@@ -75,7 +75,7 @@ class StdioTransport:
         """Start the program, without a shell; returns its pid. Raises Unreachable with the system's reason."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
-        self._turns = Turns(
+        self._pacer = LinePacer(
             self.receive,
             pause=lambda: self._process.pause_stdout(),
             resume=lambda: self._process.resume_stdout(),
@@ -141,7 +141,7 @@ class StdioTransport:
     # --- the child's output and end ---------------------------------------------------------------------------
 
     def _receive_stdout(self, data: bytes) -> None:
-        self._turns.take(self._lines.feed(data))
+        self._pacer.take(self._lines.feed(data))
 
     def _receive_stderr(self, data: bytes) -> None:
         for line in self._stderr.feed(data)[-STDERR_LINES:]:
@@ -155,7 +155,7 @@ class StdioTransport:
 
     def _handle_stdout_end(self) -> None:
         """End the link; a last message without a line end still counts."""
-        self._turns.finish()
+        self._pacer.finish()
         rest = self._lines.take_rest()
         with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
             wire.parse(rest)
@@ -174,7 +174,7 @@ class StdioTransport:
         self._end()
 
     def _end(self) -> None:
-        self._turns.finish()
+        self._pacer.finish()
         self._keep_stderr(self._stderr.take_rest())
         self.lost(LinkLost(self.group, self.describe_end(), hint=self._hint()))
 
@@ -205,7 +205,7 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
-class Turns:
+class LinePacer:
     """Passes lines to `receive`, so many in each turn of the loop; `pause` stops their source until `resume`.
 
     So a flood of one server delays no other server and no client for long.

@@ -28,7 +28,7 @@ from tests.benchmarks import driver
 from tests.benchmarks.core import SERVER, plain, through_group
 from tests.benchmarks.driver import Json
 from tests.fakes import FakeUpstream, Opener, config_of, group_config, tool
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 
 TEN = range(10)
 TEXT = {"type": "string"}

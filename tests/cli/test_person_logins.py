@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Login, Token
-from dynamic_mcp.oauth.store import Store, key, list_persons
+from dynamic_mcp.oauth.store import LoginStore, key, list_persons
 from dynamic_mcp.observe.proxies import ProxyStatus
 from tests.cli.commands import CliRunner
 from tests.cli.test_status import group, publish, shown
@@ -34,7 +34,7 @@ def folder(cli: CliRunner, state: Path) -> Path:
 
 def save(folder: Path, person: Principal | None, expires_at: float) -> None:
     login = Login(URL, "https://as.test", token=Token("SECRET", time.time(), expires_at), person=person)
-    Store(folder, replace(FAR, login_of=person)).save(login)
+    LoginStore(folder, replace(FAR, login_of=person)).save(login)
 
 
 @pytest.mark.usefixtures("folder")
@@ -57,7 +57,7 @@ def test_logout_of_a_person_leaves_all_others(cli: CliRunner, folder: Path) -> N
 
     assert (done.code, done.err) == (0, "far, `ann`: logged out\n")
     assert list_persons(folder, FAR) == [BOB]
-    assert Store(folder, FAR).load() is not None
+    assert LoginStore(folder, FAR).load() is not None
     assert cli.run("auth", "logout", "far").err == "far: logged out\n"
     assert list_persons(folder, FAR) == [BOB]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import Raw
 
-from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Guard, Redact, Rules
-from dynamic_mcp.doctor.approval import check_approval
 from dynamic_mcp.doctor.findings import Finding
 from dynamic_mcp.doctor.guards import check_guards, check_redact
+from dynamic_mcp.features.approvals.check import check
+from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.fakes import config_of, group_config, tool
 
@@ -90,5 +90,5 @@ def test_rules_on_texts_that_are_about_nothing_or_find_nothing_are_found() -> No
 def test_a_guard_that_asks_needs_somebody_who_is_told() -> None:
     rules = Rules(guards=(Guard("g", deny="x", effect="ask"),))
     alone = Approval(channels=("client",))
-    (finding,) = check_approval(config_of(group_config("a", rules=rules), approval=alone), {})
+    (finding,) = check(config_of(group_config("a", rules=rules), approval=alone), dict)
     assert finding.where == "settings.approval.channels"

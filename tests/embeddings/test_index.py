@@ -246,6 +246,7 @@ def test_a_file_that_cannot_be_read_is_made_anew(tmp_path: Path, junk: bytes) ->
     file.write_bytes(junk)
 
     assert vectors.load() == {}
+    assert file.with_suffix(".bad").read_bytes() == junk
     vectors.save({text_key("a"): vector(0.0, 1.0)})
     assert vectors.load() == {text_key("a"): vector(0.0, 1.0)}
 

@@ -47,13 +47,16 @@ def test_each_row_has_a_room_and_each_room_has_a_row() -> None:
 @each_feature
 def test_what_a_row_names_is_there(feature: Feature) -> None:
     named = [feature.observer, feature.check, feature.probe, feature.change_listener, feature.server_source]
+    named.append(feature.status)
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
-    classes = [*feature.steps.values(), *([feature.rules.compiled] if feature.rules else [])]
+    classes = [*feature.steps.values(), *([feature.rules.compile] if feature.rules else [])]
+    classes += [feature.section] if feature.section else []
     assert all(feature.find(each) is not None for each in classes)
     assert feature.steps.keys() <= {row.slot for row in ORDER}
     assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
+    assert all(hasattr(Config, member) for member in feature.wanted_by)
 
 
 @each_feature

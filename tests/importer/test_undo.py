@@ -127,3 +127,33 @@ def test_a_note_that_is_not_of_this_form_is_said_and_changes_nothing(world: Worl
     assert ran.code != 0
     assert "is not a note of this journal" in ran.err
     assert world.output.exists()
+
+
+def test_the_note_of_a_newer_version_is_no_change_that_this_one_could_undo(world: World) -> None:
+    world.cursor(**SERVERS)
+    world.run("import", "cursor", "--yes")
+    note = note_of_first_change()
+    newer = note.read_text().replace('"form": 1', '"form": 2')
+    note.write_text(newer)
+
+    ran = world.run("undo", "--yes")
+
+    assert ran.code != 0
+    assert "nothing to undo" in ran.err
+    assert world.output.exists()
+    assert note.read_text() == newer
+
+
+def test_a_memory_that_cannot_be_read_stops_no_import_and_is_left_alone_until_something_is_imported(
+    world: World,
+) -> None:
+    world.cursor(**SERVERS)
+    world.run("import", "cursor", "--yes")
+    (memory,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/imports/*.json")
+    memory.write_text("{")
+
+    tried = world.run("import", "cursor", "--dry-run", "-v")
+    assert "so more may be asked" in tried.err
+    assert memory.read_text() == "{"
+    assert world.run("import", "cursor", "--yes").code == 0
+    assert "servers" in memory.read_text()

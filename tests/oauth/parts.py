@@ -11,7 +11,7 @@ from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.credentials import Client, Login, Token
-from dynamic_mcp.oauth.store import Store
+from dynamic_mcp.oauth.store import LoginStore
 from tests.upstreams.auth_server import AuthServer
 
 COMMAND = "dynamic-mcp auth login up"
@@ -51,9 +51,9 @@ def issue_login(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Lo
     return replace(login, **changes)
 
 
-def store_login(folder: Path, config: Remote, login: Login) -> Store:
-    """Store a login, as an earlier run would have."""
-    store = Store(folder, config)
+def store_login(folder: Path, config: Remote, login: Login) -> LoginStore:
+    """LoginStore a login, as an earlier run would have."""
+    store = LoginStore(folder, config)
     store.save(login)
     return store
 

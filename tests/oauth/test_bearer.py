@@ -17,7 +17,7 @@ from msgspec.structs import replace as with_fields
 from dynamic_mcp.errors import LoginNeeded, Unreachable
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Token
-from dynamic_mcp.oauth.store import Store
+from dynamic_mcp.oauth.store import LoginStore
 from tests.oauth.parts import COMMAND, bearer, issue_login, refusal, remote, store_login
 from tests.upstreams.auth_server import Answer, AuthServer
 
@@ -365,7 +365,7 @@ async def test_a_token_of_the_predecessor_is_taken_over_and_renewed_as_the_confi
     assert server.count_refreshes() == 1
     assert await bearer(config, tmp_path / "logins").get_header() == header
     assert json.loads(old.read_text()) == kept
-    assert Store(tmp_path / "logins", config).load() is not None
+    assert LoginStore(tmp_path / "logins", config).load() is not None
 
 
 async def test_a_token_of_the_predecessor_goes_to_no_other_authorization_server(

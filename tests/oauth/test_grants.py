@@ -12,7 +12,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import IdentityProvider, OAuth
 from dynamic_mcp.errors import Unreachable
-from dynamic_mcp.oauth.store import Store
+from dynamic_mcp.oauth.store import LoginStore
 from tests.oauth.parts import bearer, refusal, remote
 from tests.upstreams.auth_server import Answer, AuthServer, Request
 
@@ -299,7 +299,7 @@ async def test_a_token_of_the_authorization_server_that_the_config_named_before_
         other.clients["robot"], other.assertions = {}, {"jwt-1"}
         server.manners.prm = {"authorization_servers": [other.url]}
         config = remote(server.mcp_url, issuer=other.url, **facts)
-        login = Store(tmp_path, config).load()
+        login = LoginStore(tmp_path, config).load()
         assert login is not None
         assert login.token is not None
         far_ahead = login.token.obtained_at + 4000

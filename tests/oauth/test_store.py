@@ -16,7 +16,7 @@ from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Client, Login, Token
-from dynamic_mcp.oauth.store import Store, key
+from dynamic_mcp.oauth.store import LoginStore, key
 from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote
 
@@ -36,7 +36,7 @@ def only_file(folder: Path, end: str = ".json") -> Path:
 
 
 def test_a_login_comes_back_as_it_was(tmp_path: Path) -> None:
-    store = Store(tmp_path, remote(URL))
+    store = LoginStore(tmp_path, remote(URL))
     assert (store.load(), store.stamp()) == (None, None)
 
     store.save(LOGIN)
@@ -50,17 +50,17 @@ def test_a_login_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_only_the_owner_can_read_the_file_and_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     folder.mkdir(mode=0o755)
-    Store(folder, remote(URL)).save(LOGIN)
+    LoginStore(folder, remote(URL)).save(LOGIN)
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
     only_file(folder).chmod(0o644)
-    assert Store(folder, remote(URL)).load() == LOGIN
+    assert LoginStore(folder, remote(URL)).load() == LOGIN
     assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
 
 
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
-    store = Store(tmp_path / "logins", remote(URL))
+    store = LoginStore(tmp_path / "logins", remote(URL))
     store.save(LOGIN)
     file = only_file(tmp_path / "logins")
     elsewhere = file.rename(tmp_path / "elsewhere")
@@ -79,7 +79,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     "content", [b"", b"{", b"null", b"[]", b'{"server": 1}', b"\xff", b"[" * 100_000, b"x" * 2**21]
 )
 def test_an_invalid_file_is_set_aside_and_not_lost(tmp_path: Path, content: bytes) -> None:
-    store = Store(tmp_path, remote(URL))
+    store = LoginStore(tmp_path, remote(URL))
     store.save(LOGIN)
     only_file(tmp_path).write_bytes(content)
 
@@ -88,7 +88,7 @@ def test_an_invalid_file_is_set_aside_and_not_lost(tmp_path: Path, content: byte
 
 
 def test_the_file_of_a_newer_version_is_not_changed(tmp_path: Path) -> None:
-    store = Store(tmp_path, remote(URL))
+    store = LoginStore(tmp_path, remote(URL))
     store.save(LOGIN)
     newer = only_file(tmp_path).rename(tmp_path / f"{key(remote(URL))}.v2.json")
 
@@ -98,13 +98,13 @@ def test_the_file_of_a_newer_version_is_not_changed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [remote(URL + "/"), remote(URL, client_id="a"), remote(URL, account="work")])
 def test_each_server_client_and_account_has_its_own_login(tmp_path: Path, other: object) -> None:
-    Store(tmp_path, remote(URL)).save(LOGIN)
+    LoginStore(tmp_path, remote(URL)).save(LOGIN)
 
-    assert Store(tmp_path, other).load() is None  # type: ignore[arg-type]
+    assert LoginStore(tmp_path, other).load() is None  # type: ignore[arg-type]
 
 
 def test_a_hostile_url_stays_inside_the_folder(tmp_path: Path) -> None:
-    Store(tmp_path / "logins", remote("https://h/../../../x\0y")).save(LOGIN)
+    LoginStore(tmp_path / "logins", remote("https://h/../../../x\0y")).save(LOGIN)
 
     assert only_file(tmp_path / "logins").parent == tmp_path / "logins"
 
@@ -157,13 +157,13 @@ def keychain(monkeypatch: pytest.MonkeyPatch) -> Keychain:
 
 
 def test_with_a_keychain_the_file_holds_no_secret(tmp_path: Path, keychain: Keychain) -> None:
-    store = Store(tmp_path, remote(URL, token_store="keyring"))
+    store = LoginStore(tmp_path, remote(URL, token_store="keyring"))
 
     store.save(LOGIN)
 
     assert b"SECRET" not in only_file(tmp_path).read_bytes()
     assert store.load() == replace(LOGIN, is_in_keyring=True)
-    assert Store(tmp_path, remote(URL)).load() == store.load()  # also when the config says `file` again
+    assert LoginStore(tmp_path, remote(URL)).load() == store.load()  # also when the config says `file` again
     store.delete()
     assert keychain.kept == {}
 
@@ -172,7 +172,7 @@ def test_a_keychain_that_does_not_open_is_an_error(tmp_path: Path, keychain: Key
     keychain.is_locked = True
 
     with pytest.raises(OSError, match="locked"):
-        Store(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
+        LoginStore(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
 
 
 def test_without_the_keychain_package_the_error_says_how_to_install_it(
@@ -181,7 +181,7 @@ def test_without_the_keychain_package_the_error_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "keyring", None)
 
     with pytest.raises(OSError, match="pip install"):
-        Store(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
+        LoginStore(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
 
 
 def test_each_person_has_a_file_of_its_own_and_no_names_can_be_taken_for_others(tmp_path: Path) -> None:
@@ -189,10 +189,10 @@ def test_each_person_has_a_file_of_its_own_and_no_names_can_be_taken_for_others(
     remotes = [with_fields(remote(URL), login_of=person) for person in persons]
 
     for config in remotes:
-        Store(tmp_path, config).save(replace(LOGIN, issuer=key(config)))
+        LoginStore(tmp_path, config).save(replace(LOGIN, issuer=key(config)))
 
     assert len({key(config) for config in remotes}) == len(persons)
-    loaded = [Store(tmp_path, config).load() for config in remotes]
+    loaded = [LoginStore(tmp_path, config).load() for config in remotes]
     assert [login and login.issuer for login in loaded] == [key(config) for config in remotes]
     if os.name == "posix":
         assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in tmp_path.glob("*.json"))

@@ -21,7 +21,7 @@ from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
-from tests.proxy.approval.scene import READ_S, open_with
+from tests.features.approvals.scene import READ_S, asking_with
 
 ALICE = Authentication(Principal("https://idp.example", "alice"), "jwt", roles=("dev",))
 CAPABILITIES: Json = {
@@ -245,7 +245,7 @@ class World:
         )
         self.clock = FakeClock()
         opener = Opener(**{name: [server] for name, server in self.servers.items()})
-        self.proxy = Proxy(self.config, opener=opener, open_approval=open_with(self.clock))
+        self.proxy = Proxy(self.config, opener=opener, steps=asking_with(self.clock))
 
     def join(self, *, only: str | None = None, is_modern: bool = False, decision: str = "") -> Asker:
         """Return one more client, with the role that the rules are for; a legacy one may show forms for approval."""

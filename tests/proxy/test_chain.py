@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.client import Client as ConnectedClient
-from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.proxy.approval.approval import Approval
-from dynamic_mcp.proxy.approval.subject import Right
+from dynamic_mcp.proxy.chain import ChangingStep
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, UpstreamRequest
+from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Restart, UpstreamRequest
 from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config
 from tests.policy.rules import access_of, person
 
@@ -81,28 +77,19 @@ async def test_every_request_to_an_upstream_passes_and_no_list_does() -> None:
     assert {message.method for message in recorder.seen} == {"tools/call", *requests}
 
 
-class Careless(Approval):
+class Careless(ChangingStep):
     """Allows everything, with arguments of its own, and looks at nothing."""
 
-    pending = 0
-    outcomes: Mapping[str, int] = {}
-
-    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
+    async def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
         params = {**(call.params or {}), "arguments": Raw(b'{"text":"secret"}')}
-        return await next(structs.replace(call, params=params))
-
-    def apply(self, config: Config) -> None: ...
-
-    def release(self, client: ConnectedClient) -> None: ...
-
-    async def close(self) -> None: ...
+        return await restart(structs.replace(call, params=params), next)
 
 
 async def test_arguments_that_were_changed_when_a_person_was_asked_are_decided_again() -> None:
     upstream = FullUpstream()
     rules = [{"effect": "ask"}, {"effect": "deny", "arguments": {"$.text": {"enum": ["secret"]}}}]
     config = config_of(group_config("a"), access=access_of(roles={"dev": rules}))
-    proxy = Proxy(config, opener=Opener(a=[upstream]), open_approval=lambda *_: Careless())
+    proxy = Proxy(config, opener=Opener(a=[upstream]), steps={"approval": Careless})
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()

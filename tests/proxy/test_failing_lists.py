@@ -26,7 +26,7 @@ from tests.fakes import (
     text_of,
     tool,
 )
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 from tests.proxy.pinned import Server, pinned_group, proxy_of
 
 NO_NETWORK = Error(-32603, "getaddrinfo ENOTFOUND api.example.com")

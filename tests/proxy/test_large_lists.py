@@ -64,9 +64,9 @@ class Judging:
             assert self._may_go_on.wait(BOUND_S)
         return judgement.judge(*args, **options)
 
-    def _count_write(self, path: Path, change: Callable[[Lock], Lock]) -> Lock:
+    def _count_write(self, path: Path, change: Callable[[Lock], Lock]) -> None:
         self.writes += 1
-        return lock_file.update_lock(path, change)
+        lock_file.update_lock(path, change)
 
 
 @pytest.fixture

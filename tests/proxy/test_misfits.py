@@ -17,8 +17,8 @@ from dynamic_mcp.config.rules import Cache, Guard, Redact, Rules
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
 from tests.features.audit.audited import audited
+from tests.features.overrides.overridden import rules_of
 from tests.modern_client import modern_client_of
-from tests.policy.overridden import rules_of
 from tests.policy.rules import access_of
 
 SCHEMA: Json = {

@@ -5,39 +5,37 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.client import Client as ConnectedClient
-from dynamic_mcp.config.resolved import Answers, Config
+from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.errors import NotFound
+from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
+from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
+from dynamic_mcp.features.overrides.shown_tool import ShownTool
+from dynamic_mcp.features.redaction.redactor import Redactor
+from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.caching import CacheRules, KeepRule
 from dynamic_mcp.policy.call_rules import CallRules
-from dynamic_mcp.policy.guards import Guards
-from dynamic_mcp.policy.redact import Redactor
-from dynamic_mcp.policy.shown_tool import ShownTool
-from dynamic_mcp.proxy.approval.approval import Approval
-from dynamic_mcp.proxy.approval.subject import Right
-from dynamic_mcp.proxy.chain import ORDER, Chains, Services
+from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 from tests.policy.rules import access_of, person
 
 NAMES = [row.name for row in ORDER]
 ANSWER = "redact of the answer"
-ACCESS: Any = group_config("up").presentation.access
+PRESENTATION = group_config("up").presentation
 
 
 class Steps(list[str]):
@@ -56,7 +54,7 @@ class NotedGuards(Guards):
         super().__init__((), "up")
         self.steps = steps
 
-    def are_for(self, tool: str) -> bool:
+    def judges(self, tool: str) -> bool:
         return True
 
     def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
@@ -80,7 +78,7 @@ class NotedLimits(Limits):
 
 class NotedCache(CacheRules):
     def __init__(self, steps: Steps) -> None:
-        super().__init__(Rules(), "up", ACCESS)
+        super().__init__(PRESENTATION, "up")
         self.steps = steps
 
     def for_tool(self, name: str) -> KeepRule | None:
@@ -132,25 +130,17 @@ class NotedPlugins(Plugins):
         return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
 
 
-class NotedApproval(Approval):
+class NotedApproval(ChangingStep):
     """A person who allows everything, perhaps with other parameters."""
 
-    pending = 0
-    outcomes: Mapping[str, int] = {}
-
-    def __init__(self, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
+    def __init__(self, services: Services, *, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
+        super().__init__(services)
         self.steps = steps
         self.changed = changed
 
-    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
+    async def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
         self.steps.note("approval")
-        return await next(call if self.changed is None else structs.replace(call, params=self.changed))
-
-    def apply(self, config: Config) -> None: ...
-
-    def release(self, client: ConnectedClient) -> None: ...
-
-    async def close(self) -> None: ...
+        return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
 
 
 class NotedObservation(Observation):
@@ -184,9 +174,9 @@ class NotedGroup(GroupView):
     def __init__(self, view: GroupView, steps: Steps) -> None:
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
-        self.call_rules = rules = CallRules(view.presentation.rules, "up", ACCESS)
-        rules.guards, rules.sets = NotedGuards(steps), {"limits": NotedLimits(steps)}
-        rules.cache, rules.redactor = NotedCache(steps), NotedRedactor(steps)
+        self.call_rules = rules = CallRules(view.presentation, "up")
+        rules.sets |= {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
+        rules.sets["redaction"] = NotedRedactor(steps)
 
     def find_shown(self, tool: str) -> ShownTool | None:
         return NotedTool(self.steps)
@@ -216,10 +206,9 @@ async def pass_all(
         group_config("up", rules=rules_of(other={"hide": True})), access=access_of(roles={"dev": [{"effect": "ask"}]})
     )
     proxy = Proxy(config, opener=Opener(up=[upstream]))
-    services = Services(proxy.view_for, lambda event: None)
+    services = Services(proxy.view_for, lambda event: None, config)
     services.has_access_rules = True
     services.plugins = NotedPlugins(steps, by_plugin)
-    services.approval = NotedApproval(steps, by_person)
     services.observers = Observers([NotedSending(steps)])
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
@@ -227,7 +216,8 @@ async def pass_all(
         request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
         observation = NotedObservation(services.observers, request, 0.0, 0.0, steps=steps)
         request = structs.replace(request, observation=observation)
-        noted, chains = group(view["up"], steps), Chains(services)
+        asking = partial(NotedApproval, steps=steps, changed=by_person)
+        noted, chains = group(view["up"], steps), Chains(services, {"approval": asking})
         given = params or {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
         await chains.send(request, noted, "tools/call", given, timeout_s=5)
         steps.clear()  # of the first call, for which the chain was compiled
@@ -365,12 +355,11 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
         "dynamic_mcp.policy",
         "dynamic_mcp.middleware",
         "dynamic_mcp.proxy.plugins",
-        "dynamic_mcp.proxy.approval",
+        "dynamic_mcp.features.approvals",
         "dynamic_mcp.proxy.authorization",
         "dynamic_mcp.proxy.call_",
         "dynamic_mcp.proxy.hidden",
         "dynamic_mcp.proxy.observed_calls",
-        "dynamic_mcp.proxy.redaction",
-        "dynamic_mcp.proxy.result_cache",
+        *(f"dynamic_mcp.features.{feature.name}" for feature in FEATURES),
     )
     assert [each for each in loaded if each == "re2" or each.startswith(rules)] == []

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
-from dynamic_mcp.policy.redact import Redactor
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers, UpstreamRequest
 from tests.fakes import BOUND_S, Client, FakeUpstream, Opener, config_of, group_config
@@ -107,7 +107,7 @@ async def test_the_first_access_rules_hold_for_a_call_whose_long_arguments_are_r
         await client.initialize()
         rules = proxy.view_for(client.session)["a"].call_rules
         assert rules is not None
-        rules.redactor = redactor
+        rules.sets["redaction"] = redactor
         calling = asyncio.create_task(client.call("a", "echo", {"text": "x" * 50_000}))
         assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
         proxy.apply(config_of(group_config("a", rules=RULES), access=access))

@@ -12,7 +12,7 @@ from dynamic_mcp.config.rules import Cache, Rules
 from dynamic_mcp.policy.pins.definition import PinKind
 from dynamic_mcp.policy.pins.lock_file import Lock, update_lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
-from tests.policy.overridden import rules_of
+from tests.features.overrides.overridden import rules_of
 from tests.proxy.pinned import (
     LOCK,
     Server,

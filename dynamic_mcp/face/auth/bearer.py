@@ -17,10 +17,11 @@ from dynamic_mcp.config.auth import Bearer
 from dynamic_mcp.config.issuers import TOKEN
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.auth.token_store import PREFIX, Stamp, StoredToken, TokenStore, hash_of
+from dynamic_mcp.face.auth.token_store import PREFIX, StoredToken, TokenStore, hash_of
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.system.file_store import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class BearerProvider:
         self._own = [(hash_of(each.token), _authentication(each.subject, each.roles)) for each in config.tokens]
         self._store = store
         self._now = now
-        self._stamp: Stamp | str | None = None
+        self._stamp: Stamp | str | None = "not read yet"
         self._stored: dict[str, _Known] = {}
         self._by_identity: dict[int, _Known] = {}
 
@@ -95,12 +96,12 @@ class BearerProvider:
 
     def _refresh(self) -> None:
         """Read the file if it has changed. Where it cannot be read, no token of it counts."""
+        stamp = stamp_of(self._store.file)
+        if stamp == self._stamp:
+            return
         try:
-            stamp = self._store.stamp()
-            if stamp == self._stamp:
-                return
-            tokens = self._store.load() if stamp is not None else ()
-        except (OSError, DynamicMcpError) as exc:
+            tokens = self._store.load()
+        except DynamicMcpError as exc:
             self._forget_all(str(exc))
             return
         self._stamp = stamp

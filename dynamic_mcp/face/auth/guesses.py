@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding, site_of
 from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.rate_limiter import RateLimiter
 
 BURST = 20
 _EVERY_S = 1.0
@@ -27,7 +28,7 @@ class TokenGuesses:
         self._forwarding = Forwarding()
         self._now = now
         self._tried: BoundedDict[int, None] = BoundedDict(_MAX_TRIED)
-        self._budgets: BoundedDict[str, tuple[float, float]] = BoundedDict(_MAX_SITES)
+        self._wrong = RateLimiter[str](BURST, _EVERY_S, most_keys=_MAX_SITES)
         self._waiting: BoundedDict[str, float] = BoundedDict(_MAX_SITES)
 
     def trust(self, forwarders: Iterable[str]) -> None:
@@ -61,12 +62,9 @@ class TokenGuesses:
         if not site:
             return
         now = self._now()
-        left, since = self._budgets.get(site) or (float(BURST), now)
-        left = max(min(BURST, left + (now - since) / _EVERY_S) - 1, 0)
-        self._budgets.pop(site, None)  # the one that is forgotten first is the one that tried nothing for longest
-        self._budgets[site] = left, now
-        if left < 1:
-            self._waiting[site] = now + (1 - left) * _EVERY_S
+        self._wrong.take(site, now)
+        if wait_s := self._wrong.wait_s(site, now):
+            self._waiting[site] = now + wait_s
 
     def _site(self, head: RequestHead) -> str:
         """Return the address of a request; empty if a proxy on this machine, which is not trusted, has sent it."""

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.file_store import CorruptFile, FileStore, JsonCodec, NewerFile
 from dynamic_mcp.system.text import os_reason
 
 PREFIX = "dmcp_"
@@ -29,8 +28,6 @@ _MAX_TOKENS = 5000
 _ID_LENGTH = 8
 # A command holds the lock while it reads and writes the file; one that holds it for longer is stuck.
 _LOCK_S = 10.0
-
-Stamp = tuple[int, int, int]
 
 
 class StoredToken(Struct, frozen=True):
@@ -53,9 +50,11 @@ class StoredToken(Struct, frozen=True):
 
 
 class _Content(Struct, frozen=True):
-    format: int
     config: str
     tokens: tuple[StoredToken, ...]
+
+
+_CODEC = JsonCodec(_Content, _FORMAT, member="format")
 
 
 class TokenStore:
@@ -65,30 +64,21 @@ class TokenStore:
         self._config = identify(config)
         name = sha256(os.fsencode(self._config)).hexdigest()[:40]
         self.file = folder / f"{name}.json"
-        self._lock = paths.FileLock(folder / f"{name}.lock")
-
-    def stamp(self) -> Stamp | None:
-        """Return a value that changes whenever the file does; None if there is no file. Raises OSError."""
-        try:
-            status = self.file.stat()
-        except FileNotFoundError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
+        self._store = FileStore(self.file, _CODEC, most_bytes=_MAX_BYTES)
 
     def load(self) -> tuple[StoredToken, ...]:
         """Return all tokens, the expired ones too. Raises DynamicMcpError if they cannot be read."""
         try:
-            content = decode_as(paths.read_private(self.file, _MAX_BYTES), _Content)
-        except FileNotFoundError:
-            return ()
-        except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {os_reason(exc)}") from exc
-        except (ValueError, RecursionError) as exc:
+            content = self._store.load()
+        except NewerFile as exc:
+            hint = "update dynamic-mcp"
+            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {exc}", hint=hint) from exc
+        except CorruptFile as exc:
             hint = "move it away and make new tokens; those that are in it do not count any more"
             raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {exc}", hint=hint) from exc
-        if content.format != _FORMAT:
-            raise DynamicMcpError(f"the tokens in `{self.file}` are of a newer dynamic-mcp", hint="use that one")
-        return content.tokens
+        except OSError as exc:
+            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {os_reason(exc)}") from exc
+        return () if content is None else content.tokens
 
     def create(
         self, subject: str, roles: tuple[str, ...], *, lifetime_s: float | None, now: float
@@ -128,24 +118,18 @@ class TokenStore:
         return found
 
     def _save(self, tokens: tuple[StoredToken, ...]) -> None:
-        content = _Content(_FORMAT, self._config.encode("utf-8", "replace").decode(), tokens)
-        try:
-            paths.write_private(self.file, msgspec.json.format(msgspec.json.encode(content)))
-        except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be saved: {os_reason(exc)}") from exc
+        self._store.save(_Content(self._config.encode("utf-8", "replace").decode(), tokens))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Be the only one that changes the file."""
         try:
-            if not self._lock.acquire(_LOCK_S):
-                raise DynamicMcpError(f"`{self.file}` has been locked by another process for {_LOCK_S:g} s")
+            with self._store.locked(_LOCK_S):
+                yield
+        except TimeoutError as exc:
+            raise DynamicMcpError(f"`{self.file}` has been locked by another process for {_LOCK_S:g} s") from exc
         except OSError as exc:
             raise DynamicMcpError(f"the tokens in `{self.file}` cannot be changed: {os_reason(exc)}") from exc
-        try:
-            yield
-        finally:
-            self._lock.release()
 
 
 def hash_of(token: str) -> str:

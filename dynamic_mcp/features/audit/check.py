@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.doctor.findings import Finding, Level, config_error, warning
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, warning
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.features.audit.day_file import read_tail
 from dynamic_mcp.system import paths
@@ -23,7 +23,7 @@ _LITTLE_BYTES = 200 << 20
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def check(config: Config) -> Iterator[Finding]:
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the audit log of a config."""
     return check_audit(config.audit, paths.state_dir())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.file_reader import read_private
 
 _LENGTH = 32
 
@@ -25,7 +26,7 @@ def load_key(directory: Path) -> bytes:
             pass
         finally:
             new.unlink()
-    key = paths.read_private(path, _LENGTH)
+    key = read_private(path, most=_LENGTH)
     if len(key) != _LENGTH:
         raise ValueError(f"{path} does not have {_LENGTH} bytes")
     return key

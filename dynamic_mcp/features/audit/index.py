@@ -34,7 +34,7 @@ class AuditIndex:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = index_file.file_for(directory)
+        self._database = index_file.database_for(directory)
         self._identity = 0
         self._last = 0
         self._connection = self._open()
@@ -123,11 +123,11 @@ class AuditIndex:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            connection = index_file.open_or_replace(self._file)
-            self._identity = self._file.stat().st_ino
+            connection = self._database.open()
+            self._identity = self._database.file.stat().st_ino
         except (sqlite3.OperationalError, OSError) as exc:
             log.info("the index of the audit log cannot be kept, so it is made in memory: %s", exc)
-            return index_file.open_in_memory()
+            return self._database.open_in_memory()
         return connection
 
     def _work(self, work: Callable[[], T]) -> T:
@@ -143,12 +143,12 @@ class AuditIndex:
         self._connection.close()
         if isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF in _CANNOT_KEEP:
             log.info("the index of the audit log cannot be kept, so it is made in memory: %s", exc)
-            self._connection = index_file.open_in_memory()
+            self._connection = self._database.open_in_memory()
         elif isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise exc
         else:
             log.info("the index of the audit log is damaged and is made anew: %s", exc)
-            index_file.remove(self._file, self._identity)
+            self._database.remove(self._identity)
             self._connection = self._open()
         self._last = 0
         self._indexer = FileIndexer(self._connection)

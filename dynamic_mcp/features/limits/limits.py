@@ -11,6 +11,7 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
+from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.rules import Limit
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
@@ -55,6 +56,11 @@ class Room(Struct, frozen=True):
     def gate_of(self, person: Hashable, tool: str) -> Hashable:
         """Return what names the places that a call waits for."""
         return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
+
+
+def compile_rules(presentation: Presentation, server: str) -> Limits:
+    """Return the limits of a server."""
+    return Limits(presentation.rules.limits, server)
 
 
 class Limits(RuleSet):

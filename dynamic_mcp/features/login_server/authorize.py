@@ -28,7 +28,7 @@ from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import NAME, Fields, OAuthError, parse_fields, parse_form
 from dynamic_mcp.features.login_server.grants import add_code
 from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider, NotIdentified, person_of
-from dynamic_mcp.features.login_server.limiter import PeerAddresses, RateLimiter
+from dynamic_mcp.features.login_server.peer_addresses import PeerAddresses
 from dynamic_mcp.features.login_server.records import (
     AuthorizationRequest,
     Grant,
@@ -37,6 +37,7 @@ from dynamic_mcp.features.login_server.records import (
     Person,
 )
 from dynamic_mcp.features.login_server.redirects import find_redirect
+from dynamic_mcp.system.rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ _MAX_STATE_CHARS = 4096
 _MAX_RESOURCES = 5
 _LONGEST_ID = 200
 # How often one address may begin a login, and make us fetch a document that we do not have.
-_LOGINS, _FETCHES = (60, 60.0), (20, 10.0)
+_LOGINS, _FETCHES = (60, 1.0), (20, 6.0)
 _TOO_MANY = OAuthError(
     "temporarily_unavailable", "too many logins were begun: try again in a minute", 429, is_denial=True
 )
@@ -72,14 +73,14 @@ class AuthorizationEndpoint:
         self._who = who
         self._scopes = frozenset(scopes)
         self._peers = peers
-        self._logins, self._fetches = RateLimiter(*_LOGINS, now), RateLimiter(*_FETCHES, now)
+        self._logins, self._fetches = RateLimiter[str](*_LOGINS), RateLimiter[str](*_FETCHES)
         self._browsers = Browsers(at.origin, is_https=at.is_https)
         self._now = now
 
     async def begin(self, request: PageRequest) -> Response:
         """Answer GET /authorize."""
         head = request.head
-        if not self._logins.may(self._peers.find(head)):
+        if not self._logins.take(self._peers.find(head), self._now()):
             raise _TOO_MANY
         fields = _query(head)
         asked = self._read(fields, await self._find_client(head, fields.need("client_id")))
@@ -162,7 +163,7 @@ class AuthorizationEndpoint:
             return client
         try:
             known = await self._documents.find_known(id)
-            if known is None and not self._fetches.may(self._peers.find(head)):
+            if known is None and not self._fetches.take(self._peers.find(head), self._now()):
                 raise _TOO_MANY
             return known or await self._documents.fetch(id)
         except ForbiddenClient as exc:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.database_file import DatabaseFile, delete_database
 
 T = TypeVar("T")
 
@@ -26,6 +27,9 @@ _REPLACED = (1,)
 _BUSY_S = 10.0
 
 _SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA secure_delete = ON; -- what is deleted is overwritten
 CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, private TEXT NOT NULL, made REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS clients (
   id TEXT PRIMARY KEY, data BLOB NOT NULL, used REAL NOT NULL, has_logged_in INTEGER NOT NULL DEFAULT 0);
@@ -60,7 +64,7 @@ class Database:
     """One connection to the file, used in one thread, which is opened with the first use."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._database = DatabaseFile(file, _SCHEMA, _BUSY_S, if_lost="clients must log in again")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="logins")
         self._connection: sqlite3.Connection | None = None
         self._is_closed = False
@@ -75,7 +79,7 @@ class Database:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
         except (sqlite3.Error, OSError) as exc:
-            log.error("the logins in %s cannot be used: %s", self._file, exc)  # noqa: TRY400
+            log.error("the logins in %s cannot be used: %s", self._database.file, exc)  # noqa: TRY400
             raise DatabaseError(str(exc)) from exc
 
     async def close(self) -> None:
@@ -104,14 +108,8 @@ class Database:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        lock = paths.FileLock(self._file.with_suffix(".lock"))
-        if not lock.acquire(_BUSY_S):
-            raise OSError("another process opens it for too long")
-        try:
-            _delete_replaced(self._file)
-            self._connection = _open_or_replace(self._file)
-        finally:
-            lock.release()
+        _delete_replaced(self._database.file)
+        self._connection = self._database.open()
         return self._connection
 
 
@@ -121,39 +119,4 @@ def _delete_replaced(file: Path) -> None:
     if not file.name.endswith(current):
         return
     for number in _REPLACED:
-        for suffix in ("sqlite", "sqlite-wal", "sqlite-shm"):
-            file.with_name(f"{file.name.removesuffix(current)}.v{number}.{suffix}").unlink(missing_ok=True)
-
-
-def _open_or_replace(file: Path) -> sqlite3.Connection:
-    """Open a file, or a new one in its place if it is none of ours."""
-    try:
-        return _open(file)
-    except sqlite3.OperationalError:
-        raise  # locked, or the disk is full: what is there is good
-    except sqlite3.DatabaseError as exc:
-        log.warning("%s cannot be read and is set aside; clients must log in again: %s", file, exc)
-        for suffix in ("-wal", "-shm"):
-            file.with_name(file.name + suffix).unlink(missing_ok=True)
-        file.replace(file.with_suffix(".bad"))
-        return _open(file)
-
-
-def _open(file: Path) -> sqlite3.Connection:
-    # SQLite gives its other files the mode of this one
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        if os.name == "posix":
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
-    connection = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-        connection.executescript(_SCHEMA)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        delete_database(file.with_name(f"{file.name.removesuffix(current)}.v{number}.sqlite"))

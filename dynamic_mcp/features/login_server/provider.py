@@ -24,8 +24,8 @@ from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.features.login_server.forms import NAME, OAuthError
 from dynamic_mcp.features.login_server.grants import Lifetimes
 from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider, NotIdentified
-from dynamic_mcp.features.login_server.limiter import PeerAddresses
 from dynamic_mcp.features.login_server.metadata import Metadata
+from dynamic_mcp.features.login_server.peer_addresses import PeerAddresses
 from dynamic_mcp.features.login_server.registration import Registration
 from dynamic_mcp.features.login_server.tokens import Tokens
 from dynamic_mcp.identity import Authentication

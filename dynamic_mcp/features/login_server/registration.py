@@ -20,12 +20,13 @@ from dynamic_mcp.features.login_server.clients import (
 )
 from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import OAuthError, json_response
-from dynamic_mcp.features.login_server.limiter import PeerAddresses, RateLimiter
+from dynamic_mcp.features.login_server.peer_addresses import PeerAddresses
+from dynamic_mcp.system.rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
 
 # Enough for a company whose people all begin on one morning behind one address.
-_BURST, _PER_MINUTE = 60, 60.0
+_BURST, _EVERY_S = 60, 1.0
 
 
 class Registration:
@@ -35,13 +36,13 @@ class Registration:
         self._database = database
         self._peers = peers
         self._now = now
-        self._limiter = RateLimiter(_BURST, _PER_MINUTE, now)
+        self._limiter = RateLimiter[str](_BURST, _EVERY_S)
 
     async def answer(self, request: PageRequest) -> Response:
         """Register a client. Raises OAuthError."""
         if not is_json(request.head.headers):
             raise OAuthError("invalid_client_metadata", "`Content-Type` must be `application/json`", 415)
-        if not self._limiter.may(self._peers.find(request.head)):
+        if not self._limiter.take(self._peers.find(request.head), self._now()):
             raise OAuthError("temporarily_unavailable", "too many registrations: try again in a minute", 429)
         try:
             client = make_client(secrets.token_urlsafe(16), read_metadata(request.body), has_document=False)

@@ -95,10 +95,10 @@ def _stored_results(proxy: Proxy) -> Iterator[Values]:
 
 
 def _approvals(proxy: Proxy) -> Iterator[Values]:
-    if proxy.approval is not None:
-        yield _single(definitions.APPROVALS_PENDING, proxy.approval.pending)
+    if proxy.approvals is not None:
+        yield _single(definitions.APPROVALS_PENDING, proxy.approvals.pending)
         outcomes = Values(definitions.APPROVALS)
-        for outcome, count in proxy.approval.outcomes.items():
+        for outcome, count in proxy.approvals.outcomes.items():
             outcomes.set(count, (outcome,))
         yield outcomes
 

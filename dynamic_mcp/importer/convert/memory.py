@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +16,12 @@ from pathlib import Path
 
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.model import ForeignServer
-from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_store import DictCodec, FileStore, StoreError
+from dynamic_mcp.system.text import os_reason
 
-FORM = 1
+log = logging.getLogger(__name__)
+
+_CODEC = DictCodec(1)
 
 # the hashes of a value: a tree of them for an object, None for no value
 Fingerprint = Mapping[str, "Fingerprint"] | str | None
@@ -69,18 +73,14 @@ class MemoryStore:
 
     def load(self, output: Path) -> Memory:
         """Return the memory of an output; an empty one if there is none or it cannot be read."""
+        store = FileStore(self.file_of(output), _MemoryCodec(output))
         try:
-            document = json.loads(read_bytes(self.file_of(output)))
-            records = {
-                (str(tool), str(scope), str(file), str(name)): Record(
-                    str(each["name"]), each["read"], each["written"]
-                )
-                for each in document["servers"]
-                for tool, scope, file, name in [each["from"]]
-            }
-            return Memory(str(document["salt"]), records) if document["form"] == FORM else Memory(self._salt)
-        except (OSError, ValueError, KeyError, TypeError):
-            return Memory(self._salt)  # an import without a memory asks more questions, but loses nothing
+            memory = store.load()
+        except (OSError, StoreError) as exc:  # it is replaced once something is imported, which can be undone
+            why = os_reason(exc) if isinstance(exc, OSError) else exc
+            log.warning("`%s` cannot be read, so more may be asked: %s", store.file, why)
+            memory = None
+        return memory or Memory(self._salt)
 
     def file_of(self, output: Path) -> Path:
         """Return the file with the memory of an output."""
@@ -89,9 +89,25 @@ class MemoryStore:
 
 def encode_memory(output: Path, memory: Memory) -> bytes:
     """Return a memory as the bytes of its file."""
-    servers = [
-        {"from": list(key), "name": record.name, "read": record.source, "written": record.output}
-        for key, record in memory.records.items()
-    ]
-    document = {"form": FORM, "output": str(output), "salt": memory.salt, "servers": servers}
-    return json.dumps(document, indent=1).encode()
+    return _MemoryCodec(output).encode(memory)
+
+
+class _MemoryCodec:
+    def __init__(self, output: Path) -> None:
+        self._output = output
+
+    def encode(self, value: Memory) -> bytes:
+        servers = [
+            {"from": list(key), "name": record.name, "read": record.source, "written": record.output}
+            for key, record in value.records.items()
+        ]
+        return _CODEC.encode({"output": str(self._output), "salt": value.salt, "servers": servers})
+
+    def decode(self, data: bytes) -> Memory:
+        document = _CODEC.decode(data)
+        records = {
+            (str(tool), str(scope), str(file), str(name)): Record(str(each["name"]), each["read"], each["written"])
+            for each in document["servers"]
+            for tool, scope, file, name in [each["from"]]
+        }
+        return Memory(str(document["salt"]), records)

@@ -6,37 +6,19 @@ that cannot be read is set aside; one beside the config belongs to whoever commi
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.pins.definition import Key, PinKind
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.file_reader import UnsuitableFileError, read_bytes
-from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.system.file_store import FileStore, JsonCodec
 
-FORM = 1
-MAX_BYTES = 64 << 20
 LOCK_WITHIN_S = 5.0
-
-
-class LockFileError(Exception):
-    """A lock file cannot be read or written; the text says why."""
-
-
-class NewerLockFile(LockFileError):
-    """A newer version of this program has written the lock file."""
-
-
-class CorruptLockFile(LockFileError):
-    """A lock file is none, or not any more."""
 
 
 class Pin(Struct, frozen=True, omit_defaults=True):
@@ -100,13 +82,7 @@ class Lock(Struct, frozen=True):
         return Lock(servers if server is None else {**servers, name: server})
 
 
-class _File(Struct, frozen=True):
-    form: int
-    servers: Mapping[str, PinnedServer] = {}
-
-
-class _Form(Struct, frozen=True):
-    form: int
+_CODEC = JsonCodec(Lock, 1)
 
 
 def path_for(config: Path, folder: Path) -> Path:
@@ -115,79 +91,31 @@ def path_for(config: Path, folder: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lock:
-    """Return what a lock file has; nothing if there is none.
-
-    Raises NewerLockFile, CorruptLockFile, and LockFileError for one that cannot be read.
-    """
-    try:
-        data = read_bytes(path, most=MAX_BYTES)
-    except FileNotFoundError:
-        return Lock()
-    except UnsuitableFileError as exc:
-        raise CorruptLockFile(os_reason(exc)) from exc
-    except OSError as exc:
-        raise LockFileError(os_reason(exc)) from exc
-    return _decode(data)
+    """Return what a lock file has; nothing if there is none. Raises CorruptFile, NewerFile and OSError."""
+    return lock_store(path).load() or Lock()
 
 
-def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
-    """Change a lock file in one step, while no other process does, and return what it has then.
+def update_lock(path: Path, change: Callable[[Lock], Lock]) -> None:
+    """Change a lock file in one step, while no other process does.
 
     `change` gets what the file has now, and returns the same object to leave it so. Blocks.
-    Raises LockFileError, and then nothing has changed.
+    Raises CorruptFile, NewerFile and OSError, and then nothing has changed.
     """
-    path = path.resolve()  # a link to a file that is committed elsewhere stays one
-    try:
-        lock = paths.FileLock(paths.state_dir() / "pins" / f"{path_for(path, Path()).stem}.lock")
-        if not lock.acquire(LOCK_WITHIN_S):
-            raise LockFileError("another process keeps it locked")
-        try:
-            before = read_lock(path)
-            after = change(before)
-            if after is not before:
-                _write(path, after)
-            return after
-        finally:
-            lock.release()
-    except OSError as exc:
-        raise LockFileError(os_reason(exc)) from exc
+    store = lock_store(path)
+    with store.locked(LOCK_WITHIN_S):
+        before = store.load() or Lock()
+        after = change(before)
+        if after is not before:
+            store.save(after)
 
 
-def set_aside(path: Path) -> None:
-    """Rename a file that cannot be read, so that a new one is begun. Never raises OSError."""
-    with contextlib.suppress(OSError):
-        path.replace(path.with_suffix(".bad"))
+def lock_store(path: Path) -> FileStore[Lock]:
+    """Return the store of a lock file. A link to a file that is committed elsewhere stays one."""
+    file = path.resolve()
+    lock = paths.state_dir() / "pins" / f"{path_for(file, Path()).stem}.lock"
+    return FileStore(file, _CODEC, lock=lock, is_private=False)
 
 
 def encode_lock(lock: Lock) -> bytes:
-    """Return the content of a lock file: sorted and indented, to be read and compared line by line."""
-    data = msgspec.json.encode(_File(FORM, lock.servers), order="sorted")
-    return msgspec.json.format(data, indent=2) + b"\n"
-
-
-def _decode(data: bytes) -> Lock:
-    try:
-        form = decode_as(data, _Form).form
-        if form > FORM:
-            raise NewerLockFile("a newer version of dynamic-mcp has written it")
-        return Lock(decode_as(data, _File).servers)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
-        raise CorruptLockFile(f"it is not a lock file: {exc}") from exc
-
-
-def _write(path: Path, lock: Lock) -> None:
-    data = encode_lock(lock)
-    if len(data) > MAX_BYTES:
-        raise LockFileError(f"it would be larger than {MAX_BYTES >> 20} MiB")
-    mode = _mode_of(path)
-    paths.write_private(path, data)
-    if mode is not None:
-        path.chmod(mode)
-
-
-def _mode_of(path: Path) -> int | None:
-    """Return the mode that a file has to keep; None if it is private, or there is none yet."""
-    try:
-        return path.stat().st_mode & 0o777
-    except FileNotFoundError:
-        return None
+    """Return the content of a lock file."""
+    return _CODEC.encode(lock)

@@ -16,7 +16,7 @@ from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.proxy.request import Event, Observers
 from tests.fakes import BOUND_S
-from tests.proxy.approval.scene import approving
+from tests.features.approvals.scene import approving
 
 WHO = {"issuer": "i", "subject": "ann"}
 ABOUT = {"id": "K7Q2ZD", "group": "up", "kind": "tool", "name": "delete", "rule": "r", **WHO}
@@ -82,7 +82,7 @@ async def test_all_that_becomes_of_a_question_can_be_read_from_the_log(tmp_path:
         for verdict in ("allow", "deny"):
             call = asyncio.create_task(client.call("up", "delete_file", {"path": "x"}))
             pending = await scene.waits()
-            (scene.box.allow if verdict == "allow" else scene.box.deny)(pending.id)
+            (scene.queue.allow if verdict == "allow" else scene.queue.deny)(pending.id)
             async with asyncio.timeout(BOUND_S):
                 await call
     trail.close()

@@ -22,7 +22,7 @@ from tests.fakes import (
     settled,
     text_of,
 )
-from tests.proxy.approval.scene import ONE, approving, begin
+from tests.features.approvals.scene import ONE, approving, begin
 
 ANSWER: Json = {"content": [{"type": "text", "text": "fine"}]}
 
@@ -275,7 +275,7 @@ async def test_a_person_who_is_asked_holds_no_place() -> None:
         asked = begin(client)
         await on.waits()
         assert not (await client.call("up", "get_file", {})).get("isError")
-        on.box.allow("Q1")
+        on.queue.allow("Q1")
         assert not (await asked).get("isError")
 
 

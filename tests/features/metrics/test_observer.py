@@ -20,9 +20,9 @@ from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
+from tests.features.approvals.scene import READ_S, asking_with
 from tests.features.metrics.readers import Samples, sample, samples_of
 from tests.modern_client import ModernClient
-from tests.proxy.approval.scene import READ_S, open_with
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 SERVER = "mcp_server_operation_duration_seconds_count"
@@ -38,7 +38,7 @@ class Measured:
         config = config_of(*(group_config(name) for name in opener.plan))
         config = config if access is None else replace(config, access=access)
         self.clock = FakeClock()
-        self.proxy = Proxy(config, opener=opener, open_approval=open_with(self.clock))
+        self.proxy = Proxy(config, opener=opener, steps=asking_with(self.clock))
         self.observer = MetricsObserver()
         self.proxy.observers = Observers([self.observer])
         self.client = Client(self.proxy)
@@ -185,7 +185,7 @@ async def test_decisions_are_counted_by_effect_and_what_is_hidden_is_not_decided
 async def test_questions_to_a_person_are_counted_by_outcome() -> None:
     access = Access(roles={"all": (Rule("ask", Effect.ASK, servers=("a",)),)}, people={LOCAL_NAME: ("all",)})
     async with measured(access, a=FakeUpstream({"tools/call": DONE})) as this:
-        assert this.proxy.approval is not None
+        assert this.proxy.approvals is not None
         assert sample(this.read(), "dynamic_mcp_approvals_pending") == 0
         await this.client.initialize(capabilities={"elicitation": {}})
         call = asyncio.create_task(this.client.call("a", "echo"))

@@ -93,6 +93,7 @@ async def test_a_cache_that_cannot_be_used_is_no_error(fake: FakeRegistry, tmp_p
     assert kept.stat().st_mode & 0o077 == 0
     kept.write_bytes(b"{broken")
     assert (await get(fake, cache)).version == "1.1.0"
+    assert kept.with_suffix(".bad").read_bytes() == b"{broken"
 
 
 def test_a_cache_forgets_the_oldest_answers(tmp_path: Path) -> None:

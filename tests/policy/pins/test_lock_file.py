@@ -8,18 +8,16 @@ from msgspec import Raw
 
 from dynamic_mcp.policy.pins.definition import PinKind
 from dynamic_mcp.policy.pins.lock_file import (
-    CorruptLockFile,
     Lock,
-    LockFileError,
-    NewerLockFile,
     Pin,
     PinnedServer,
     encode_lock,
+    lock_store,
     path_for,
     read_lock,
-    set_aside,
     update_lock,
 )
+from dynamic_mcp.system.file_store import CorruptFile, NewerFile
 
 PIN = Pin("h1:00", Raw(b'{"name":"get"}'), "2026-11-23")
 SERVER = PinnedServer("digest", "1.4", tools={"get": PIN})
@@ -68,24 +66,26 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
     file = tmp_path / "lock.json"
     file.write_text('{"form": 2, "servers": ["something else"]}')
     before = file.read_bytes()
-    with pytest.raises(NewerLockFile):
+    with pytest.raises(NewerFile):
         update_lock(file, pin_server)
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"form": 1, "servers": 7}', "<<<<<<< ours\n", '{"form":"one"}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "{}", "[]", '{"form": 1, "servers": 7}', "<<<<<<< ours\n", '{"form":"one"}', '{"form":0}']
+)
 def test_a_file_that_is_none_is_an_error_and_can_be_set_aside(tmp_path: Path, content: str) -> None:
     file = tmp_path / "lock.json"
     file.write_text(content)
-    with pytest.raises(CorruptLockFile):
+    with pytest.raises(CorruptFile):
         read_lock(file)
-    set_aside(file)
+    lock_store(file).set_aside()
     assert read_lock(file) == Lock()
     assert file.with_suffix(".bad").read_text() == content
 
 
 def test_a_directory_in_its_place_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(LockFileError):
+    with pytest.raises(CorruptFile):
         read_lock(tmp_path)
 
 

@@ -14,7 +14,7 @@ from dynamic_mcp.config.rules import Redact, Rules
 from dynamic_mcp.middleware import Caller, CallFailed, CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
-from tests.proxy.approval.scene import Notes
+from tests.features.approvals.scene import Notes
 from tests.proxy.governed import ALICE
 from tests.proxy.plugins.scene import client_with, proxy_of, upstream, use
 

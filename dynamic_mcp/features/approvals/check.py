@@ -1,0 +1,49 @@
+"""Checks of what a person must approve: globs that match nothing, and questions that nobody can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
+from dynamic_mcp.features.approvals.config import settings_of
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.policy.globs import Globs
+
+_ROOT: Keys = ("settings", "approval")
+
+
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+    """Return the findings about the approvals of a config."""
+    if config.asks:
+        yield from _check_channels(config)
+    if config.access is None:
+        return
+    catalogs = known()
+    for server, globs in config.access.approve.items():
+        if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
+            yield from _check_globs(server, globs, catalogs[server])
+
+
+def _check_globs(server: str, globs: tuple[str, ...], catalog: Catalog) -> Iterator[Finding]:
+    names = list(catalog.entries(ListKind.TOOLS))
+    for number, glob in enumerate(globs):
+        if glob != "*" and not any(map(Globs((glob,)).matches_variant, names)):
+            what = f"`{glob}` matches no tool that the server is known to have, so nobody is asked"
+            yield warning(("mcpServers", server, "approve", number), what, guess(glob, names))
+
+
+def _check_channels(config: Config) -> Iterator[Finding]:
+    approval = settings_of(config)
+    has_others = config.http is not None and bool(config.http.auth)
+    if "queue" not in approval.channels:
+        what = "clients that cannot show a form are refused what a person must approve"
+        yield warning((*_ROOT, "channels"), what, "add `queue`, and answer with `dynamic-mcp approve`")
+        return
+    if has_others and "client" not in approval.channels:
+        what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
+        yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
+    if not approval.notify.desktop and not approval.notify.command:
+        what = "nobody is told that a call waits in the queue"
+        yield warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")

@@ -1,0 +1,1 @@
+"""What commands have to do with approvals."""

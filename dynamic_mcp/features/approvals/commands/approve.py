@@ -1,0 +1,126 @@
+"""`dynamic-mcp approve`: decide about calls that wait for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import output_options, proxy_options
+from dynamic_mcp.cli.suggestions import completion_items
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from dynamic_mcp.cli.invocation import Invocation
+    from dynamic_mcp.features.approvals.queued import Scope
+
+
+def _complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the id of a call that waits for a person."""
+    from dynamic_mcp.features.approvals.client import ApprovalClient
+    from dynamic_mcp.features.approvals.queued import approvals_dir, parse_id
+
+    typed = parse_id(incomplete)
+    waiting = ApprovalClient(approvals_dir()).list_pending() if typed or not incomplete else []
+    return completion_items(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
+
+
+_id_argument = click.argument("id", shell_complete=_complete_id)
+_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
+
+
+class _ListByDefault(click.Group):
+    """Lists what waits if no command is given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `list` if there is no command."""
+        wants_help = bool(args) and args[0] in ctx.help_option_names
+        if not ctx.resilient_parsing and not wants_help and (not args or args[0].startswith("-")):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ListByDefault, short_help="Decide about calls that wait for you.", subcommand_metavar="[COMMAND]")
+def command() -> None:
+    """Decide about calls that wait for a person, as `approve` and rules with the effect `ask` want it.
+
+    Without a command, it lists them. An ID may be shortened to its first characters.
+    """
+
+
+@command.command("list")
+@proxy_options
+def list_(this: Invocation) -> None:
+    """Show what waits, in all proxies of yours."""
+    from dynamic_mcp.features.approvals.commands.calls import list_pending
+
+    list_pending(this)
+
+
+@command.command("show")
+@_id_argument
+@click.option("--reveal", is_flag=True, help="Show what looks like a secret, too.")
+@output_options
+def show(this: Invocation, id: str, *, reveal: bool) -> None:
+    """Show one call: who makes it, what the tool says of itself, why you are asked, and all arguments."""
+    from dynamic_mcp.features.approvals.commands.calls import show_pending
+
+    show_pending(this, id, reveals=reveal)
+
+
+@command.command("allow")
+@_id_argument
+@click.option(
+    "--for",
+    "scope",
+    type=click.Choice(["once", "hour", "session"]),
+    default="once",
+    help="Only this call (the default), or the same tool with any arguments for an hour or for the client's session.",
+)
+@click.option("--always", is_flag=True, help="Print how to change the config so that nobody is asked again.")
+@_yes_option
+@output_options
+def allow(this: Invocation, id: str, *, scope: Scope, always: bool, yes: bool) -> None:
+    """Allow a call, after showing it.
+
+    Without a terminal this needs --yes, so that a program with a shell does not approve by accident.
+    """
+    from dynamic_mcp.features.approvals.commands.calls import allow_call
+
+    allow_call(this, id, scope, prints_rule=always, is_sure=yes)
+
+
+@command.command("deny")
+@_id_argument
+@click.option("--reason", metavar="TEXT", default="", help="Why, for the model to read.")
+@output_options
+def deny(this: Invocation, id: str, *, reason: str) -> None:
+    """Deny a call."""
+    from dynamic_mcp.features.approvals.commands.calls import deny_call
+
+    deny_call(this, id, reason)
+
+
+@command.command("edit")
+@_id_argument
+@click.option("--args", "arguments", metavar="JSON", help="The new arguments; `-` reads them from stdin.")
+@_yes_option
+@output_options
+def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None:
+    """Change the arguments of a call in $VISUAL or $EDITOR, see the difference, and allow it so, once.
+
+    The new arguments are checked like those of any call. Without a terminal this needs --args and --yes.
+    """
+    from dynamic_mcp.features.approvals.commands.calls import edit_call
+
+    edit_call(this, id, arguments, is_sure=yes)
+
+
+@command.command("watch")
+@proxy_options
+def watch(this: Invocation) -> None:
+    """Show each call as it comes, and ask what to do about it; one key decides. Ends with Ctrl-C."""
+    from dynamic_mcp.features.approvals.commands.watch import watch_pending
+
+    watch_pending(this)

@@ -1,0 +1,322 @@
+"""The work of `approve`: lists calls that wait for a person, shows them and decides about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+from msgspec import Raw
+
+from dynamic_mcp.cli import strict_json
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config import jsonc
+from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
+from dynamic_mcp.features.approvals.client import ApprovalClient
+from dynamic_mcp.features.approvals.commands import view
+from dynamic_mcp.features.approvals.queued import (
+    ApprovalAnswer,
+    ApprovalDecision,
+    QueuedApproval,
+    Scope,
+    approvals_dir,
+    read_arguments,
+    to_json,
+)
+from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.os_user import os_user
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import escape
+
+_LONGEST_REASON = 1000
+_MOST_BYTES = 8 << 20
+_EDITORS = ("sensible-editor", "nano", "vi", "notepad")
+
+
+def list_pending(this: Invocation) -> None:
+    """Print what waits."""
+    waiting = of_config(this, open_client().list_pending())
+    if this.out.is_json:
+        this.out.print_json([to_json(each, time.time()) for each in waiting])
+    elif waiting:
+        view.show_table(this.out, waiting, time.time())
+        this.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
+    else:
+        this.out.say("nothing waits for approval")
+
+
+def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
+    """Print one call that waits. Raises NotFound and InvalidArguments."""
+    pending = find(id)
+    if this.out.is_json:
+        this.out.print_json(to_json(pending, time.time(), reveals=reveals))
+    else:
+        view.show_details(this.out, pending, time.time(), reveals=reveals)
+
+
+def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is_sure: bool) -> None:
+    """Allow a call, once a person has seen it. Raises DynamicMcpError."""
+    require_person("allow", is_sure=is_sure)
+    pending = find(id)
+    if scope not in pending.offered:
+        offered = " or ".join(f"`{each}`" for each in pending.offered)
+        raise InvalidArguments(f"{pending.id} can be approved for {offered}, and not for `{scope}`")
+    if not is_sure and not _may_allow(this, pending, scope):
+        this.out.say(f"{pending.id} still waits; `{format_command('approve', 'deny', pending.id)}` denies it")
+        return
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
+    if prints_rule:
+        print_rule(this.out, pending)
+
+
+def _may_allow(this: Invocation, pending: QueuedApproval, scope: Scope) -> bool:
+    """Show a call, all of it if the person wants to see that, and return whether it may be made."""
+    question = f"Allow it {_HOW_LONG[scope]}?"
+    if not view.show_details(this.out, pending, time.time(), is_short=True):
+        if click.confirm("Show all of the arguments?", default=True, err=True):
+            view.show_details(this.out, pending, time.time())
+        else:
+            question = f"Allow it {_HOW_LONG[scope]}, though not all of the arguments were shown?"
+    return click.confirm(question, default=False, err=True)
+
+
+def deny_call(this: Invocation, id: str, reason: str) -> None:
+    """Deny a call. Raises DynamicMcpError."""
+    if len(reason) > _LONGEST_REASON:
+        raise InvalidArguments(f"a reason has {_LONGEST_REASON} characters at most")
+    pending = find(id)
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
+
+
+def open_client() -> ApprovalClient:
+    """Return what waits for this user."""
+    return ApprovalClient(approvals_dir())
+
+
+def find(typed: str) -> QueuedApproval:
+    """Return what waits with this id, or one that begins so. Raises NotFound and InvalidArguments."""
+    found = open_client().find(typed)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = ", ".join(each.id for each in found)
+        raise InvalidArguments(f"more than one call that waits begins with `{escape(typed)}`: {several}")
+    ids = [each.id for each in open_client().list_pending()]
+    named = f"waiting: {', '.join(ids)}" if ids else "nothing waits; it was decided, or has expired"
+    raise NotFound("call that waits", typed, closest(typed.upper(), ids), hint=named)
+
+
+def of_config(this: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApproval]:
+    """Return what waits in proxies that serve the config of the command line, if it names one."""
+    config = this.explicit_path()
+    return [each for each in waiting if config is None or each.config == str(config)]
+
+
+def require_person(verb: str, *, is_sure: bool) -> None:
+    """Refuse where nobody can be asked, unless somebody is sure. Raises InvalidArguments."""
+    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidArguments(
+            f"`approve {verb}` needs a terminal, so that a person decides",
+            hint="run it in a terminal, or add `--yes` if a person has seen the call",
+        )
+
+
+def send(this: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
+    """Send a decision and say what became of it. Raises InvalidArguments and DynamicMcpError."""
+    with this.out.progress("waiting for the proxy"):
+        answer = open_client().decide(decision)
+    if answer.outcome != "taken":
+        raise _failure(pending, answer)
+    if this.out.is_json_requested:
+        scope = decision.scope if decision.verdict == "allow" else None
+        edited = len(decision.arguments) > 0
+        this.out.print_json({"id": pending.id, "verdict": decision.verdict, "scope": scope, "edited": edited})
+    this.out.say(f"{pending.id} is {_describe(decision)}: `{pending.name}` of group `{pending.group}`")
+
+
+def _failure(pending: QueuedApproval, answer: ApprovalAnswer) -> DynamicMcpError:
+    match answer.outcome:
+        case "refused":
+            return InvalidArguments(f"{pending.id} still waits: {answer.reason}")
+        case "gone":
+            return DynamicMcpError(f"{pending.id} waits no more: {answer.reason}")
+        case _:
+            hint = f"the proxy is process {pending.pid}; `dynamic-mcp status` shows it"
+            return DynamicMcpError(f"{pending.id} still waits: {answer.reason}", hint=hint)
+
+
+_HOW_LONG: dict[Scope, str] = {
+    "once": "once",
+    "hour": "for an hour, with any arguments",
+    "session": "for the session, with any arguments",
+}
+
+
+def _describe(decision: ApprovalDecision) -> str:
+    if decision.verdict == "deny":
+        return "denied"
+    edited = " with the new arguments" if decision.arguments != Raw() else ""
+    return f"allowed {_HOW_LONG[decision.scope]}{edited}"
+
+
+# --- edit: a person changes the arguments ---------------------------------------------------------------
+
+
+def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) -> None:
+    """Allow a call once with other arguments. Raises DynamicMcpError."""
+    if given is None or not is_sure:
+        require_person("edit", is_sure=False)
+    pending = find(id)
+    if given is not None:
+        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if given == "-" else given)
+        _confirm_and_send(this, pending, arguments, is_sure=is_sure or given == "-")
+        return
+    edit_in_editor(this, pending)
+
+
+def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
+    """Have the arguments changed in an editor until they are right, and allow the call. Raises DynamicMcpError."""
+    text = "\n".join(view.format_arguments(read_arguments(pending.arguments))) + "\n"
+    while True:
+        text = _run_editor(text)
+        try:
+            _confirm_and_send(this, pending, _parse_arguments(text), is_sure=False)
+            return
+        except InvalidArguments as exc:
+            this.out.print_error(str(exc))
+            if not click.confirm("Edit them again?", default=True, err=True):
+                raise DynamicMcpError(f"nothing was sent; {pending.id} still waits") from None
+
+
+def _confirm_and_send(this: Invocation, pending: QueuedApproval, arguments: object, *, is_sure: bool) -> None:
+    old = read_arguments(pending.arguments)
+    if not is_sure:
+        if not view.show_difference(this.out, old, arguments):
+            this.out.say(f"the arguments are the same; {pending.id} still waits")
+            return
+        if not click.confirm("Allow it once with these arguments?", default=False, err=True):
+            this.out.say(f"{pending.id} still waits")
+            return
+    encoded = Raw(strict_json.dumps(arguments))
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
+
+
+def _parse_arguments(text: str) -> dict[str, object]:
+    """Return the arguments. Raises InvalidArguments."""
+    if len(text) > _MOST_BYTES:
+        raise InvalidArguments("the arguments are too large")
+    try:
+        value = strict_json.loads(text)
+    except ValueError as exc:
+        raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise InvalidArguments("the arguments must be a JSON object")
+    return value
+
+
+def _run_editor(text: str) -> str:
+    """Return what a person makes of a text. Raises DynamicMcpError."""
+    with tempfile.TemporaryDirectory(prefix="dynamic-mcp-edit-") as folder:  # others cannot look into it
+        file = Path(folder) / "arguments.json"
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+        words = _editor()
+        try:
+            done = subprocess.run([*words, str(file)], check=False)
+        except OSError as exc:
+            raise DynamicMcpError(f"the editor `{words[0]}` does not start: {exc.strerror}") from exc
+        if done.returncode:
+            raise DynamicMcpError(f"the editor `{words[0]}` ended with {done.returncode}; nothing was sent")
+        return read_bytes(file, most=_MOST_BYTES).decode("utf-8", "replace")
+
+
+def _editor() -> list[str]:
+    """Return the command of the person's editor. Raises InvalidArguments."""
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if chosen:
+        return shlex.split(chosen, posix=sys.platform != "win32")
+    for name in _EDITORS:
+        if found := shutil.which(name):
+            return [found]
+    raise InvalidArguments("there is no editor", hint="set `$EDITOR`, or give the arguments with `--args`")
+
+
+# --- allow --always: how to change the config so that nobody is asked -----------------------------------
+
+# The path of what to change, its new value, and what to know about it.
+_Change = tuple[str, object, list[str]]
+
+
+def print_rule(out: Output, pending: QueuedApproval) -> None:
+    """Print the part of the config that asks as it would be without this tool, and what to do with it.
+
+    Nothing is written. A rule that asks wins over one that allows, so the one that asks must leave the tool out.
+    """
+    document = _read_document(pending.config)
+    found = _without_approve(document, pending) or _without_rule(document, pending)
+    if found is None:
+        out.say(f"the rule `{pending.rule}` asks; it is not in `{pending.config}` as it is now")
+        return
+    where, changed, notes = found
+    out.say(f"nothing was written; to be asked no more, let `{where}` in `{pending.config}` be:")
+    out.print_text(json.dumps(changed, indent=2, ensure_ascii=False))
+    for note in notes:
+        out.say(f"note: {note}")
+
+
+def _read_document(config: str) -> Mapping[str, object]:
+    try:
+        document = jsonc.loads(read_bytes(Path(config)).decode())
+    except (OSError, ValueError, ConfigError):  # it has changed since
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _without_approve(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:
+    """Return the globs of the tools to approve that do not match this one."""
+    if pending.rule != f"mcpServers.{pending.group}.approve":
+        return None
+    own = _at(document, "mcpServers", pending.group, "approve")
+    globs = own if isinstance(own, list) else _at(document, "settings", "approve")
+    if not isinstance(globs, list):
+        return None
+    matching = [glob for glob in globs if fnmatchcase(pending.name.casefold(), str(glob).casefold())]
+    wide = [glob for glob in matching if any(sign in str(glob) for sign in "*?[")]
+    notes = [f"`{glob}` also asks for other tools; name those that should still be approved" for glob in wide]
+    return pending.rule, [glob for glob in globs if glob not in matching], notes
+
+
+def _without_rule(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:
+    """Return the rule that asks, with a condition that leaves this tool out."""
+    roles = _at(document, "settings", "access", "roles")
+    for role, rules in roles.items() if isinstance(roles, dict) else ():
+        for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+            if isinstance(rule, dict) and rule.get("id", f"roles.{role}[{number}]") == pending.rule:
+                notes = [
+                    "`when` needs the package `cel-expr-python`; naming the other tools in `tools` does without",
+                    "another rule must allow the tool, unless `settings.access.default` does",
+                ]
+                return f"settings.access.roles.{role}[{number}]", _with_exception(rule, pending), notes
+    return None
+
+
+def _with_exception(rule: Mapping[str, object], pending: QueuedApproval) -> dict[str, object]:
+    exception = f"!(server == {json.dumps(pending.group)} && name == {json.dumps(pending.name)})"
+    when = rule.get("when")
+    return {**rule, "when": f"({when}) && {exception}" if when else exception}
+
+
+def _at(document: object, *path: str) -> object:
+    for name in path:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document

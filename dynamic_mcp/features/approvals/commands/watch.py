@@ -1,0 +1,95 @@
+"""`approve watch`: shows calls as they begin to wait, and asks what to do about each."""
+
+from __future__ import annotations
+
+import time
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.keys import discard, open_keyboard
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.features.approvals.commands import view
+from dynamic_mcp.features.approvals.commands.calls import edit_in_editor, of_config, open_client, require_person, send
+from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.system.os_user import os_user
+
+_EVERY_S = 0.5
+# A key that is pressed sooner after a question was shown is not an answer to it.
+_TOO_SOON_S = 0.5
+_SCOPES: dict[str, Scope] = {"y": "once", "h": "hour", "s": "session"}
+
+
+def watch_pending(this: Invocation) -> None:
+    """Ask about each call that waits, until Ctrl-C. Raises InvalidArguments without a terminal."""
+    require_person("watch", is_sure=False)
+    this.out.say("waiting for calls to approve; Ctrl-C ends this")
+    left: set[str] = set()
+    while True:
+        waiting = of_config(this, open_client().list_pending())
+        left &= {each.id for each in waiting}
+        asked = next((each for each in waiting if each.id not in left), None)
+        if asked is None:
+            with open_keyboard() as read:
+                discard(read, _EVERY_S)
+        elif not _ask(this, asked):
+            left.add(asked.id)
+
+
+def _ask(this: Invocation, pending: QueuedApproval) -> bool:
+    """Ask about one call until it is decided; return False if it is left waiting."""
+    this.out.say("")
+    shows_all = view.show_details(this.out, pending, time.time(), is_short=True)
+    while True:
+        this.out.say(_question(pending, shows_all=shows_all), "bold")
+        key = _read_key(pending)
+        if not key:
+            this.out.say(f"{pending.id} waits no more")
+            return True
+        if key in ("a", "d"):
+            shows_all = view.show_details(this.out, pending, time.time(), reveals=key == "d")
+            continue
+        if key in (" ", "\n", "\r"):
+            return False
+        try:
+            if _decide(this, pending, key):
+                return True
+        except DynamicMcpError as exc:
+            this.out.print_error(str(exc))
+            return not _waits(pending)
+
+
+def _question(pending: QueuedApproval, *, shows_all: bool) -> str:
+    words = {"once": "y allow once", "hour": "h allow for an hour", "session": "s allow for the session"}
+    offered = [words[scope] for scope in ("once", "hour", "session") if scope in pending.offered]
+    if not shows_all:
+        offered.insert(0, "a SHOW ALL ARGUMENTS")
+    return f"{pending.id}? [{', '.join([*offered, 'n deny', 'e edit', 'd show secrets', 'space decide later'])}]"
+
+
+def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
+    """Do what a key means; return whether that was a decision."""
+    scope = _SCOPES.get(key)
+    if scope in pending.offered:
+        send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
+    elif key == "n":
+        send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", by=os_user()))
+    elif key == "e":
+        edit_in_editor(this, pending)
+        return not _waits(pending)
+    else:
+        return False
+    return True
+
+
+def _read_key(pending: QueuedApproval) -> str:
+    """Return the key that a person presses; empty if the call is decided elsewhere meanwhile."""
+    with open_keyboard() as read:
+        discard(read, _TOO_SOON_S)
+        while True:
+            if key := read(_EVERY_S):
+                return key.lower()
+            if not _waits(pending):
+                return ""
+
+
+def _waits(pending: QueuedApproval) -> bool:
+    return any(each.id == pending.id for each in open_client().list_pending())

@@ -1,0 +1,208 @@
+"""The forms that clients show a person: what is asked, and which answers count.
+
+What a server or a model has written is masked and cut, and its invisible characters are shown as escapes. Of
+arguments, only long values are cut, and that is said: what cannot be shown with all names gets no form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dynamic_mcp.client import Client
+from dynamic_mcp.config.secrets import count_hidden, mask_text, mask_values
+from dynamic_mcp.errors import INTERNAL_ERROR
+from dynamic_mcp.features.approvals.pending import PendingApproval
+from dynamic_mcp.features.approvals.questions import Verdict
+from dynamic_mcp.features.approvals.queued import Scope
+from dynamic_mcp.features.approvals.subject import Subject
+from dynamic_mcp.identity import LOCAL
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
+from dynamic_mcp.mcp.revisions import Revision
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.text import cut_values, escape
+
+MAX_SHOWN_BYTES = 2048
+# How long values are shown; the first with which all arguments can be.
+_LONGEST_VALUES = (MAX_SHOWN_BYTES, 800, 400, 200, 100, 50)
+_LONGEST_NAME = 1000
+_LONGEST_LINE = 200
+_LONGEST_DESCRIPTION = 300
+_MOST_READ = 3000
+_MOST_NOTES = 5
+_DENY = "deny"
+_TITLES = {
+    "once": "Allow once",
+    "hour": "Allow for an hour, with any arguments",
+    "session": "Allow for this session, with any arguments",
+    _DENY: "Deny",
+}
+_CLASSES = {"read": "only reads", "write": "may change something"}
+
+Decide = Callable[[Verdict, Client | None], None]
+
+
+class Decline(Struct, frozen=True):
+    """The answer does not allow it."""
+
+
+class NoAnswer(Struct, frozen=True):
+    """The client did not ask a person; `is_temporary` if it may the next time."""
+
+    is_temporary: bool = False
+
+
+class ElicitationForms:
+    """The forms that clients show now, one at most for each question, and the clients that cannot show any."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unable: WeakSet[Client] = WeakSet()
+        self._shown: dict[str, asyncio.Event] = {}
+
+    def can_show(self, client: Client) -> bool:
+        """Tell whether a client shows forms, and has answered none without a person."""
+        return can_show(client) and client not in self._unable
+
+    async def show(self, pending: PendingApproval, offered: Sequence[Scope], decide: Decide) -> None:
+        """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
+        question = pending.question
+        while question.verdict is None and pending.form is not None and self.can_show(pending.client):
+            other = self._shown.get(question.id)
+            if other is None:
+                await self._show(pending, pending.form, offered, decide)
+                return
+            await pending.until_closed(other)
+            if pending.is_over:
+                return
+
+    async def _show(self, pending: PendingApproval, form: Frame, offered: Sequence[Scope], decide: Decide) -> None:
+        question, client = pending.question, pending.client
+        closed = self._shown[question.id] = asyncio.Event()
+        asked_at = self._clock.now()
+        try:
+            answer = await pending.ask_client(form)
+        finally:
+            del self._shown[question.id]
+            closed.set()
+        if answer is None or question.verdict is not None:
+            return
+        is_quick = self._clock.now() - asked_at < NO_PERSON_WITHIN_S
+        by = pending.subject.key.principal.subject
+        match read_answer(answer, offered):
+            case NoAnswer(is_temporary=is_temporary):
+                if not is_temporary:
+                    self._unable.add(client)
+            case _ if is_quick:
+                self._unable.add(client)
+            case Decline():
+                decide(Verdict("denied", by=by, channel="client"), client)
+            case scope:
+                decide(Verdict("allowed", scope=scope, by=by, channel="client"), client)
+
+
+def can_show(client: Client) -> bool:
+    """Tell whether a client says that it can show forms; that it can elicit says so if it names no way."""
+    declared = wire.member(client.hello.capabilities, "elicitation")
+    if bytes(declared)[:1] != b"{":
+        return False
+    modes = wire.members(declared)
+    return not modes or "form" in modes
+
+
+def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -> Frame | None:
+    """Return the request that shows the form; None if a form cannot show all that is asked about.
+
+    The decision is required and has no default.
+    To deny comes first, as clients that answer by themselves take the first choice.
+    """
+    message = write_message(subject)
+    if message is None:
+        return None
+    values = [_DENY, *offered]
+    titles = [_TITLES[value] for value in values]
+    decision: dict[str, object] = {"type": "string", "title": "Decision"}
+    if revision.has_titled_choices:
+        decision["oneOf"] = [{"const": value, "title": title} for value, title in zip(values, titles, strict=True)]
+    else:
+        decision |= {"enum": values, "enumNames": titles}
+    params: dict[str, object] = {
+        "message": message,
+        "requestedSchema": {"type": "object", "properties": {"decision": decision}, "required": ["decision"]},
+    }
+    if revision.has_url_elicitation:
+        params = {"mode": "form", **params}
+    return Frame(method="elicitation/create", params=Raw(wire.encode(params)))
+
+
+def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | NoAnswer:
+    """Return what a client has answered. Accepting without a decision that was offered approves nothing."""
+    if not len(answer.result):
+        return NoAnswer(is_temporary=wire.value(wire.member(answer.error, "code")) == INTERNAL_ERROR)
+    action = wire.text(wire.member(answer.result, "action"))
+    decision = wire.text(wire.member(answer.result, "content", "decision"))
+    if action == "accept" and decision == _DENY:
+        return Decline()
+    if action == "accept":
+        return next((scope for scope in offered if scope == decision), NoAnswer())
+    return Decline() if action in ("decline", "cancel") else NoAnswer()
+
+
+def write_message(subject: Subject) -> str | None:
+    """Return what a person reads: who wants to do what, with which arguments. None if it is too long."""
+    key = subject.key
+    name, arguments = escape(mask_text(key.name, count_hidden)), show_arguments(subject.arguments)
+    if arguments is None or len(name) > _LONGEST_NAME:
+        return None
+    who = "the local user" if key.principal == LOCAL else f"`{_line(key.principal.subject)}`"
+    through = f", through `{_line(subject.client_name)}`" if subject.client_name else ""
+    lines = [
+        f"Allow {key.kind} `{name}` of `{_line(subject.group.name)}`? It {_CLASSES[subject.access]}.",
+        f"Asked for by: {who}{through}",
+    ]
+    if subject.description:
+        lines.append(
+            f"It says of itself: {_line(' '.join(subject.description[:_MOST_READ].split()), _LONGEST_DESCRIPTION)}"
+        )
+    if key.kind != "resource":
+        lines.append(f"Arguments: {arguments}")
+    if subject.notes:
+        lines.append(f"Repaired: {'; '.join(_line(note) for note in subject.notes[:_MOST_NOTES])}")
+    lines.append(f"Rule: {_line(key.rule)}")
+    return "\n".join(lines)
+
+
+def show_arguments(arguments: Raw) -> str | None:
+    """Return arguments as a person reads them, with all names; None if that is more than 2 kB."""
+    read = json.loads(bytes(arguments), parse_float=_number, parse_int=_number)
+    value = mask_values(read, mask=count_hidden)
+    for longest in _LONGEST_VALUES:
+        shown = escape(_indent(cut_values(value, longest)), keep="\n")
+        if len(shown.encode("utf-8", "replace")) <= MAX_SHOWN_BYTES:
+            return shown
+    return None
+
+
+def _indent(value: object) -> str:
+    """Return JSON over several lines, with its numbers as they are written."""
+    try:
+        return msgspec.json.format(wire.encode(value), indent=2).decode()
+    except (ValueError, RecursionError):  # half a surrogate pair, which only an escape can show
+        return json.dumps(value, indent=2, default=lambda number: bytes(number).decode())
+
+
+def _number(text: str) -> Raw:
+    return Raw(text.encode())
+
+
+def _line(text: str, longest: int = _LONGEST_LINE) -> str:
+    """Return what others have written on one line: masked, with escapes for what cannot be seen, and cut."""
+    line = escape(mask_text(text[: longest * 10]))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -1,0 +1,356 @@
+"""Asks a person before a request whose rule says so: by a form in its client, or by the queue that commands answer.
+
+A request waits for a bounded time and holds nothing of the server meanwhile. What is allowed is used before the
+request is sent. A restart, a changed config, an error and silence allow nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+from msgspec import Raw, structs
+
+from dynamic_mcp.client import Client
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
+from dynamic_mcp.features.approvals.config import Channel, settings_of
+from dynamic_mcp.features.approvals.forms import ElicitationForms, build_form
+from dynamic_mcp.features.approvals.notices import ApprovalNotices
+from dynamic_mcp.features.approvals.pending import PendingApproval
+from dynamic_mcp.features.approvals.questions import (
+    DENIALS_WITHIN_S,
+    MAX_DENIALS,
+    Approvals,
+    Grant,
+    Question,
+    Verdict,
+)
+from dynamic_mcp.features.approvals.queue import OpenServer, Queue
+from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope, make_id
+from dynamic_mcp.features.approvals.subject import Right, Subject, describe, digest_of_state, identify, state_digest
+from dynamic_mcp.identity import LOCAL
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.own_meta import APPROVAL
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.proxy.request import ApprovalCounts, ApprovalNote, Event, Next, Request, UpstreamRequest
+from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+_REMOVED = "it was decided elsewhere"
+
+
+class HumanApproval:
+    """Asks persons for one proxy. `note` takes events; without `open_server` there is no queue.
+
+    `notices` tell a person what waits in the queue. `counts` has what became of questions. The proxy of a command
+    forgets what was allowed with the command, so there it is allowed once.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        note: Callable[[Event], None],
+        *,
+        make_id: Callable[[], str] = make_id,
+        open_server: OpenServer | None = None,
+        notices: ApprovalNotices | None = None,
+        clock: Clock | None = None,
+        is_command: bool = False,
+    ) -> None:
+        self.counts = ApprovalCounts()
+        self._config, self._settings = config, settings_of(config)
+        self._note = note
+        self._is_command = is_command
+        self._clock = clock or LoopClock()
+        self._approvals = Approvals(self._clock.now, make_id, self._settings.valid_for_s)
+        self._notices = notices
+        self._queue = None
+        if open_server is not None:
+            self._queue = Queue(open_server, self._receive, notify=self._notify_person, config=str(config.file))
+        self._forms = ElicitationForms(self._clock)
+        self._subjects: dict[str, Subject] = {}
+        self._expiries: dict[str, asyncio.Task[None]] = {}
+        self._tasks = TaskSet(log)
+
+    def __repr__(self) -> str:
+        return f"<HumanApproval {len(self._approvals)} pending>"
+
+    def apply(self, config: Config) -> None:
+        """Ask as this config says from now on; what was asked or allowed by other rules is denied."""
+        has_changed = _rules_of(config) != _rules_of(self._config)
+        self._config, self._settings = config, settings_of(config)
+        self._approvals.valid_for_s = self._settings.valid_for_s
+        if has_changed:
+            self._close(self._approvals.drop("the config has changed"), "the config has changed")
+
+    def release(self, client: Client) -> None:
+        """Forget what holds for the session of a client that has gone."""
+        self._close(self._approvals.release(client), "the session has ended")
+
+    async def close(self) -> None:
+        """Deny all that waits."""
+        self._close(self._approvals.drop("dynamic-mcp has ended"), "dynamic-mcp has ended")
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+        if self._queue is not None:
+            await self._queue.close()
+        if self._notices is not None:
+            await self._notices.close()
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
+        """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
+
+        `right` says why the client may do it at all, where there are access rules. Raises ApprovalDenied,
+        ApprovalNeeded and ApprovalPending.
+        """
+        since = self._clock.now()
+        try:
+            subject = await identify(call, decision.rule, right)
+            grant = self._find_grant(call, subject) or await self._ask(call, subject)
+        except (ApprovalDenied, ApprovalNeeded) as exc:
+            _observe_refusal(call, exc.reason)
+            raise
+        verdict = grant.verdict
+        self._observe(call, subject, grant.id, verdict, self._clock.now() - since)
+        if not verdict.is_allowed:
+            raise _denial(subject, verdict)
+        self._tell("approval.consumed", grant.id, subject, call.request.client)
+        if verdict.arguments is not None:
+            call = _with_arguments(call, verdict.arguments)
+        answer = await next(call)
+        if call.request.revision.is_stateless and envelope.result_type(answer.result) == envelope.INPUT_REQUIRED:
+            state = digest_of_state(wire.member(answer.result, "requestState"))
+            self._approvals.allow_retry(subject.key, state, grant)
+        if verdict.arguments is None:
+            return answer
+        return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
+
+    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> Grant | None:
+        """Return what a person has said already. Raises ApprovalDenied for a retry of what was not allowed."""
+        state = state_digest(message.params or {})
+        grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
+        if grant is None and state is not None:
+            raise ApprovalDenied(subject.label, "it goes on with a call that nobody has approved; make that again")
+        return grant
+
+    async def _ask(self, message: UpstreamRequest, subject: Subject) -> Grant:
+        """Return what a person says. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
+        if paused_s := self._approvals.paused_s(subject.key):
+            raise ApprovalDenied(subject.label, _describe_pause(paused_s))
+        form, channels = self._find_channels(message, subject)
+        question = self._approvals.ask(subject.key, _asker(message.request))
+        if question is None:
+            raise ApprovalDenied(subject.label, "too many other calls wait for a person")
+        self._begin(question, subject, message.request.client)
+        pending = PendingApproval(message, subject, question, self._settings, self._clock, form=form)
+        reporting = self._tasks.create(pending.report_progress(), name="progress of an approval")
+        try:
+            await self._wait(pending, channels)
+        finally:
+            reporting.cancel()
+            pending.close()
+            if question.verdict is None and not question.has_waiting and not self._is_queued(question):
+                self._close([question], "the client has gone")
+                self._approvals.forget(question)
+        return self._outcome(pending)
+
+    def _find_channels(self, message: UpstreamRequest, subject: Subject) -> tuple[Frame | None, list[Channel]]:
+        """Return the form that the client can show, and where to ask. Raises ApprovalNeeded and ApprovalDenied."""
+        client, wanted = message.request.client, self._settings.channels
+        can_show = "client" in wanted and self._forms.can_show(client)
+        form = build_form(subject, self._offered, message.request.revision) if can_show else None
+        has = {"client": form is not None, "queue": self._queue is not None}
+        channels = [channel for channel in wanted if has[channel]]
+        if not channels and can_show:
+            raise ApprovalDenied(subject.label, "a form cannot show so many arguments, and there is no queue")
+        if not channels:
+            raise self._needed(subject)
+        return form, channels
+
+    def _is_queued(self, question: Question) -> bool:
+        return self._queue is not None and self._queue.has(question)
+
+    async def _wait(self, pending: PendingApproval, channels: Sequence[Channel]) -> None:
+        """Wait over one channel after the other, until there is an answer or the time is up."""
+        question, offered = pending.question, self._offered
+        for channel in channels:
+            if question.verdict is None and channel == "client":
+                await self._forms.show(pending, offered, partial(self._decide, question))
+            elif question.verdict is None and self._queue is not None:
+                left_s = question.expires_at - self._clock.now()
+                if await self._queue.put(question, pending.subject, offered, left_s, hold_s=pending.left_s):
+                    await pending.until_decided()
+
+    def _outcome(self, pending: PendingApproval) -> Grant:
+        question, subject, message = pending.question, pending.subject, pending.message
+        verdict = question.verdict
+        self._observe(message, subject, question.id, None, self._clock.now() - pending.since)
+        if verdict is None:
+            if self._queue is not None and self._queue.has(question):
+                is_local = subject.principal == LOCAL
+                raise ApprovalPending(subject.label, question.id, self._queue.expires(question), is_local=is_local)
+            if pending.is_over:
+                raise ApprovalDenied(subject.label, "nobody has answered in time")
+            raise self._needed(subject)
+        if not verdict.is_allowed:
+            return Grant(question.id, verdict, question.expires_at)
+        current = message.group.group.current_for(message.request.client)
+        if current is not message.group.group or describe(message, subject.key.rule).key != subject.key:
+            raise ApprovalDenied(subject.label, "it has changed since a person was asked")
+        grant = self._approvals.use(subject.key, message.request.client)
+        if grant is None:
+            raise ApprovalDenied(subject.label, "the approval was used by another call with the same arguments")
+        return grant
+
+    # --- questions -------------------------------------------------------------------------------------
+
+    @property
+    def _offered(self) -> tuple[Scope, ...]:
+        return ("once",) if self._is_command else ("once", *self._settings.remember)
+
+    def _needed(self, subject: Subject) -> ApprovalNeeded:
+        """Return the refusal of a client that cannot be asked; a command says how the call can be made."""
+        from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
+        on_terminal = "run it on a terminal, or " if "client" in self._settings.channels else ""
+        return ApprovalNeeded(subject.label, hint=f"{on_terminal}{from_tool}" if self._is_command else "")
+
+    def _begin(self, question: Question, subject: Subject, client: Client) -> None:
+        if question.id not in self._subjects:
+            self._subjects[question.id] = subject
+            self.counts.pending += 1
+            self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
+            self._tell("approval.requested", question.id, subject, client)
+
+    async def _expire(self, question: Question) -> None:
+        while question.verdict is None:
+            await self._clock.sleep(max(question.expires_at - self._clock.now(), 0.001))
+            self._close(self._approvals.expire(), "it has expired")
+
+    def _receive(self, decision: ApprovalDecision) -> None:
+        """Take a decision from the queue. Raises DynamicMcpError if it does not count."""
+        question = self._approvals.find(decision.id)
+        if question is None:
+            raise NotFound("approval", decision.id)
+        subject = self._subjects[question.id]
+        if decision.verdict == "deny":
+            self._decide(question, Verdict("denied", by=decision.by, channel="queue", reason=decision.reason), None)
+            return
+        client = subject.client()
+        has_gone = client is None or client.is_closed
+        if decision.scope not in self._offered or (decision.scope == "session" and has_gone):
+            raise InvalidArguments(f"it cannot be allowed for `{decision.scope}`", hint="allow it once")
+        edited = decision.arguments if len(decision.arguments) else None
+        if edited is not None and decision.scope != "once":
+            raise InvalidArguments("changed arguments can be allowed once only")
+        if edited is not None:
+            subject.check_edit(edited)
+        verdict = Verdict("allowed", scope=decision.scope, by=decision.by, channel="queue", arguments=edited)
+        self._decide(question, verdict, client)
+
+    def _decide(self, question: Question, verdict: Verdict, session: Client | None) -> None:
+        subject = self._subjects[question.id]
+        self._approvals.decide(question, verdict, session)
+        self._close([question], _REMOVED)
+        waited_s = self._clock.now() - question.asked_at
+        more = {"outcome": verdict.outcome, "by": verdict.by, "channel": verdict.channel, "scope": verdict.scope}
+        self._tell("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
+
+    def _close(self, questions: list[Question], why: str) -> None:
+        """Let go of what is kept for questions."""
+        for question in questions:
+            subject = self._subjects.pop(question.id)
+            self._expiries.pop(question.id).cancel()
+            if self._queue is not None:
+                self._queue.remove(question, why)
+            outcome = question.verdict.outcome if question.verdict is not None else "withdrawn"
+            self.counts.pending -= 1
+            self.counts.outcomes[outcome] += 1
+            if outcome in ("expired", "dropped", "withdrawn"):
+                self._tell("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
+
+    def _notify_person(self, pending: QueuedApproval) -> None:
+        if self._notices is not None:
+            self._notices.notify(self._settings, pending)
+
+    # --- observers -------------------------------------------------------------------------------------
+
+    def _tell(self, name: str, id: str, subject: Subject, client: Client | None, **more: object) -> None:
+        key = subject.key
+        about = {"id": id, "group": subject.group.name, "kind": key.kind, "name": key.name, "rule": key.rule}
+        who = {"issuer": key.principal.issuer, "subject": key.principal.subject}
+        self._note(Event(name, {**about, **who, **more}, client))
+
+    def _observe(
+        self, message: UpstreamRequest, subject: Subject, id: str, verdict: Verdict | None, waited_s: float
+    ) -> None:
+        """Tell whoever observes the request what a person said of it."""
+        seen = message.request.observation
+        if seen is None:
+            return
+        if verdict is None:
+            seen.approval = ApprovalNote(id, "pending", waited_s=waited_s)
+            return
+        original = None if verdict.arguments is None else subject.arguments
+        note = ApprovalNote(id, verdict.outcome, verdict.by, verdict.channel, waited_s, original, verdict.reason)
+        seen.approval = note
+
+
+def _rules_of(config: Config) -> object:
+    """Return what says who is asked about what."""
+    guards = {name: each.rules.guards for name, each in config.presentations.items() if each.rules.guards}
+    return config.access, settings_of(config), guards
+
+
+def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
+    """Tell whoever observes the request why it was refused although no person has denied it."""
+    seen = message.request.observation
+    if seen is not None:
+        seen.approval = structs.replace(seen.approval or ApprovalNote("", ""), outcome="denied", reason=reason)
+
+
+def _asker(request: Request) -> Hashable:
+    """Return who may have so many questions open: a principal, but each window of the local user for itself."""
+    return weakref.ref(request.client) if request.principal == LOCAL else request.principal
+
+
+def _describe_pause(paused_s: float) -> str:
+    within, left = round(DENIALS_WITHIN_S / 60), math.ceil(paused_s / 60)
+    return f"persons have denied it {MAX_DENIALS} times within {within} minutes; nobody is asked for {left} min more"
+
+
+def _denial(subject: Subject, verdict: Verdict) -> ApprovalDenied:
+    match verdict.outcome:
+        case "expired":
+            return ApprovalDenied(subject.label, "nobody has answered in time")
+        case "dropped":
+            return ApprovalDenied(subject.label, verdict.reason)
+        case _:
+            return ApprovalDenied(subject.label, f"a person denied it{verdict.reason and f': {verdict.reason}'}")
+
+
+def _with_arguments(message: UpstreamRequest, edited: Raw) -> UpstreamRequest:
+    params = {**(message.params or {}), "arguments": edited}
+    if message.request.observation is not None:
+        message.request.observation.params = params
+    return structs.replace(message, params=params)
+
+
+def _with_note(answer: Frame, id: str, edited: Raw) -> Frame:
+    """Say in an answer that a person has changed the arguments."""
+    if not len(answer.result):
+        return answer
+    note = {"id": id, "status": "changed", "note": "a person has changed the arguments", "arguments": edited}
+    try:
+        return structs.replace(answer, result=wire.with_member(answer.result, note, "_meta", APPROVAL))
+    except wire.Malformed:  # a `_meta` that is no object stays as it is
+        return answer

@@ -1,0 +1,145 @@
+"""Tells a person that a call waits in the queue: on the desktop, and through a program of theirs.
+
+What others have written is never part of a script or of markup. A notice that fails is no failure of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+from dynamic_mcp.features.approvals.config import Approval
+from dynamic_mcp.features.approvals.queued import QueuedApproval, to_json
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.text import one_line
+
+log = logging.getLogger(__name__)
+
+# How long one program may run, how many at once, and how many may wait for that.
+BOUND_S = 10.0
+_MOST_AT_ONCE = 4
+_MOST_WAITING = 64
+_TITLE = "A call waits for your approval"
+# Windows PowerShell reads the texts from variables of its own.
+_TOAST = """\
+$kind = [Windows.UI.Notifications.ToastNotificationManager, Windows.UI.Notifications, ContentType = WindowsRuntime]
+$toast = $kind::GetTemplateContent([Windows.UI.Notifications.ToastTemplateType]::ToastText02)
+$texts = $toast.GetElementsByTagName('text')
+[void]$texts.Item(0).AppendChild($toast.CreateTextNode($env:DYNAMIC_MCP_NOTICE_TITLE))
+[void]$texts.Item(1).AppendChild($toast.CreateTextNode($env:DYNAMIC_MCP_NOTICE_TEXT))
+$app = '{1AC14E77-02E7-4E5D-B744-2EB1AE5198B7}\\WindowsPowerShell\\v1.0\\powershell.exe'
+$kind::CreateToastNotifier($app).Show([Windows.UI.Notifications.ToastNotification]::new($toast))
+"""
+_OSASCRIPT = ("on run argv", "display notification (item 1 of argv) with title (item 2 of argv)", "end run")
+
+
+class ApprovalNotices:
+    """Starts the programs that tell a person what waits, as `settings.approval.notify` says."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> None:
+        self._environment = environment
+        self._platform = platform
+        self._places = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._tasks = TaskSet(log)
+
+    def notify(self, settings: Approval, pending: QueuedApproval) -> None:
+        """Tell a person that a call waits."""
+        if len(self._tasks) >= _MOST_WAITING:
+            log.warning("so many calls wait for approval that not all of them are told about")
+            return
+        if settings.notify.desktop:
+            text = _describe(pending)
+            if argv := find_desktop_command(text, self._environment, self._platform):
+                variables = {"DYNAMIC_MCP_NOTICE_TITLE": _TITLE, "DYNAMIC_MCP_NOTICE_TEXT": text}
+                self._start(argv, b"", variables if self._platform == "win32" else {})
+        if settings.notify.command:
+            self._start(settings.notify.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
+
+    async def close(self) -> None:
+        """End the programs that still run."""
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+
+    def _start(self, argv: tuple[str, ...], stdin: bytes, variables: Mapping[str, str]) -> None:
+        self._tasks.create(self._run(argv, stdin, variables), name=f"notice by {argv[0]}")
+
+    async def _run(self, argv: tuple[str, ...], stdin: bytes, variables: Mapping[str, str]) -> None:
+        async with self._places:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *argv,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.DEVNULL,
+                    env={**self._environment, **variables},
+                    start_new_session=True,
+                    creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                )
+            except (OSError, ValueError) as exc:
+                log.debug("a notice cannot be shown: `%s` does not start: %s", argv[0], exc)
+                return
+            await _feed(process, argv[0], stdin)
+
+
+async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes) -> None:
+    """Give a program its input and wait for its end, within a bound."""
+    try:
+        async with asyncio.timeout(BOUND_S):
+            await process.communicate(stdin)
+        if process.returncode:
+            log.debug("a notice may not have been shown: `%s` ended with %s", name, process.returncode)
+    except TimeoutError:
+        log.debug("a notice may not have been shown: `%s` did not end in %g s", name, BOUND_S)
+    except OSError as exc:
+        log.debug("a notice may not have been shown: `%s` did not read it: %s", name, exc)
+    finally:
+        if process.returncode is None:
+            _kill(process)
+            await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """End a program with all that it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def find_desktop_command(text: str, environment: Mapping[str, str], platform: str) -> tuple[str, ...]:
+    """Return the command that shows a text on the desktop; empty if there is no desktop, or no such program."""
+    if environment.get("SSH_CONNECTION") or environment.get("CI"):
+        return ()
+    name = {"darwin": "osascript", "win32": "powershell"}.get(platform, "notify-send")
+    if name == "notify-send" and not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
+        return ()
+    program = shutil.which(name, path=environment.get("PATH"))
+    if program is None:
+        return ()
+    match platform:
+        case "darwin":
+            return (program, *(word for line in _OSASCRIPT for word in ("-e", line)), text, _TITLE)
+        case "win32":
+            return (program, "-NoProfile", "-NonInteractive", "-Command", _TOAST)
+        case _:
+            # it reads backslashes as escapes, and notification servers read the text as markup
+            body = html.escape(text).replace("\\", "\\\\")
+            return (program, "--app-name=dynamic-mcp", "--", _TITLE, body)
+
+
+def _describe(pending: QueuedApproval) -> str:
+    """Say what waits, without arguments: others may see the screen."""
+    caller = one_line(pending.client or pending.subject or "a client", 40)
+    name, group = one_line(pending.name, 60), one_line(pending.group, 40)
+    return f"By {caller}: {name} of {group}. Run `dynamic-mcp approve show {pending.id}`."

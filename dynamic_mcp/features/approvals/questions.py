@@ -1,0 +1,291 @@
+"""What persons are asked, and what they have allowed: nothing of it passes for anything else, or longer than it may.
+
+Pure: time and ids come from outside, and whoever waits is told by a function. An approval is bound to all that makes
+up its `ApprovalKey`. It is used once, unless it was given for a while, and taken before the request is sent. What is
+dropped, has expired or was never answered was not allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Literal
+
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.features.approvals.queued import Scope
+from dynamic_mcp.identity import Principal
+from dynamic_mcp.system.bounded import BoundedDict
+
+# Questions that may be open: of one asker, and of all. Beyond that each asker may have one, up to twice as many.
+MAX_OF_ONE_ASKER = 16
+MAX_OPEN = 512
+MAX_OPEN_OF_ALL = 2 * MAX_OPEN
+# Grants that are remembered: of one principal, and of all.
+MAX_GRANTS_OF_ONE_PRINCIPAL = 64
+MAX_GRANTS = 4096
+HOUR_S = 3600.0
+# Whoever is denied the same thing so often in this time is denied it without a question for the rest of that.
+MAX_DENIALS = 3
+DENIALS_WITHIN_S = 600.0
+_MAX_DENIED = 4096
+
+Outcome = Literal["allowed", "denied", "expired", "dropped"]
+
+
+class ApprovalKey(Struct, frozen=True):
+    """All that an approval is bound to.
+
+    `server` is the server as it is started, `name` its own name of the thing, `definition` a digest of what it says
+    of it, `rules` all rules that count and `rule` the one that asks. `arguments` is a digest; None is any arguments.
+    `session` is there if it holds for one session only, and `state` a digest of what a retry continues.
+    """
+
+    principal: Principal
+    server: Hashable
+    kind: str
+    name: str
+    definition: bytes
+    rules: Hashable
+    rule: str
+    arguments: bytes | None
+    session: Hashable | None = None
+    state: bytes | None = None
+
+
+class Verdict(Struct, frozen=True):
+    """What became of a question: by whom, over which channel, and why.
+
+    `arguments` replace those that were asked about.
+    """
+
+    outcome: Outcome
+    scope: Scope = "once"
+    by: str = ""
+    channel: str = ""
+    reason: str = ""
+    arguments: Raw | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the request may be sent."""
+        return self.outcome == "allowed"
+
+
+class Grant(Struct, frozen=True):
+    """An answer for a request that is still to come. `id` is that of the question; it is used once if `is_single`."""
+
+    id: str
+    verdict: Verdict
+    expires_at: float
+    is_single: bool = True
+
+
+class Question:
+    """One thing that persons are asked, however many equal requests wait for the answer.
+
+    `asker` is who began with it, as questions are counted.
+    """
+
+    def __init__(self, id: str, key: ApprovalKey, asker: Hashable, asked_at: float, expires_at: float) -> None:
+        self.id = id
+        self.key = key
+        self.asker = asker
+        self.asked_at = asked_at
+        self.expires_at = expires_at
+        self.verdict: Verdict | None = None
+        self._waiting: list[Callable[[], object]] = []
+
+    def __repr__(self) -> str:
+        state = self.verdict.outcome if self.verdict else "open"
+        return f"<Question {self.id} {state}, {len(self._waiting)} waiting>"
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a request waits for the answer."""
+        return bool(self._waiting)
+
+    def join(self, tell: Callable[[], object]) -> None:
+        """Wait for the answer; `tell` is called when it is there."""
+        self._waiting.append(tell)
+
+    def leave(self, tell: Callable[[], object]) -> None:
+        """Wait no longer."""
+        if tell in self._waiting:
+            self._waiting.remove(tell)
+
+    def settle(self, verdict: Verdict) -> None:
+        """Take the answer, and tell whoever waits: who came first is told first."""
+        self.verdict = verdict
+        for tell in self._waiting:
+            tell()
+
+
+class Denials:
+    """When persons have denied what: who is denied the same thing again and again asks nobody for a while."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._times: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
+
+    def record(self, key: ApprovalKey) -> None:
+        """Record that a person has denied such a request."""
+        latest = self._times.pop(_subject_of(key), ())[1 - MAX_DENIALS :]
+        self._times[_subject_of(key)] = (*latest, self._now())
+
+    def paused_s(self, key: ApprovalKey) -> float:
+        """Return for how many seconds nobody is asked about such requests; 0 if somebody is."""
+        times = self._times.get(_subject_of(key)) or ()
+        left_s = times[0] + DENIALS_WITHIN_S - self._now() if len(times) >= MAX_DENIALS else 0.0
+        return max(left_s, 0.0)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._times.clear()
+
+
+class Approvals:
+    """The open questions and the grants of all principals. Times are readings of the clock `now`.
+
+    `make_id` returns ids for questions, which are made again while one is taken.
+    """
+
+    def __init__(self, now: Callable[[], float], make_id: Callable[[], str], valid_for_s: float) -> None:
+        self.valid_for_s = valid_for_s
+        self._now = now
+        self._make_id = make_id
+        self._open: dict[ApprovalKey, Question] = {}
+        self._grants: BoundedDict[ApprovalKey, Grant] = BoundedDict(MAX_GRANTS)
+        self._denials = Denials(now)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def find(self, id: str) -> Question | None:
+        """Return the open question of this id."""
+        return next((question for question in self._open.values() if question.id == id), None)
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def use(self, key: ApprovalKey, session: Hashable) -> Grant | None:
+        """Return what was said of such a request; what counts once is used with that."""
+        self._forget_expired_grants()
+        for each in (key, _for_any_arguments(key, key.session), _for_any_arguments(key, session)):
+            grant = self._grants.get(each)
+            if grant is not None:
+                if grant.is_single:
+                    del self._grants[each]
+                return grant
+        return None
+
+    def paused_s(self, key: ApprovalKey) -> float:
+        """Return for how many seconds nobody is asked about such requests, as they were denied again and again."""
+        return 0.0 if key in self._open else self._denials.paused_s(key)
+
+    def ask(self, key: ApprovalKey, asker: Hashable = None) -> Question | None:
+        """Return the open question about such a request, a new one if there is none. None: too many are open.
+
+        They are counted for each asker, which is the principal unless it says otherwise.
+        """
+        found = self._open.get(key)
+        if found is not None:
+            return found
+        asker = key.principal if asker is None else asker
+        if not self._has_room(asker):
+            return None
+        now = self._now()
+        question = self._open[key] = Question(self._new_id(), key, asker, now, now + self.valid_for_s)
+        return question
+
+    def allow_retry(self, key: ApprovalKey, state: bytes, grant: Grant) -> None:
+        """Let the retry pass that continues a request which was approved, once."""
+        continued = structs.replace(grant, expires_at=self._now() + self.valid_for_s, is_single=True)
+        self._add(structs.replace(key, state=state), continued)
+
+    # --- answers ---------------------------------------------------------------------------------------
+
+    def decide(self, question: Question, verdict: Verdict, session: Hashable) -> None:
+        """Take what a person says. `session` is the one that a grant for a session is for.
+
+        An answer that nobody waits for is kept for the request that comes again.
+        """
+        del self._open[question.key]
+        if verdict.outcome == "denied":
+            self._denials.record(question.key)
+        if verdict.is_allowed or not question.has_waiting:
+            self._keep(question, verdict, session)
+        question.settle(verdict)
+
+    def forget(self, question: Question) -> None:
+        """Ask no longer, because nobody wants to know any more."""
+        if self._open.get(question.key) is question:
+            del self._open[question.key]
+
+    def expire(self) -> list[Question]:
+        """Deny what nobody has answered in time; returns it."""
+        now = self._now()
+        return self._deny([each for each in self._open.values() if each.expires_at <= now], Verdict("expired"))
+
+    def release(self, session: Hashable) -> list[Question]:
+        """Forget what holds for a session that has ended; returns the questions about it."""
+        for key in [key for key in self._grants if key.session is session]:
+            del self._grants[key]
+        return self._deny([each for each in self._open.values() if each.key.session is session], _GONE)
+
+    def drop(self, reason: str) -> list[Question]:
+        """Deny all questions, and forget all grants and denials; returns the questions."""
+        self._grants.clear()
+        self._denials.clear()
+        return self._deny([*self._open.values()], Verdict("dropped", reason=reason))
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _has_room(self, asker: Hashable) -> bool:
+        """Tell whether an asker may ask more; where many ask, whoever has asked nothing yet still may."""
+        own = sum(each.asker == asker for each in self._open.values())
+        if len(self._open) >= MAX_OPEN:
+            return own == 0 and len(self._open) < MAX_OPEN_OF_ALL
+        return own < MAX_OF_ONE_ASKER
+
+    def _new_id(self) -> str:
+        while self.find(id := self._make_id()) is not None:
+            pass
+        return id
+
+    def _keep(self, question: Question, verdict: Verdict, session: Hashable) -> None:
+        key, expires_at = question.key, self._now() + self.valid_for_s
+        match verdict.scope if verdict.is_allowed else "once":
+            case "hour":
+                key, expires_at = _for_any_arguments(key, key.session), self._now() + HOUR_S
+            case "session":
+                key, expires_at = _for_any_arguments(key, session), math.inf
+        self._add(key, Grant(question.id, verdict, expires_at, is_single=key == question.key))
+
+    def _add(self, key: ApprovalKey, grant: Grant) -> None:
+        self._forget_expired_grants()
+        own = [each for each in self._grants if each.principal == key.principal]
+        if len(own) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
+            del self._grants[own[0]]
+        self._grants[key] = grant
+
+    def _deny(self, questions: list[Question], verdict: Verdict) -> list[Question]:
+        for each in questions:
+            del self._open[each.key]
+            each.settle(verdict)
+        return questions
+
+    def _forget_expired_grants(self) -> None:
+        now = self._now()
+        for key in [key for key, grant in self._grants.items() if grant.expires_at <= now]:
+            del self._grants[key]
+
+
+_GONE = Verdict("dropped", reason="its session has ended")
+
+
+def _subject_of(key: ApprovalKey) -> Hashable:
+    return key.principal, key.server, key.kind, key.name
+
+
+def _for_any_arguments(key: ApprovalKey, session: Hashable) -> ApprovalKey:
+    return structs.replace(key, arguments=None, state=None, session=session)

@@ -1,0 +1,88 @@
+"""Approval on the way of calls: what access rules and guards ask about waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.client import Client
+from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.approvals.subject import Right
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.proxy.chain import ChangingStep, Services
+from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
+
+if TYPE_CHECKING:  # loaded with the first rule that asks
+    from dynamic_mcp.features.approvals.human import HumanApproval
+
+
+def make_approval(services: Services) -> HumanApproval:
+    """Return what asks persons: in their clients and, unless the proxy is a command's, in the queue of `approve`."""
+    from dynamic_mcp.features.approvals.human import HumanApproval
+    from dynamic_mcp.features.approvals.notices import ApprovalNotices
+    from dynamic_mcp.features.approvals.queued import FOLDER
+    from dynamic_mcp.features.approvals.server import ApprovalServer
+
+    folder = services.state_folder
+    if folder is None:
+        return HumanApproval(services.config, services.note, is_command=True)
+    return HumanApproval(
+        services.config,
+        services.note,
+        open_server=lambda receive: ApprovalServer(folder / FOLDER, receive),
+        notices=ApprovalNotices(),
+    )
+
+
+class AskForApproval(ChangingStep):
+    """Asks a person where the decision so far says so."""
+
+    def __init__(self, services: Services, make: Callable[[Services], HumanApproval] = make_approval) -> None:
+        super().__init__(services)
+        self._make = make
+        self._made: HumanApproval | None = None
+        if services.config.asks:
+            self._approval()
+
+    def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
+        """Pass a call on at once, or once a person allows it: by then arguments and config may be others."""
+        decision = call.decision
+        if decision is None or not decision.must_ask:
+            return next(call)
+        right = self._find_right(call, decision)
+        return self._approval().send(call, decision, right, lambda allowed: restart(allowed, next))
+
+    def apply(self, configs: Iterable[Config]) -> None:
+        """Ask as the config of the proxy says from now on."""
+        if self._made is not None:
+            self._made.apply(self.services.config)
+
+    def release(self, client: Client) -> None:
+        """Forget what holds for the session of a client."""
+        if self._made is not None:
+            self._made.release(client)
+
+    async def close(self) -> None:
+        """Deny all that waits."""
+        if self._made is not None:
+            await self._made.close()
+
+    def _approval(self) -> HumanApproval:
+        if self._made is None:
+            self._made = self._make(self.services)
+            self.services.approvals = self._made.counts
+        return self._made
+
+    def _find_right(self, call: UpstreamRequest, decision: Decision) -> Right | None:
+        """Return why the client may do what a person is asked about; None without access rules."""
+        rules = self.services.view_for(call.request.client).access_rules
+        if rules is None:
+            return None
+        rule = decision.allowed_by
+        if not rule:  # a guard asks about a tool of a group of which everything is allowed
+            name = wire.text((call.params or {}).get("name")) or ""
+            rule = rules.for_group(call.group.name).judge(Kind.TOOL, name).decide(None).allowed_by
+        return Right(tuple(sorted(rules.roles)), rule)

@@ -1,0 +1,84 @@
+"""How a command tells all proxies of a user to drop the results that they keep: by the times of small files.
+
+A proxy looks at them when it is about to use a kept result, once a second at most, and in a thread, so that a disk
+that stalls keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+# When every proxy that answers after a mark was made has seen it.
+SEEN_AFTER_S = LOOK_EVERY_S + 0.5
+_ALL = "all"
+_PATIENCE_S = 0.5
+
+_Stamp = tuple[int, int] | None
+
+
+def clearing_folder(state_folder: Path) -> Path:
+    """Return where the marks are."""
+    return state_folder / "cache-clear"
+
+
+def mark_cleared(state_folder: Path, server: str | None = None) -> None:
+    """Ask for what is kept of a server to be dropped, or for everything. Blocks. Raises OSError."""
+    folder = clearing_folder(state_folder)
+    paths.write_private(folder / _file_name(server), (server or "").encode("utf-8", "replace"), durable=False)
+
+
+class ClearingMarks:
+    """The marks as a proxy has seen them last; those that it finds at first are about what others have kept."""
+
+    def __init__(self, state_folder: Path, clock: Clock) -> None:
+        self._folder = clearing_folder(state_folder)
+        self._clock = clock
+        self._seen: dict[str | None, _Stamp] = {}
+        self._due_at = -1.0
+        self._looking: asyncio.Task[dict[str | None, _Stamp]] | None = None
+
+    def is_due(self, server: str) -> bool:
+        """Tell whether to `look` before something is used that is kept of a server."""
+        return self._clock.now() >= self._due_at or server not in self._seen
+
+    async def look(self, server: str) -> list[str | None]:
+        """Return the servers whose results are to be dropped; None among them is everything."""
+        if self._looking is not None and not self._looking.done():
+            return []  # the disk has stalled
+        self._due_at = self._clock.now() + LOOK_EVERY_S
+        names = {None, server, *self._seen}
+        self._looking = asyncio.create_task(asyncio.to_thread(_read, self._folder, names))
+        done, _ = await asyncio.wait([self._looking], timeout=_PATIENCE_S)
+        if not done:
+            log.warning("%s cannot be read in time; kept results are used nevertheless", self._folder)
+            return []
+        found = self._looking.result()
+        marked = [name for name, stamp in found.items() if name in self._seen and self._seen[name] != stamp]
+        self._seen.update(found)
+        return marked
+
+
+def _read(folder: Path, servers: Iterable[str | None]) -> dict[str | None, _Stamp]:
+    return {server: _stamp(folder / _file_name(server)) for server in servers}
+
+
+def _stamp(file: Path) -> _Stamp:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def _file_name(server: str | None) -> str:
+    return _ALL if server is None else hashlib.sha256(server.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,0 +1,40 @@
+"""`dynamic-mcp cache`: the cached results of servers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import output_options
+from dynamic_mcp.cli.suggestions import complete_group
+from dynamic_mcp.errors import DynamicMcpError
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.group(short_help="Clear cached results.", subcommand_metavar="COMMAND")
+def command() -> None:
+    """Manage the results that running proxies cache, as `cache` of their servers says."""
+
+
+@command.command("clear")
+@click.argument("server", required=False, shell_complete=complete_group)
+@output_options
+def clear(this: Invocation, server: str | None) -> None:
+    """Clear the cached results of SERVER in all your running proxies, or of all servers.
+
+    When the command has ended, none of them answers from what it cached before.
+    """
+    from dynamic_mcp.features.cache.clearing import SEEN_AFTER_S, clearing_folder, mark_cleared
+    from dynamic_mcp.system import paths
+
+    state_folder = paths.state_dir()
+    try:
+        mark_cleared(state_folder, server)
+    except OSError as exc:
+        raise DynamicMcpError(f"{clearing_folder(state_folder)} cannot be written: {exc}") from exc
+    time.sleep(SEEN_AFTER_S)
+    this.out.say(f"cleared the cached results{f' of `{server}`' if server else ''}")

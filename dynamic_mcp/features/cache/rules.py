@@ -1,0 +1,94 @@
+"""Says which results may be kept: by which rule, and whether the tool that they come from only reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Cache
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.call_rules import RuleSet
+from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.system.bounded import BoundedDict
+
+# Names and URIs that are remembered, and how long they may be.
+_MAX_NAMES = 1000
+_LONGEST_NAME = 500
+
+
+class KeepRule(Struct, frozen=True):
+    """How results are kept: for how many seconds, for whom, and how many bytes in all.
+
+    `key` is the same as long as the rule is, and what is done to results before they are kept.
+    """
+
+    key: str
+    server: str
+    ttl_s: float
+    per_person: bool
+    max_bytes: int
+
+
+class CacheRules(RuleSet):
+    """The rules of one server on what is kept; of several that match, the first counts."""
+
+    def __init__(self, presentation: Presentation, server: str) -> None:
+        rules = list(zip(presentation.rules.cache, list_rules(presentation, server), strict=True))
+        self._access = presentation.access
+        self._tools = [(Globs(each.tools), rule) for each, rule in rules]
+        self._resources = [(Globs(each.resources), rule) for each, rule in rules]
+        self._tool_rules: BoundedDict[str, KeepRule | None] = BoundedDict(_MAX_NAMES)
+        self._resource_rules: BoundedDict[str, KeepRule | None] = BoundedDict(_MAX_NAMES)
+        self._definitions: BoundedDict[str, _Definition] = BoundedDict(_MAX_NAMES)
+
+    def for_tool(self, name: str) -> KeepRule | None:
+        """Return the rule for a tool, whatever its calls do."""
+        return _find(name, self._tools, self._tool_rules)
+
+    def for_resource(self, uri: str) -> KeepRule | None:
+        """Return the rule for a resource."""
+        return _find(uri, self._resources, self._resource_rules)
+
+    def digest_of_reader(self, name: str, definition: Raw) -> bytes | None:
+        """Return the hash of a tool's definition, by its server; None if the tool may write."""
+        found = self._definitions.get(name)
+        if found is None or found.raw is not definition:
+            reads = access_of(name, definition, self._access).access == "read"
+            digest = hashlib.sha256(bytes(definition)).digest() if reads else None
+            found = _Definition(definition, digest)
+            if len(name) <= _LONGEST_NAME:
+                self._definitions[name] = found
+        return found.digest
+
+
+class _Definition(Struct, frozen=True):
+    raw: Raw
+    digest: bytes | None
+
+
+def list_rules(presentation: Presentation, server: str) -> list[KeepRule]:
+    """Return the rules on what is kept of a server, in the order of its config."""
+    rules = presentation.rules
+    before = [structs.replace(each, id="") for each in rules.redact]
+    return [_compile(each, server, before) for each in rules.cache]
+
+
+def _compile(cache: Cache, server: str, before: Sequence[object]) -> KeepRule:
+    key = wire.encode([server, structs.replace(cache, id=""), before])
+    return KeepRule(key.decode(), server, cache.ttl_s, cache.per_person, cache.max_bytes)
+
+
+def _find(
+    name: str, rules: list[tuple[Globs, KeepRule]], found: BoundedDict[str, KeepRule | None]
+) -> KeepRule | None:
+    try:
+        return found[name]
+    except KeyError:
+        rule = next((rule for globs, rule in rules if globs.matches(name)), None)
+        if len(name) <= _LONGEST_NAME:
+            found[name] = rule
+        return rule

@@ -1,0 +1,288 @@
+"""Results that are kept for a while, so that the same call of a tool that only reads is not made again.
+
+Kept results are found by all that they may depend on: what is run and with whose login, the tool as its server
+defines it, what it is called with, who calls, and what has been written or announced since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.resolved import Config, Share
+from dynamic_mcp.features.cache.clearing import ClearingMarks
+from dynamic_mcp.features.cache.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
+from dynamic_mcp.features.cache.rules import CacheRules, KeepRule, list_rules
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.mcp import strict_json, wire
+from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Services, Step
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.clock import LoopClock
+
+if TYPE_CHECKING:
+    from dynamic_mcp.proxy.view import GroupView
+
+# Calls with longer arguments, and of things with longer names, are not compared.
+_LONGEST_ARGUMENTS = 16 << 10
+_LONGEST_NAME = 8 << 10
+# Arguments whose canonical form is remembered.
+_MAX_CANONICAL, _LONGEST_REMEMBERED = 512, 2 << 10
+# Values that can be written in one way only.
+_SAME = frozenset((b"", b"{}", b"null", b"true", b"false"))
+# URIs of a group whose updates are told apart; after more, one counts for all.
+_MAX_UPDATED = 1000
+_NOT_CACHED = RETRY_MEMBERS | {"task"}
+_PLAIN = frozenset(("name", "arguments", "uri", "_meta"))
+
+
+class _Past:
+    """What has happened to a group that makes its kept results old."""
+
+    __slots__ = ("id", "updates", "writes")
+    _ids = itertools.count()
+
+    def __init__(self) -> None:
+        self.id = next(self._ids)
+        self.writes = 0
+        self.updates: dict[str, int] = {}
+
+
+class _Slot(Struct, frozen=True, gc=False):
+    """Where a result is kept: by which rule, and under which key for all or for one person.
+
+    `tool`, with the `digest` of its definition, is empty for a resource. `key_bytes` is what a key takes.
+    """
+
+    rule: KeepRule
+    store: KeptResults
+    shared: Hashable
+    personal: Hashable
+    tool: str
+    digest: bytes
+    key_bytes: int
+
+    def find(self, now: float) -> Kept | None:
+        found = None if self.rule.per_person else self.store.find(self.shared, now)
+        return found or self.store.find(self.personal, now)
+
+    @property
+    def flight(self) -> Hashable:
+        return self.personal if self.rule.per_person else self.shared
+
+
+class ResultCache(Step):
+    """The results that one proxy keeps. Marks in the state folder of its services have it drop them."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        folder = services.state_folder
+        self._clock = services.clock or LoopClock()
+        self._marks = None if folder is None else ClearingMarks(folder, self._clock)
+        self._stores: dict[str, KeptResults] = {}
+        self._pasts: WeakKeyDictionary[Group, _Past] = WeakKeyDictionary()
+        self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
+
+    # --- what makes kept results old -------------------------------------------------------------------
+
+    def apply(self, configs: Iterable[Config]) -> None:
+        """Drop what no rule of these configs keeps any more."""
+        shown = [pair for config in configs for pair in config.presentations.items()]
+        keys = {rule.key for server, each in shown for rule in list_rules(each, server)}
+        self._stores = {key: store for key, store in self._stores.items() if key in keys}
+
+    def clear(self, server: str | None = None) -> None:
+        """Drop everything, or what is kept of one server; a result that is under way is not kept either."""
+        self._stores = {} if server is None else {k: v for k, v in self._stores.items() if v.server != server}
+
+    async def _heed_marks(self, server: str) -> None:
+        if self._marks is not None and self._marks.is_due(server):
+            for each in await self._marks.look(server):
+                self.clear(each)
+
+    def record_update(self, group: Group, uri: str) -> None:
+        """Learn that a resource has changed."""
+        past = self._pasts.get(group)
+        if past is None:
+            return
+        if len(past.updates) >= _MAX_UPDATED and uri not in past.updates:
+            past.updates.clear()
+            past.writes += 1
+        past.updates[uri] = past.updates.get(uri, 0) + 1
+
+    def _note_write(self, group: Group) -> None:
+        past = self._pasts.get(group)
+        if past is not None:
+            past.writes += 1
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Answer from what is kept, or have the request sent, and keep its result."""
+        match call.method:
+            case "tools/call":
+                return self._call(call, next)
+            case "resources/read":
+                return self._find(call, next, "uri", b"")
+            case "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel":  # of a tool that may write
+                return self._write(call, next)
+            case _:
+                return next(call)
+
+    def _call(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        name, rules, group = call.tool or "", _rules_of(call.group), call.group.group
+        may_keep = rules is not None and rules.for_tool(name) is not None
+        if not may_keep and (not self._pasts or group not in self._pasts):
+            return next(call)  # nothing is kept that it could make old
+        digest = _digest_of_reader(call.group, name)
+        if digest is None:
+            return self._write(call, next)
+        return self._find(call, next, "name", digest) if may_keep else next(call)
+
+    async def _find(self, call: UpstreamRequest, next: Next, member: str, digest: bytes) -> Frame:
+        call.group.refuse_held_request(call.method, call.params)
+        await self._heed_marks(call.group.name)
+        slot = self._find_slot(call, member, digest)
+        return await (next(call) if slot is None else self._answer(call, next, slot))
+
+    async def _write(self, call: UpstreamRequest, next: Next) -> Frame:
+        """Have a request sent that may change what was read before; it may have done so even if it fails."""
+        try:
+            return await next(call)
+        finally:
+            self._note_write(call.group.group)
+
+    async def _answer(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
+        """Answer a request whose result may be kept; equal ones that come meanwhile wait for the first."""
+        while True:
+            if (kept := slot.find(self._clock.now())) is not None:
+                return self._hit(call, kept)
+            flight = slot.store.flights.get(slot.flight)
+            if flight is None:
+                return await self._lead(call, next, slot)
+            await asyncio.wait([flight], timeout=call.timeout_s)
+            outcome = flight.result() if flight.done() else None
+            if isinstance(outcome, Kept) and (slot.rule.per_person or not outcome.is_private):
+                return self._hit(call, outcome)
+            if outcome is not ABANDONED:  # it has failed, or its result is not for others
+                return (await self._send_and_keep(call, next, slot))[0]
+
+    async def _lead(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
+        flight: Flight = asyncio.get_running_loop().create_future()
+        slot.store.flights[slot.flight] = flight
+        outcome: Kept | Abandoned | None = None
+        try:
+            answer, outcome = await self._send_and_keep(call, next, slot)
+            return answer
+        except asyncio.CancelledError:
+            outcome = ABANDONED
+            raise
+        finally:
+            del slot.store.flights[slot.flight]
+            flight.set_result(outcome)
+
+    async def _send_and_keep(self, call: UpstreamRequest, next: Next, slot: _Slot) -> tuple[Frame, Kept | None]:
+        group = call.group.group
+        questions = group.questions
+        answer = await next(call)
+        if group.questions != questions:  # the result may depend on what somebody said
+            return answer, None
+        if slot.tool and _digest_of_reader(call.group, slot.tool) != slot.digest:
+            self._note_write(group)  # the server turned out to define it otherwise
+            return answer, None
+        kept = prepare(answer, slot.rule.ttl_s, self._clock.now())
+        if kept is not None:
+            is_personal = kept.is_private or slot.rule.per_person
+            slot.store.put(slot.personal if is_personal else slot.shared, kept, slot.key_bytes)
+        return answer, kept
+
+    def _hit(self, call: UpstreamRequest, kept: Kept) -> Frame:
+        if call.request.observation is not None:
+            call.request.observation.is_cached = True
+        return kept.answer(self._clock.now())
+
+    # --- keys ------------------------------------------------------------------------------------------
+
+    def _find_slot(self, call: UpstreamRequest, member: str, digest: bytes) -> _Slot | None:
+        """Return where the result of a request is kept; None if it is not."""
+        params, rules = call.params or {}, _rules_of(call.group)
+        name = wire.text(params.get(member)) or ""
+        if rules is None or not name or len(name) > _LONGEST_NAME:
+            return None
+        rule = rules.for_tool(name) if digest else rules.for_resource(name)
+        if rule is None or not _NOT_CACHED.isdisjoint(params):
+            return None
+        said = self._canonical_params(params)
+        if said is None:
+            return None
+        store = self._stores.get(rule.key)
+        if store is None:
+            store = self._stores[rule.key] = KeptResults(rule.server, rule.max_bytes)
+        shared = (call.method, name, digest, said, *self._circumstances(call, name))
+        personal = (*shared, call.request.principal)
+        return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(said))
+
+    def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
+        """Return what else a result may depend on: the server, its session, the protocol, and what has changed."""
+        group, client = call.group.group, call.request.client
+        past = self._pasts.get(group)
+        if past is None:
+            past = self._pasts[group] = _Past()
+        share = group.config.share
+        has_session = share is Share.SESSION or (share is Share.AUTO and group.asks)
+        session = client.id if has_session else None
+        updates = past.updates.get(name, 0) if past.updates else 0
+        return past.id, past.writes, updates, group.changes, session, call.request.revision.name
+
+    def _canonical_params(self, params: Mapping[str, Raw]) -> bytes | None:
+        """Return what is asked for, the same for all ways to write it; None if that cannot be told."""
+        found = self._canonical_value(params.get("arguments", wire.ABSENT))
+        if found is None or params.keys() <= _PLAIN:
+            return found
+        for name in sorted(params.keys() - _PLAIN):
+            value = self._canonical_value(params[name])
+            if value is None:
+                return None
+            found = b"%b,%b:%b" % (found, wire.encode(name), value)
+        return found
+
+    def _canonical_value(self, raw: Raw) -> bytes | None:
+        data = bytes(raw)
+        if data in _SAME:
+            return data
+        if len(data) > _LONGEST_ARGUMENTS:
+            return None
+        try:
+            return self._canonical[data]
+        except KeyError:
+            found = _canonical(data)
+            if len(data) <= _LONGEST_REMEMBERED:
+                self._canonical[data] = found
+            return found
+
+
+def _canonical(data: bytes) -> bytes | None:
+    try:
+        return strict_json.canonical(data)
+    except ValueError:
+        return None
+
+
+def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
+    """Return the hash of a tool's definition; None if the tool may write, or is not known."""
+    known, rules = group.group.known, _rules_of(group)
+    definition = None if known is None else known.tools.get(name)
+    return None if definition is None or rules is None else rules.digest_of_reader(name, definition)
+
+
+def _rules_of(group: GroupView) -> CacheRules | None:
+    found = None if group.call_rules is None else group.call_rules.sets.get("cache")
+    assert found is None or isinstance(found, CacheRules)
+    return found

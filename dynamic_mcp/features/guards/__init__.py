@@ -1,0 +1,1 @@
+"""What the arguments of calls may be."""

@@ -1,0 +1,188 @@
+"""Rules on the arguments of calls. What cannot be judged is refused.
+
+A guard that refuses wins over one that asks, in whatever order they stand. Those that ask are asked about together:
+who allows what one of them has found has said nothing of what another one would find.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Raw
+
+from dynamic_mcp.config.access import Effect
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Guard
+from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
+from dynamic_mcp.policy.call_rules import RuleSet
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.policy.patterns import compile_any, compile_pattern, compile_set
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.text import one_line
+
+# Tools whose guards are remembered; a client may name any.
+_MAX_TOOLS = 1000
+_LONGEST_NAME = 200
+_NOTHING = (b"", b"null")
+
+
+def compile_rules(presentation: Presentation, server: str) -> Guards:
+    """Return the guards of a server."""
+    return Guards(presentation.rules.guards, server)
+
+
+class Guards(RuleSet):
+    """The guards of one server."""
+
+    def __init__(self, guards: Sequence[Guard], server: str) -> None:
+        self._guards = [(Globs(guard.tools), guard) for guard in guards]
+        self._server = server
+        self._by_tool: BoundedDict[str, tuple[_PathGuards, ...]] = BoundedDict(_MAX_TOOLS)
+
+    def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
+        """Return a decision that a person must be asked; None if no guard is against the call.
+
+        `tool` is the server's own name; `shown_name` returns what clients know it by. Takes time that is linear in
+        the arguments. Raises RefusedByGuard.
+        """
+        guards = self._guards_of(tool)
+        if not guards:
+            return None
+        try:
+            given = _read(arguments)
+            matching: list[Guard] = []
+            for each in guards:
+                matching += each.find_matching(given)
+        except ConditionError as exc:
+            raise self._refusal(shown_name(tool), guards[0].first, str(exc)) from None
+        if not matching:
+            return None
+        found = [guard for _, guard in self._guards if guard in matching]  # in the order of the config
+        for guard in found:
+            if not guard.asks:
+                raise self._refusal(shown_name(tool), guard, guard.message)
+        return Decision(Effect.ASK, ", ".join(guard.id for guard in found))
+
+    def judges(self, tool: str) -> bool:
+        """Return whether there are guards for a tool."""
+        return bool(self._guards_of(tool))
+
+    def check_arguments(self, tool: str, arguments: Raw) -> None:
+        """Raise RefusedByGuard if a guard refuses a tool with these arguments."""
+        self.judge(tool, arguments)
+
+    def _guards_of(self, tool: str) -> tuple[_PathGuards, ...]:
+        found = self._by_tool.get(tool)
+        if found is None:
+            by_path: dict[str | None, list[Guard]] = {}
+            for globs, guard in self._guards:
+                if globs.matches_variant(tool):
+                    by_path.setdefault(guard.path, []).append(guard)
+            found = tuple(_PathGuards(path, guards) for path, guards in by_path.items())
+            self._by_tool[tool] = found
+        return found
+
+    def _refusal(self, tool: str, guard: Guard, why: str) -> RefusedByGuard:
+        return RefusedByGuard(f"`{one_line(tool, _LONGEST_NAME)}` of group `{self._server}`", guard.id, why)
+
+
+class _PathGuards:
+    """The guards of one tool on the same values."""
+
+    def __init__(self, path: str | None, guards: Sequence[Guard]) -> None:
+        self.first = guards[0]
+        self._path = None if path is None else ArgumentPath(path)
+        self._guards = [_CompiledGuard(guard) for guard in guards]
+        self._allowing = [number for number, guard in enumerate(guards) if guard.deny is None]
+        # one search instead of one for each guard
+        if self._allowing:
+            self._find_all = compile_set((each.deny or each.allow or "", each.deny is None) for each in guards)
+        else:
+            self._any_denied = compile_any([guard.deny for guard in guards if guard.deny is not None])
+
+    def find_matching(self, arguments: Arguments) -> Sequence[Guard]:
+        """Return the guards that are against these arguments. Raises ConditionError."""
+        if self._path is None:
+            texts = [text.encode() for text in _find_texts(arguments.value)]
+        else:
+            texts = [_write(value).encode() for value in self._path.select(arguments)]
+        if self._are_harmless(texts):
+            return ()
+        return [guard.source for guard in self._guards if guard.is_against(texts)]
+
+    def _are_harmless(self, texts: Sequence[bytes]) -> bool:
+        """Tell quickly whether no guard is against these texts; False means unknown."""
+        if not self._allowing:
+            return self._any_denied is not None and self._any_denied.search(b"\n".join(texts)) is None
+        if self._find_all is None or not texts:
+            return False
+        for text in texts:
+            found = self._find_all(text)
+            if found is None or sorted(found) != self._allowing:
+                return False
+        return True
+
+
+class _CompiledGuard:
+    """A guard and its pattern: `.` matches a line break only in what is denied."""
+
+    def __init__(self, source: Guard) -> None:
+        self.source = source
+        self.denies = source.deny is not None
+        self._pattern = compile_pattern(source.deny or source.allow or "", dot_nl=self.denies)
+
+    def is_against(self, texts: Sequence[bytes]) -> bool:
+        """Tell whether it finds what it denies, or misses what it wants."""
+        if self.denies:
+            return any(self._pattern.search(text) is not None for text in texts)
+        return not texts or any(self._pattern.fullmatch(text) is None for text in texts)
+
+
+def _read(arguments: Raw | None) -> Arguments:
+    """Return the arguments, which none are an empty object. Raises ConditionError."""
+    if arguments is None or bytes(arguments) in _NOTHING:
+        return Arguments(Raw(b"{}"))
+    given = Arguments(arguments)
+    if given.value is None:
+        raise ConditionError("the arguments are not an object")
+    return given
+
+
+def _find_texts(value: object) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            stack += each.values()
+        elif isinstance(each, list):
+            stack += each
+
+
+def _write(value: object) -> str:
+    """Return a text as it is, and other values as JSON in one way of many: with sorted keys and short numbers."""
+    if isinstance(value, str):
+        return value
+    if type(value) is int:  # which is no bool
+        return str(value)
+    try:
+        return json.dumps(_shorten(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise ConditionError("the arguments have a number that is too large") from None
+
+
+def _shorten(value: object) -> object:
+    """Return a value whose numbers are written alike: `1.0` and `1e0` are 1."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _shorten(inner) for key, inner in value.items()}
+        case list():
+            return [_shorten(inner) for inner in value]
+        case _:
+            return value

@@ -1,0 +1,85 @@
+"""Guards on the way of calls: what their arguments may be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.features.guards.guards import Guards
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import Services, Step
+from dynamic_mcp.proxy.request import Next, UpstreamRequest
+from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
+
+if TYPE_CHECKING:
+    from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.proxy.view import GroupView
+
+
+class JudgeArguments(Step):
+    """Lets calls pass whose arguments no guard is against, or about which a person must be asked.
+
+    Long arguments are judged in a thread, so that nobody else waits for it.
+    """
+
+    decides = True
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._workers = Workers("guards", count=2)
+
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether there are guards for a tool."""
+        guards = _guards_of(group)
+        return tool is not None and guards is not None and guards.judges(tool)
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
+        """Judge a call. Raises RefusedByGuard."""
+        guards = _guards_of(call.group)
+        if guards is None or call.tool is None:
+            return next(call)
+        arguments = (call.params or {}).get("arguments")
+        if arguments is not None and len(arguments) > MAX_BYTES_IN_LOOP:
+            return self._judge_in_thread(guards, call, next)
+        try:
+            decision = guards.judge(call.tool, arguments, shown_name=call.group.shown_name)
+        except RefusedByGuard as exc:
+            _record_refusal(call, exc)
+            raise
+        return next(call if decision is None else _with_decision(call, decision))
+
+    async def _judge_in_thread(self, guards: Guards, call: UpstreamRequest, next: Next) -> Frame:
+        tool, arguments = call.tool or "", (call.params or {}).get("arguments")
+        shown = call.group.shown_name(tool)  # here, because views belong to the event loop
+        try:
+            decision = await self._workers.run(partial(guards.judge, tool, arguments, shown_name=lambda _: shown))
+        except RefusedByGuard as exc:
+            _record_refusal(call, exc)
+            raise
+        return await next(call if decision is None else _with_decision(call, decision))
+
+
+def _guards_of(group: GroupView) -> Guards | None:
+    found = None if group.call_rules is None else group.call_rules.sets.get("guards")
+    assert found is None or isinstance(found, Guards)
+    return found
+
+
+def _with_decision(call: UpstreamRequest, guarded: Decision) -> UpstreamRequest:
+    """Return that a guard asks about what access rules allow; where both ask, neither is approved as the other."""
+    decision = call.decision
+    if decision is not None:
+        rule = f"{decision.rule}, {guarded.rule}" if decision.must_ask else guarded.rule
+        guarded = structs.replace(guarded, rule=rule, allowed_by=decision.allowed_by)
+    if call.request.observation is not None:
+        call.request.observation.note_decision(guarded)
+    return structs.replace(call, decision=guarded)
+
+
+def _record_refusal(call: UpstreamRequest, exc: RefusedByGuard) -> None:
+    if call.request.observation is not None:
+        call.request.observation.note_refusal(exc.rule)

@@ -1,0 +1,1 @@
+"""Tools as the config shows them, and calls of them as servers get them."""

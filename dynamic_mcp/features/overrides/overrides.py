@@ -1,0 +1,139 @@
+"""Tools as the config has them shown, and the way back: what is called by a shown name reaches the server by its own.
+
+What is shown is what arguments are checked against. What is fixed wins over the model, and what is hidden does not
+exist for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.rules import ArgumentOverride, Override, is_glob
+from dynamic_mcp.features.overrides.schema_document import CannotShow
+from dynamic_mcp.features.overrides.shown_tool import ShownTool, show_tool
+from dynamic_mcp.policy.globs import Globs
+
+T = TypeVar("T")
+
+
+class ShownTools(Struct, frozen=True):
+    """The tools of one list: `entries` and `by_name` have shown names. `complaints` say what is left out, and why."""
+
+    entries: Mapping[str, Raw]
+    by_name: Mapping[str, ShownTool]
+    complaints: tuple[str, ...] = ()
+
+
+class Overrides:
+    """The overrides of one server."""
+
+    def __init__(self, overrides: Sequence[Override]) -> None:
+        self._exact = {each.tools: each for each in overrides if not is_glob(each.tools)}
+        self._globs = [(Globs((each.tools,)), each) for each in overrides if is_glob(each.tools)]
+
+    def show(self, tools: Mapping[str, Raw]) -> ShownTools:
+        """Return a server's tools as they are shown, in the same order; what is not changed is the same object."""
+        found: list[ShownTool] = []
+        complaints: list[str] = []
+        for name, entry in tools.items():
+            try:
+                shown = self._show_one(name, entry)
+            except CannotShow as exc:
+                complaints.append(_complain(name, str(exc)))
+                continue
+            found += [] if shown is None else [shown]
+        found = _without_clashes(found, complaints)
+        entries: Mapping[str, Raw] = {each.name: each.entry for each in found}
+        if len(entries) == len(tools) and all(entries.get(name) is entry for name, entry in tools.items()):
+            entries = tools
+        return ShownTools(entries, {each.name: each for each in found}, tuple(complaints))
+
+    def find(self, tool: str) -> Override | None:
+        """Return what the config says of a tool, by the server's name for it; None if it says nothing.
+
+        An exact name comes before globs, and these in the order of the config; what one does not give, the next may.
+        """
+        found = self._matching(tool)
+        return _merge(tool, found) if found else None
+
+    def own_names(self, shown: str) -> list[str]:
+        """Return the names by which a server may have a tool that is shown by this one."""
+        renamed = [own for own, override in self._exact.items() if override.rename == shown]
+        return [own for own in (*renamed, shown) if self._shown_name(own) == shown]
+
+    def _shown_name(self, own: str) -> str | None:
+        """Return by which name a tool would be shown; None if it is hidden."""
+        override = self.find(own)
+        if override is None:
+            return own
+        return None if override.is_hidden else override.rename or own
+
+    def _show_one(self, name: str, entry: Raw) -> ShownTool | None:
+        override = self.find(name)
+        if override is None:
+            return ShownTool(name, name, entry)
+        if override.is_hidden:
+            return None
+        exact = self._exact.get(name)
+        return show_tool(name, entry, override, exact={} if exact is None else exact.arguments)
+
+    def _matching(self, tool: str) -> list[Override]:
+        exact = self._exact.get(tool)
+        matching = [override for globs, override in self._globs if globs.matches(tool)]
+        return matching if exact is None else [exact, *matching]
+
+
+def _without_clashes(tools: Sequence[ShownTool], complaints: list[str]) -> list[ShownTool]:
+    """Leave out tools whose new name another one has."""
+    own = {each.name for each in tools if each.name == each.own_name}
+    renamed = Counter(each.name for each in tools if each.name != each.own_name)
+    kept: list[ShownTool] = []
+    for each in tools:
+        if each.name != each.own_name and (each.name in own or renamed[each.name] > 1):
+            complaints.append(_complain(each.own_name, f"another one is named `{each.name}`"))
+        else:
+            kept.append(each)
+    return kept
+
+
+def _complain(tool: str, why: str) -> str:
+    return f"the tool `{tool}` was left out, because of its override: {why}"
+
+
+# --- several overrides of one tool -----------------------------------------------------------------------
+
+
+def _merge(tool: str, overrides: Sequence[Override]) -> Override:
+    arguments = dict.fromkeys(name for each in overrides for name in each.arguments)
+    return Override(
+        tool,
+        rename=_first(each.rename for each in overrides),
+        title=_first(each.title for each in overrides),
+        description=_first(each.description for each in overrides),
+        annotations={name: value for each in reversed(overrides) for name, value in each.annotations.items()},
+        is_hidden=_first(each.is_hidden for each in overrides),
+        arguments={
+            name: _merge_argument([each.arguments[name] for each in overrides if name in each.arguments])
+            for name in arguments
+        },
+    )
+
+
+def _merge_argument(overrides: Sequence[ArgumentOverride]) -> ArgumentOverride:
+    """Return what holds of an argument; `fixed` and `default` are two ways to say one thing."""
+    valued = next((each for each in overrides if each.fixed is not None or each.default is not None), None)
+    return ArgumentOverride(
+        rename=_first(each.rename for each in overrides),
+        description=_first(each.description for each in overrides),
+        default=None if valued is None else valued.default,
+        fixed=None if valued is None else valued.fixed,
+        is_hidden=_first(each.is_hidden for each in overrides),
+    )
+
+
+def _first(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,179 @@
+"""One tool as it is shown, and what its server is sent for what a model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from msgspec import Raw
+
+from dynamic_mcp.config.rules import ArgumentOverride, Override
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.features.overrides.schema_document import CannotShow, SchemaDocument, split
+from dynamic_mcp.features.overrides.shown_schema import Argument, show_schema
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.globs import fold
+from dynamic_mcp.system.text import one_line
+
+_LONGEST_NAME = 100
+
+
+class ShownTool:
+    """A tool by the name that clients see, and by the server's own; `entry` is its definition as it is shown."""
+
+    def __init__(
+        self,
+        name: str,
+        own_name: str,
+        entry: Raw,
+        arguments: Sequence[Argument] = (),
+        declared: frozenset[str] = frozenset(),
+    ) -> None:
+        self.name = name
+        self.own_name = own_name
+        self.entry = entry
+        self._arguments = tuple(each for each in arguments if not each.is_plain)
+        self._declared = declared
+
+    def __repr__(self) -> str:
+        return f"<ShownTool {self.name} of {self.own_name}>"
+
+    @property
+    def changes_arguments(self) -> bool:
+        """Whether the server is sent something else than what a model gives."""
+        return bool(self._arguments)
+
+    def restore(self, given: Raw | None) -> Raw | None:
+        """Return the arguments for the server of those that a model gives.
+
+        It is the same object where nothing is to be changed. Raises InvalidArguments for what is not shown.
+        """
+        return given if not self._arguments else self._restore(given)
+
+    def present(self, sent: Raw) -> Raw:
+        """Return what a client may see of arguments that are sent, with the names that are shown."""
+        if not self._arguments:
+            return sent
+        unshown = {each.name for each in self._arguments if not each.is_given}
+        names = {own: shown for shown, own in self._own_names.items()}
+        members = _members(sent)
+        return Raw(
+            wire.encode({names.get(name, name): each for name, each in members.items() if name not in unshown})
+        )
+
+    def _restore(self, given: Raw | None) -> Raw | None:
+        try:
+            members = {} if given is None or bytes(given) == b"null" else wire.members(given)
+        except wire.Malformed:
+            raise InvalidArguments(f"the arguments of `{self.name}` are not an object") from None
+        restored: dict[str, Raw] = {}
+        for name, value in members.items():
+            if name in self._fixed:
+                continue
+            if name not in self._taken and fold(name) in self._refused:
+                shown = one_line(name, _LONGEST_NAME)
+                raise InvalidArguments(f"`{shown}` is not a parameter of `{self.name}`; nothing was sent")
+            restored[self._own_names.get(name, name)] = value
+        restored = {**self._defaults, **restored, **self._fixed}
+        # what is fixed may be given twice, and only the last value was looked at
+        return given if restored == members and not self._fixed else Raw(wire.encode(restored))
+
+    @cached_property
+    def _fixed(self) -> Mapping[str, Raw]:
+        """What is sent whatever a model gives, by the server's names."""
+        return {each.name: each.value for each in self._arguments if not each.is_given and each.value is not None}
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, Raw]:
+        return {each.name: each.value for each in self._arguments if each.is_given and each.value is not None}
+
+    @cached_property
+    def _own_names(self) -> Mapping[str, str]:
+        return {each.shown: each.name for each in self._arguments if each.is_given}
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        """The names that are shown."""
+        overridden = {each.name for each in self._arguments}
+        return frozenset({*(self._declared - overridden), *self._own_names})
+
+    @cached_property
+    def _refused(self) -> frozenset[str]:
+        """The server's names that are not shown, folded, as servers may take another case for the same."""
+        unshown = (each.name for each in self._arguments if not each.is_given or each.shown != each.name)
+        return frozenset(map(fold, unshown))
+
+
+def show_tool(own_name: str, entry: Raw, override: Override, *, exact: Mapping[str, ArgumentOverride]) -> ShownTool:
+    """Return a tool as an override wants it. Raises CannotShow.
+
+    `exact` are the overrides of arguments that name the very tool; the others are about arguments that it describes.
+    """
+    members = split(entry)
+    changes: dict[str, object] = {}
+    if override.rename is not None:
+        changes["name"] = override.rename
+    if override.title is not None:
+        changes["title"] = override.title
+    if override.description is not None:
+        changes["description"] = override.description
+    if override.annotations:
+        changes["annotations"] = {**_members(members.get("annotations")), **override.annotations}
+    arguments: tuple[Argument, ...] = ()
+    declared = frozenset[str]()
+    if override.arguments:
+        document = SchemaDocument(members.get("inputSchema", wire.EMPTY_OBJECT))
+        arguments, declared = _arguments(override, exact, document.declared), document.declared
+        if arguments:
+            changes["inputSchema"] = show_schema(document, arguments)
+    shown = Raw(wire.encode({**members, **changes})) if changes else entry
+    return ShownTool(override.rename or own_name, own_name, shown, arguments, declared)
+
+
+def _arguments(
+    override: Override, exact: Mapping[str, ArgumentOverride], declared: frozenset[str]
+) -> tuple[Argument, ...]:
+    arguments = tuple(
+        _argument(name, each)
+        for name, each in override.arguments.items()
+        if name in declared or _is_sent(exact.get(name))
+    )
+    _check_names(arguments, declared)
+    return arguments
+
+
+def _members(value: Raw | None) -> Mapping[str, object]:
+    try:
+        return {} if value is None else wire.members(value)
+    except wire.Malformed:
+        return {}
+
+
+def _argument(name: str, override: ArgumentOverride) -> Argument:
+    is_given = override.fixed is None and not override.is_hidden
+    return Argument(
+        name,
+        (override.rename or name) if is_given else name,
+        override.description,
+        override.default if override.fixed is None else override.fixed,
+        is_given,
+    )
+
+
+def _is_sent(override: ArgumentOverride | None) -> bool:
+    """Tell whether an override is about an argument whether or not the tool describes it."""
+    return override is not None and (
+        override.fixed is not None or override.default is not None or bool(override.is_hidden)
+    )
+
+
+def _check_names(arguments: Sequence[Argument], declared: frozenset[str]) -> None:
+    """Check that no two arguments are shown by one name."""
+    kept = declared - {each.name for each in arguments}
+    taken = set(kept)
+    for each in arguments:
+        if not each.is_given:
+            continue
+        if each.shown in taken:
+            raise CannotShow(f"it has two arguments that would be `{each.shown}`")
+        taken.add(each.shown)

@@ -1,0 +1,260 @@
+"""Replaces parts of texts. Only texts change, so that a result still fits its schema.
+
+A payload without anything to replace is found by one search, and stays the object that it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+from msgspec import Raw
+
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Redact
+from dynamic_mcp.features.redaction import json_texts
+from dynamic_mcp.features.redaction.json_texts import Part, Span
+from dynamic_mcp.features.redaction.presets import PRESETS, Check, Preset
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.call_rules import RuleSet
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.policy.patterns import compile_any, compile_pattern
+from dynamic_mcp.system.bounded import BoundedDict
+
+# Tools whose rules are remembered; a server may have any number.
+_MAX_TOOLS = 1000
+# JSON in a text in JSON in a text: deeper than that, it is a text like others.
+_MAX_DEPTH = 4
+# A pattern that searches to the end of a text for each of its characters takes longer; so may its replacements grow.
+_MAX_S = 2.0
+_MAX_GROWTH = 1 << 20
+# What means the beginning or end of a text is not found in JSON, where quotes are. `[^` means something else.
+_ENDS = re.compile(r"[\^$]")
+_GROUP_START = "(?P<secret>"
+_NO_ENDS = re.compile(r"\\.|\[\^", re.DOTALL)
+
+
+class TooMuch(Exception):
+    """There is so much to replace in a text that all of it is replaced, `by` this."""
+
+    def __init__(self, by: bytes) -> None:
+        super().__init__("too much to replace")
+        self.by = by
+
+
+class Redactor(RuleSet):
+    """The rules of one server on what is replaced."""
+
+    def __init__(self, rules: Sequence[Redact], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rules = [(None if rule.tools is None else Globs(rule.tools), rule) for rule in rules]
+        self._clock = clock
+        self._for_arguments: BoundedDict[str | None, _Texts | None] = BoundedDict(_MAX_TOOLS)
+        self._for_answers: BoundedDict[str | None, _Texts | None] = BoundedDict(_MAX_TOOLS)
+        self._for_all = self._compile([rule for _, rule in self._rules if rule.in_results])
+
+    def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
+        """Return the arguments of a tool, or of a prompt, without what is to be replaced.
+
+        It is the same object if there is nothing.
+        """
+        return None if arguments is None else _redact(self._texts_in_arguments(tool), arguments, Part.WORDS)
+
+    def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
+        """Return a result or an error, of a tool or of anything else, without what is to be replaced.
+
+        It is the same object if there is nothing.
+        """
+        return _redact(self._texts_in_answers(tool), payload, Part.MESSAGE)
+
+    def present_text(self, tool: str, text: str) -> str:
+        """Return a text of our own in an answer of a tool, redacted as the server's are."""
+        message = self.redact_answer(tool, Raw(wire.encode({"message": text})))
+        return wire.text(wire.member(message, "message")) or ""
+
+    def present_message(self, payload: Raw) -> Raw:
+        """Return what a server says without naming a tool, as in a log message, or of the task of any of them.
+
+        The rules of all tools are followed.
+        """
+        return _redact(self._for_all, payload, Part.MESSAGE)
+
+    def has_for_arguments(self, tool: str | None) -> bool:
+        """Return whether anything is to be replaced in the arguments of a tool, or of a prompt."""
+        return self._texts_in_arguments(tool) is not None
+
+    def has_for_answers(self, tool: str | None) -> bool:
+        """Return whether anything is to be replaced in the answers of a tool, or in others."""
+        return self._texts_in_answers(tool) is not None
+
+    def _texts_in_arguments(self, tool: str | None) -> _Texts | None:
+        try:
+            return self._for_arguments[tool]
+        except KeyError:
+            texts = self._compile([rule for rule in self._select(tool) if rule.in_arguments])
+            self._for_arguments[tool] = texts
+            return texts
+
+    def _texts_in_answers(self, tool: str | None) -> _Texts | None:
+        try:
+            return self._for_answers[tool]
+        except KeyError:
+            texts = self._compile([rule for rule in self._select(tool) if rule.in_results])
+            self._for_answers[tool] = texts
+            return texts
+
+    def _select(self, tool: str | None) -> Iterator[Redact]:
+        for globs, rule in self._rules:
+            if globs is None or (tool is not None and globs.matches_variant(tool)):
+                yield rule
+
+    def _compile(self, rules: Sequence[Redact]) -> _Texts | None:
+        return _Texts([each for rule in rules for each in _groups(rule)], self._clock) if rules else None
+
+
+def compile_rules(presentation: Presentation, server: str) -> Redactor:
+    """Return what is replaced in texts of a server."""
+    return redactor_for(presentation.rules.redact)
+
+
+@lru_cache(maxsize=128)
+def redactor_for(rules: tuple[Redact, ...]) -> Redactor:
+    """Return what follows these rules, the same object for all views that have them."""
+    return Redactor(rules)
+
+
+def _redact(texts: _Texts | None, payload: Raw, part: Part) -> Raw:
+    if texts is None:
+        return payload
+    data = bytes(payload)
+    if texts.is_clean(data):
+        return payload
+    redacted = json_texts.rewrite(data, part, texts.begin().redact)
+    return payload if redacted == data else Raw(redacted)
+
+
+def _groups(rule: Redact) -> Iterator[_Group]:
+    for name in rule.presets:
+        yield _Group([_Replacement(preset, rule.replacement) for preset in PRESETS[name]])
+    if rule.pattern is not None:
+        yield _Group([_Replacement(Preset(rule.pattern), rule.replacement)])
+
+
+class _Replacement:
+    """A pattern, and what stands for that which it finds."""
+
+    def __init__(self, preset: Preset, replacement: str) -> None:
+        self.pattern = preset.pattern.replace(_GROUP_START, "(?:")
+        self.by = replacement.encode("utf-8", "replace")
+        self._check: Check | None = preset.check
+        self._group = 1 if _GROUP_START in preset.pattern else 0
+        self._compiled = compile_pattern(preset.pattern, captures=self._group > 0)
+
+    def find(self, text: bytes, is_over: Callable[[], bool]) -> list[Span]:
+        """Return where something is to be replaced; what follows at once is one with it. Raises TooMuch."""
+        spans: list[Span] = []
+        most = (len(text) + _MAX_GROWTH) // (len(self.by) + 1)
+        for match in self._compiled.finditer(text):
+            start, end = match.span(self._group)
+            if start < end and (self._check is None or self._check(text, start, end)):
+                span = Span(start, end, *match.span())
+                if spans and spans[-1].end == start:
+                    last = spans.pop()
+                    span = span._replace(start=last.start, match_start=last.match_start)
+                spans.append(span)
+            if len(spans) > most or is_over():
+                raise TooMuch(self.by)
+        return spans
+
+
+class _Group:
+    """Patterns that are looked for together."""
+
+    def __init__(self, replacements: Sequence[_Replacement]) -> None:
+        self.replacements = replacements
+        self.any = compile_any([each.pattern for each in replacements])
+
+
+class _Texts:
+    """What some of the rules want replaced in texts."""
+
+    def __init__(self, groups: Sequence[_Group], clock: Callable[[], float]) -> None:
+        self.groups = groups
+        self._clock = clock
+        patterns = [each.pattern for group in groups for each in group.replacements]
+        self.any = compile_any(patterns)
+        self._finds_in_json = not any(_ENDS.search(_NO_ENDS.sub("", pattern)) for pattern in patterns)
+
+    def is_clean(self, data: bytes, depth: int = 0) -> bool:
+        """Tell whether JSON has certainly nothing to replace in it."""
+        if self.any is None:
+            return False
+        plain = json_texts.unescape(data) if self._finds_in_json else None
+        if plain is not None:
+            return self.any.search(plain) is None
+        texts = json_texts.find_texts(data)
+        if self.any.search("\n".join(texts).encode("utf-8", "surrogatepass")) is not None:
+            return False
+        if depth == _MAX_DEPTH:
+            return True
+        inner = (text.encode("utf-8", "surrogatepass") for text in texts if "\\" in text)
+        return all(self.is_clean(text, depth + 1) for text in inner if json_texts.is_json(text))
+
+    def begin(self) -> _Pass:
+        """Begin to replace in one payload."""
+        ends_at = self._clock() + _MAX_S
+        return _Pass(self, lambda: self._clock() > ends_at)
+
+
+class _Pass:
+    """Replaces in the texts of one payload, until its time is over; then whole texts are replaced."""
+
+    def __init__(self, texts: _Texts, is_over: Callable[[], bool]) -> None:
+        self._texts = texts
+        self._is_over = is_over
+
+    def redact(self, text: bytes, depth: int = 0) -> bytes:
+        """Return a text without what is to be replaced, JSON if it is JSON; the same object if there is nothing."""
+        is_json = depth < _MAX_DEPTH and json_texts.is_json(text)
+        found = self._texts.any
+        if found is not None and (not is_json or b"\\" not in text) and found.search(text) is None:
+            return text
+        return self._redact_json(text, depth) if is_json else self._redact_plain(text)
+
+    def _redact_plain(self, text: bytes) -> bytes:
+        try:
+            for each in self._find_replacements(text):
+                if spans := each.find(text, self._is_over):
+                    text = _replace(text, spans, each.by)
+        except TooMuch as exc:
+            return exc.by
+        return text
+
+    def _redact_json(self, text: bytes, depth: int) -> bytes:
+        """Replace in the texts of JSON, and then what is found across them."""
+        text = json_texts.rewrite(text, Part.WORDS, lambda inner: self.redact(inner, depth + 1))
+        try:
+            for each in self._find_replacements(text):
+                if spans := each.find(text, self._is_over):
+                    text = json_texts.replace_values(text, spans, json_texts.encode(each.by))
+        except TooMuch as exc:
+            return json_texts.encode(exc.by)
+        return text
+
+    def _find_replacements(self, text: bytes) -> Iterator[_Replacement]:
+        """Yield those that may find something. Raises TooMuch when the time is over."""
+        for group in self._texts.groups:
+            if group.any is None or group.any.search(text) is not None:
+                if self._is_over():
+                    raise TooMuch(group.replacements[0].by)
+                yield from group.replacements
+
+
+def _replace(text: bytes, spans: Sequence[Span], by: bytes) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    for span in spans:
+        pieces += text[at : span.start], by
+        at = span.end
+    return b"".join((*pieces, text[at:]))

@@ -1,0 +1,158 @@
+"""Where texts of calls are replaced on their way: in arguments, in answers, and in what is told of progress.
+
+What is long is done in a thread, except for progress, which must not be overtaken by the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Raw, structs
+
+from dynamic_mcp.features.redaction.redactor import Redactor
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.chain import ChangingStep, Services, Step
+from dynamic_mcp.proxy.request import Next, Request, Restart, UpstreamRequest
+from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
+
+if TYPE_CHECKING:
+    from dynamic_mcp.proxy.view import GroupView
+
+_WITH_ARGUMENTS = frozenset(("tools/call", "prompts/get"))
+
+
+class RedactArguments(ChangingStep):
+    """Passes on requests with arguments as they may be sent."""
+
+    decides = True
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._workers = Workers("redact", count=2)
+
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether there is anything to replace."""
+        redactor = _redactor_of(group)
+        return redactor is not None and redactor.has_for_arguments(tool)
+
+    def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
+        """Replace what is to be replaced, once in the same params."""
+        given = (call.params or {}).get("arguments")
+        if given is None or call.method not in _WITH_ARGUMENTS or call.redacted is call.params:
+            return next(call)
+        if len(given) > MAX_BYTES_IN_LOOP:
+            return self._redact_in_thread(call, next, restart)
+        return next(_redact_arguments(call))
+
+    async def _redact_in_thread(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
+        return await restart(await self._workers.run(partial(_redact_arguments, call)), next)
+
+
+class RedactAnswers(Step):
+    """Returns answers, and tells of progress, as the client may see them."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._workers = Workers("redact", count=2)
+
+    def is_wanted(self, group: GroupView, tool: str | None) -> bool:
+        """Return whether there may be something to replace; a task may be of any tool."""
+        redactor = _redactor_of(group)
+        return redactor is not None and (tool is None or redactor.has_for_answers(tool))
+
+    async def __call__(self, call: UpstreamRequest, next: Next) -> Frame:
+        """Return the same object if there is nothing to replace."""
+        answer = await next(_with_redacted_progress(call))
+        payload = answer.error if len(answer.error) else answer.result
+        if len(payload) <= MAX_BYTES_IN_LOOP:
+            redacted = _redact_payload(call, payload)
+        else:
+            redacted = await self._workers.run(partial(_redact_payload, call, payload))
+        if redacted is payload:
+            return answer
+        return structs.replace(answer, **{"error" if len(answer.error) else "result": redacted})
+
+
+def _redact_arguments(call: UpstreamRequest) -> UpstreamRequest:
+    redactor, params = _redactor_of(call.group), call.params or {}
+    given = params.get("arguments")
+    redacted = given if redactor is None else redactor.redact_arguments(call.tool, given)
+    if redacted is not given and redacted is not None:
+        params = {**params, "arguments": redacted}
+    return structs.replace(call, params=params, redacted=params)
+
+
+def _redact_payload(call: UpstreamRequest, payload: Raw) -> Raw:
+    redactor = _redactor_of(call.group)
+    if redactor is None:
+        return payload
+    if call.method.startswith("tasks/"):  # of any tool
+        return redactor.present_message(payload)
+    return redactor.redact_answer(call.tool, payload)
+
+
+def _with_redacted_progress(call: UpstreamRequest) -> UpstreamRequest:
+    """Return a request whose client is told of progress as the rules want it."""
+    redactor, meta = _redactor_of(call.group), (call.params or {}).get("_meta")
+    if redactor is None or meta is None or not len(wire.member(meta, "progressToken")):
+        return call
+    redact = partial(redactor.redact_answer, call.tool)
+    request = structs.replace(call.request, channel=_RedactedProgress(call.request, redact))
+    return structs.replace(call, request=request)
+
+
+def _redactor_of(group: GroupView) -> Redactor | None:
+    found = None if group.call_rules is None else group.call_rules.sets.get("redaction")
+    assert found is None or isinstance(found, Redactor)
+    return found
+
+
+class _RedactedProgress:
+    """The channel of a request, with other texts in what it is told of progress."""
+
+    def __init__(self, request: Request, redact: Callable[[Raw], Raw]) -> None:
+        self._request = request
+        self._redact = redact
+
+    @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self._request.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from."""
+        return self._request.port
+
+    @property
+    def client(self) -> Hashable:
+        """The client behind the request."""
+        return self._request.client
+
+    @property
+    def recipient(self) -> Hashable:
+        """Who gets what is said without a request."""
+        return self._request.recipient
+
+    @property
+    def log_level(self) -> str:
+        """The level of the log messages that the request asks for."""
+        return self._request.log_level
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the call waits for its client."""
+        return self._request.is_parked
+
+    def notify(self, frame: Frame) -> None:
+        """Send the client a notification."""
+        if frame.method == "notifications/progress":
+            frame = structs.replace(frame, params=self._redact(frame.params))
+        self._request.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Ask the client."""
+        return await self._request.ask(frame, on_status)

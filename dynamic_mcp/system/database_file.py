@@ -1,0 +1,88 @@
+"""A private SQLite file that several processes open, and which is replaced where it is damaged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynamic_mcp.system import paths
+
+log = logging.getLogger(__name__)
+
+_SUFFIXES = ("-wal", "-shm", "")
+
+
+@dataclass(frozen=True)
+class DatabaseFile:
+    """Where a database is, and its schema, which may begin with pragmas. `busy_s` is how long others may have it.
+
+    `if_lost` says what people must do again if it is damaged, and it is set aside as `.bad` then. One that is made
+    again from something else has none, and is deleted.
+    """
+
+    file: Path
+    schema: str
+    busy_s: float
+    if_lost: str = ""
+
+    def open(self) -> sqlite3.Connection:
+        """Open the database, or a new one in its place if it is damaged. Raises OSError and sqlite3.Error.
+
+        The connection begins no transactions by itself, and may be used in any thread, but in one at a time.
+        """
+        with self._locked():
+            try:
+                return self._open()
+            except sqlite3.OperationalError:
+                raise  # locked, or the disk is full: what is there is good
+            except sqlite3.DatabaseError as exc:
+                if self.if_lost:
+                    log.warning("%s cannot be read and is set aside; %s: %s", self.file, self.if_lost, exc)
+                    self.file.replace(self.file.with_suffix(".bad"))
+                else:
+                    log.info("%s is damaged and is made anew: %s", self.file, exc)
+                delete_database(self.file)
+                return self._open()
+
+    def open_in_memory(self) -> sqlite3.Connection:
+        """Return a database that is gone with its connection."""
+        return self._prepare(sqlite3.connect(":memory:", isolation_level=None))
+
+    def remove(self, identity: int) -> None:
+        """Delete a damaged file, unless another process has replaced the one with this inode. Raises OSError."""
+        with self._locked():
+            if self.file.exists() and self.file.stat().st_ino == identity:
+                delete_database(self.file)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return paths.FileLock(self.file.with_suffix(".lock")).held(self.busy_s)
+
+    def _open(self) -> sqlite3.Connection:
+        # SQLite gives its other files the mode of this one
+        descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if os.name == "posix":
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+        return self._prepare(
+            sqlite3.connect(self.file, timeout=self.busy_s, isolation_level=None, check_same_thread=False)
+        )
+
+    def _prepare(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            connection.executescript(self.schema)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def delete_database(file: Path) -> None:
+    """Delete a database and what SQLite has beside it. Raises OSError."""
+    for suffix in _SUFFIXES:
+        file.with_name(file.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,226 @@
+"""Files that a later start reads again: whole or not at all, with a format number, and replaced atomically.
+
+What cannot be read is never taken for empty without a word: `load` raises, `load_or_set_aside` keeps it as `.bad`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import stat
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.file_reader import LARGEST_BYTES, UnsuitableFileError, read_bytes, read_private, too_large
+from dynamic_mcp.system.text import os_reason
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Stamp = tuple[int, int, int]
+
+
+class StoreError(Exception):
+    """The content of a file cannot be used; the text says why."""
+
+
+class CorruptFile(StoreError):
+    """A file does not have what was written to it."""
+
+
+class NewerFile(StoreError):
+    """A newer version of this program has written the file, in another format."""
+
+
+class Codec(Protocol[T]):
+    """How a value becomes the content of a file."""
+
+    def encode(self, value: T) -> bytes:
+        """Return the content."""
+
+    def decode(self, data: bytes) -> T:
+        """Return the value. Raises NewerFile, and ValueError, TypeError and LookupError for anything else."""
+
+
+class FileStore(Generic[T]):
+    """One file with one value.
+
+    A private file is readable by its owner alone, and a link in its place is not followed; any other belongs to the
+    user, and keeps its mode. `lock` is a second file, by default beside the first one, because that one is replaced.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        codec: Codec[T],
+        *,
+        lock: Path | None = None,
+        most_bytes: int = LARGEST_BYTES,
+        is_private: bool = True,
+    ) -> None:
+        self.file = file
+        self._codec = codec
+        self._lock = lock or file.with_suffix(".lock")
+        self._most_bytes = most_bytes
+        self._is_private = is_private
+
+    def load(self) -> T | None:
+        """Return the value; None if there is no file. Raises CorruptFile, NewerFile and OSError."""
+        try:
+            return self._codec.decode(self._read())
+        except FileNotFoundError:
+            return None
+        except (UnsuitableFileError, IsADirectoryError) as exc:
+            raise CorruptFile(os_reason(exc)) from exc
+        except RecursionError as exc:
+            raise CorruptFile("nested too deeply") from exc
+        except KeyError as exc:
+            raise CorruptFile(f"`{exc.args[0]}` is missing") from exc
+        except (ValueError, TypeError, LookupError) as exc:
+            raise CorruptFile(str(exc)) from exc
+
+    def load_or_set_aside(self, what: str) -> T | None:
+        """Return the value; None if there is no file, or one that cannot be used. Raises OSError.
+
+        Such a file is renamed to `.bad`, with a warning that begins with `what` and the file's name.
+        """
+        stamp = stamp_of(self.file)
+        try:
+            return self.load()
+        except StoreError as exc:
+            log.warning("%s %s cannot be read and is set aside: %s", what, self.file.name, exc)
+            if stamp_of(self.file) == stamp:  # no other process has written a good one meanwhile
+                self.set_aside()
+            return None
+
+    def set_aside(self) -> None:
+        """Rename the file to `.bad`, so that a new one is begun. Never raises OSError."""
+        try:
+            self.file.replace(self.file.with_suffix(".bad"))
+        except OSError as exc:
+            log.warning("%s cannot be set aside: %s", self.file, os_reason(exc))
+
+    def save(self, value: T, *, durable: bool = True) -> None:
+        """Replace the file atomically. Raises OSError, and then the previous one is still there.
+
+        Without `durable`, the value may be lost if the machine stops.
+        """
+        data = self._codec.encode(value)
+        if len(data) > self._most_bytes:
+            raise too_large(self.file, self._most_bytes)
+        mode = None if self._is_private else _mode_of(self.file)
+        paths.write_private(self.file, data, durable=durable)
+        if mode is not None:
+            self.file.chmod(mode)
+
+    def locked(self, within_s: float) -> AbstractContextManager[None]:
+        """Be the only one of all threads and processes that changes the file. Blocks.
+
+        Raises TimeoutError if the lock is not free within this time, and OSError.
+        """
+        return paths.FileLock(self._lock).held(within_s)
+
+    def _read(self) -> bytes:
+        read = read_private if self._is_private else read_bytes
+        return read(self.file, most=self._most_bytes)
+
+
+class _Head(msgspec.Struct):
+    form: int | None = None
+    format: int | None = None
+
+
+class JsonCodec(Generic[T]):
+    """JSON as msgspec has it: a type, and the number of its format as the first `member`.
+
+    Without a number, files of other formats have other names. The JSON is sorted and indented, to be read and
+    compared line by line.
+    """
+
+    def __init__(self, kind: type[T], number: int | None, *, member: Literal["form", "format"] = "form") -> None:
+        self._kind = kind
+        self._number = number
+        self._member = member
+        self._opening = b"" if number is None else b'{"%s":%d' % (member.encode(), number)
+
+    def encode(self, value: T) -> bytes:
+        """Return the content."""
+        data = msgspec.json.encode(value, order="sorted")
+        if self._opening:
+            data = self._opening + (b"," if data != b"{}" else b"") + data[1:]
+        return msgspec.json.format(data, indent=2) + b"\n"
+
+    def decode(self, data: bytes) -> T:
+        """Return the value."""
+        if self._number is not None:
+            head = decode_as(data, _Head)
+            _check_number(head.form if self._member == "form" else head.format, self._number)
+        return decode_as(data, self._kind)
+
+
+class DictCodec:
+    """JSON as Python has it, with the number of its format as `form`: it keeps NaN, any integer and any text."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def encode(self, value: dict[str, Any]) -> bytes:
+        """Return the content."""
+        return json.dumps({**value, "form": self._number}, indent=1).encode()
+
+    def decode(self, data: bytes) -> dict[str, Any]:
+        """Return the value."""
+        try:
+            value = json.loads(data)
+        except ValueError as exc:
+            raise ValueError("not JSON") from exc
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")  # noqa: TRY004 - the content is wrong, not a call
+        _check_number(value.get("form"), self._number)
+        return value
+
+
+def prune_folder(folder: Path, *, most_files: int, most_bytes: int = sys.maxsize) -> None:
+    """Remove the oldest files of a folder if there are too many, or they are too large together. Raises OSError."""
+    files: list[tuple[float, int, Path]] = []
+    for file in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process is at work here too
+            status = file.lstat()
+            files.append((status.st_mtime, status.st_size, file))
+    size = 0
+    for number, (_, bytes_, file) in enumerate(sorted(files, reverse=True)):
+        size += bytes_
+        if number >= most_files or size > most_bytes:
+            file.unlink(missing_ok=True)
+
+
+def stamp_of(file: Path) -> Stamp | None:
+    """Return a value that changes whenever a file does; None if there is none that can be seen."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _check_number(found: object, number: int) -> None:
+    """Raises NewerFile, and ValueError for a number that there has never been."""
+    if isinstance(found, int) and found > number:
+        raise NewerFile("a newer version of dynamic-mcp has written it")
+    if found != number:
+        raise ValueError("no number of a format" if found is None else f"format {found} is unknown")
+
+
+def _mode_of(file: Path) -> int | None:
+    try:
+        return stat.S_IMODE(file.stat().st_mode)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,108 @@
+"""How a person learns that a call waits: which programs are started, with what, and what they cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from dynamic_mcp.features.approvals.config import Approval, Notify
+from dynamic_mcp.features.approvals.notices import ApprovalNotices, find_desktop_command
+from tests.features.approvals.queue_server import waiting
+
+HOSTILE = waiting(
+    client='--icon=x\n"; rm -rf ~; $(id)', name="<img src=x>\\n\x1b[2J", arguments=Raw(b'{"password": "hunter22"}')
+)
+# Notes its arguments, its input and its variables, all at once.
+PROGRAM = """#!{python}
+import json, os, pathlib, sys
+noted = {{"argv": sys.argv[1:], "stdin": sys.stdin.read(), "group": os.getpgid(0) == os.getpid()}}
+file = pathlib.Path({folder!r}) / f"{{os.getpid()}}.json"
+file.with_suffix(".new").write_text(json.dumps(noted))
+file.with_suffix(".new").rename(file)
+"""
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are scripts")
+
+
+def make_program(folder: Path, name: str) -> Path:
+    program = folder / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    (folder / "noted").mkdir(exist_ok=True)
+    program.write_text(PROGRAM.format(python=sys.executable, folder=str(folder / "noted")))
+    program.chmod(0o755)
+    return program
+
+
+async def read_notes(folder: Path, number: int) -> list[dict[str, object]]:
+    """Return what so many programs have noted."""
+    async with asyncio.timeout(20):
+        while len(files := await asyncio.to_thread(lambda: list((folder / "noted").glob("*.json")))) < number:
+            pass
+    return [json.loads(file.read_text()) for file in files]
+
+
+async def test_a_command_reads_what_waits_without_its_secrets(tmp_path: Path) -> None:
+    program = make_program(tmp_path, "hook")
+    notices = ApprovalNotices()
+    notices.notify(Approval(notify=Notify(desktop=False, command=(str(program), "-x"))), HOSTILE)
+    (noted,) = await read_notes(tmp_path, 1)
+    await notices.close()
+    read = json.loads(str(noted["stdin"]))
+    assert (noted["argv"], noted["group"]) == (["-x"], True)
+    assert (read["id"], read["client"]) == (HOSTILE.id, HOSTILE.client)
+    assert read["arguments"] == {"password": "*** (8 characters hidden)"}
+    assert str(noted["stdin"]).count("\n") == 1
+
+
+async def test_the_desktop_shows_who_wants_what_as_plain_text(tmp_path: Path) -> None:
+    make_program(tmp_path, "notify-send")
+    environment = {"PATH": str(tmp_path / "bin"), "DISPLAY": ":0"}
+    notices = ApprovalNotices(environment, platform="linux")
+    notices.notify(Approval(), HOSTILE)
+    (noted,) = await read_notes(tmp_path, 1)
+    await notices.close()
+    assert isinstance(noted["argv"], list)
+    *_, dashes, title, text = noted["argv"]
+    assert (dashes, title) == ("--", "A call waits for your approval")
+    assert text.startswith("By --icon=x &quot;; rm -rf ~; $(id): &lt;img src=x&gt;\\\\n [2J of files.")
+    assert "hunter22" not in text
+
+
+def test_scripts_have_no_foreign_text_in_them(tmp_path: Path) -> None:
+    for platform, name in (("darwin", "osascript"), ("win32", "powershell")):
+        make_program(tmp_path, name)
+        argv = find_desktop_command("By $(evil)", {"PATH": str(tmp_path / "bin")}, platform)
+        scripts = [word for option, word in pairwise(argv) if option in ("-e", "-Command")]
+        assert scripts
+        assert "evil" not in "".join(scripts)
+
+
+@pytest.mark.parametrize("changes", [{}, {"DISPLAY": ":0", "CI": "1"}, {"DISPLAY": ":0", "PATH": "/no"}])
+def test_where_there_is_no_desktop_nothing_is_started(tmp_path: Path, changes: dict[str, str]) -> None:
+    make_program(tmp_path, "notify-send")
+    assert find_desktop_command("x", {"PATH": str(tmp_path / "bin"), **changes}, "linux") == ()
+
+
+async def test_programs_that_fail_or_hang_harm_nobody(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+    commands: list[tuple[str, ...]] = [
+        ("sh", "-c", 'echo $$ > "$0"; exec sleep 600', str(noted)),
+        ("sh", "-c", "exec <&-; exit 3"),
+        ("no-such-program",),
+    ]
+    notices = ApprovalNotices()
+    pending = waiting(arguments=Raw(json.dumps({"a": "x" * 500_000}).encode()))
+    for command in commands:
+        notices.notify(Approval(notify=Notify(desktop=False, command=command)), pending)
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(lambda: noted.exists() and noted.read_text()):
+            pass
+        await notices.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(noted.read_text()), 0)
