@@ -82,7 +82,6 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
         return None, findings
     found = [
         *_check_access(config),
-        *_check_plugins(config),
         *_check_rules(config),
         *_check_address(config),
         *check_features(config),
@@ -113,16 +112,6 @@ def _check_address(config: Config) -> list[Finding]:
     from dynamic_mcp.doctor.listening import check_http_address
 
     return list(check_http_address(config))
-
-
-def _check_plugins(config: Config) -> list[Finding]:
-    """Return the findings about plug-ins, which are loaded and opened only where the config has some."""
-    if not config.plugins:
-        return []
-    from dynamic_mcp.cli.runner import run
-    from dynamic_mcp.doctor.plugins import check_plugins
-
-    return run(check_plugins(config))
 
 
 def _check_rules(config: Config) -> list[Finding]:
@@ -156,7 +145,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         findings += await probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
-        alone = replace(config, groups=rest, plugins=())  # it is about servers, whatever plug-ins make of them
+        alone = replace(config, groups=rest, middleware=())  # it is about servers, whatever plug-ins make of them
         reports += await _examine_alone(this, alone, doctor, catalog_store, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))

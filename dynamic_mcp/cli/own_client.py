@@ -107,7 +107,7 @@ async def open_own_client(
     try:
         async with _observed(proxy, config):
             try:
-                await proxy.open_plugins(config)
+                await proxy.open(config)
                 await client.initialize()
                 yield client
                 if catalog_store is not None:

@@ -100,7 +100,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         telemetry=collect(_telemetry(settings, file, surroundings)),
         metrics=collect(_metrics(settings, surroundings)),
         profiles=root.profiles,
-        plugins=settings.middleware,
+        middleware=settings.middleware,
         lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
         warnings=tuple(warnings),
     )

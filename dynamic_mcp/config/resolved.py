@@ -393,7 +393,7 @@ class Config(Struct, frozen=True):
     telemetry: "Telemetry | None" = None
     metrics: "Metrics | None" = None
     profiles: Mapping[str, Profile] = {}
-    plugins: tuple[Plugin, ...] = ()
+    middleware: tuple[Plugin, ...] = ()
     lock_file: Path | None = None
 
     @property

@@ -43,7 +43,9 @@ class Feature(Struct, frozen=True):
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`
+    check: str = (
+        ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`, and may be a coroutine
+    )
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
@@ -53,6 +55,7 @@ class Feature(Struct, frozen=True):
     choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
     rules: Rules | None = None  # on the calls of servers
+    opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
 
     @property
@@ -117,6 +120,13 @@ FEATURES = (
         "redaction",
         rules=Rules("redact", "redactor:compile_rules", changes_messages=True),
         steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
+    ),
+    Feature(
+        "plugins",
+        wanted_by=("middleware",),
+        opens="plug-ins",
+        steps={"plug-ins": "step:AskPlugins"},
+        check="check",
     ),
     Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
     Feature(

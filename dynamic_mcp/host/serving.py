@@ -217,7 +217,7 @@ class Serving:
             if self._kind != "stdio":  # its first call may find no descriptor free to load anything with
                 for name in _REST:
                     import_module(name)
-            await self.proxy.open_plugins(self.config)
+            await self.proxy.open(self.config)
         except BaseException:
             await self.close()
             await self.proxy.close()

@@ -10,7 +10,7 @@ from msgspec import Raw, structs
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.globs import fold
-from dynamic_mcp.proxy.chain import Step
+from dynamic_mcp.proxy.chain import Step, has_middleware
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 
@@ -48,9 +48,8 @@ class CheckForm(Step):
         return next(call)
 
     def _is_ruled(self, group: GroupView) -> bool:
-        plugins = self.services.plugins
-        has_plugins = plugins is not None and plugins.are_for(group.name)
-        return has_plugins or group.rules is not None or group.call_rules is not None
+        has_rules = group.rules is not None or group.call_rules is not None
+        return has_rules or has_middleware(group, self.services)
 
 
 def _check(call: UpstreamRequest, params: Mapping[str, Raw]) -> None:

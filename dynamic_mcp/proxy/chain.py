@@ -9,19 +9,20 @@ again, by the config of that moment.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet
 
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.features.table import Feature, feature_of_slot, find
+from dynamic_mcp.features.table import FEATURES, Feature, feature_of_slot, find
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
@@ -40,9 +41,6 @@ from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock
 
-if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.plugins.plugins import Plugins
-
 # Tools of a group whose chains are remembered; a client may name any.
 _MAX_TOOLS = 1000
 _LONGEST_NAME = 200
@@ -51,30 +49,42 @@ _LONGEST_NAME = 200
 class Services:
     """What the steps of one proxy work with; what is None or False is not configured.
 
-    `view_for` returns what a client may see now, and `note` takes events. `config` is that of clients without a
-    workspace. Steps go by the time of `clock`; `state_folder` is where they share things with other processes of the
-    user, if they may: those of a command, whose proxy ends with it, do not.
+    `view_for` returns what a client may see now, `roles_of` somebody's roles, and `note` takes events.
+    `lists_changed` is to be called when a step shows other lists. `config` is that of clients without a workspace.
+    Steps go by the time of `clock`; `state_folder` is where they share things with other processes of the user, if
+    they may: those of a command, whose proxy ends with it, do not.
     """
 
     has_access_rules = False
     has_been_observed = False  # requests that began then are, to their ends
     approvals: ApprovalCounts | None = None
-    plugins: Plugins | None = None
     observers: Observers | None = None
 
     def __init__(
         self,
         view_for: Callable[[Client], View],
+        roles_of: Callable[[Authentication], Sequence[str]],
         note: Callable[[Event], None],
+        lists_changed: Callable[[], None],
         config: Config,
         clock: Clock | None = None,
         state_folder: Path | None = None,
     ) -> None:
         self.view_for = view_for
+        self.roles_of = roles_of
         self.note = note
+        self.lists_changed = lists_changed
         self.config = config
         self.clock = clock
         self.state_folder = state_folder
+
+
+class ListChanger(Protocol):
+    """Shows each client lists of its own. While they are what they were, it is the same object."""
+
+    def answer(self, answer: Answer, request: Request) -> Awaitable[Frame]:
+        """Have a request answered by what its client is shown."""
+        ...
 
 
 class _BaseStep:
@@ -90,8 +100,16 @@ class _BaseStep:
         """Return whether requests of a group pass it: calls of a tool, by the server's name, or None for the rest."""
         return True
 
+    async def prepare(self, config: Config) -> None:
+        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
+
     def apply(self, configs: Iterable[Config]) -> None:
         """Work for these configs from now on."""
+
+    @property
+    def lists(self) -> ListChanger | None:
+        """What shows each client lists of its own; None shows those of its view."""
+        return None
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Raise DynamicMcpError for what may not be done; for what is done without a request to the upstream."""
@@ -128,6 +146,7 @@ class ChangingStep(_BaseStep):
 AnyStep = Step | ChangingStep
 MakeStep = Callable[["Services"], AnyStep]
 
+Answer = Callable[[Request], Awaitable[Frame]]
 Wanted = Callable[["GroupView", "Services"], bool]
 
 
@@ -147,11 +166,16 @@ class Row(Struct, frozen=True):
 
 
 def _has_rules(group: GroupView, services: Services) -> bool:
-    return group.call_rules is not None or services.has_access_rules or _has_plugins(group, services)
+    return group.call_rules is not None or services.has_access_rules or has_middleware(group, services)
 
 
-def _has_plugins(group: GroupView, services: Services) -> bool:
-    return services.plugins is not None and services.plugins.are_for(group.name)
+def has_middleware(group: GroupView, services: Services) -> bool:
+    """Return whether the config has plug-ins for a server."""
+    if not services.config.middleware:
+        return False
+    from dynamic_mcp.policy.globs import Globs  # with the first plug-in
+
+    return any(Globs(each.servers).matches(group.name) for each in services.config.middleware)
 
 
 def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> bool:
@@ -199,8 +223,8 @@ ORDER = (
     Row(
         "plug-ins",
         "They may change arguments, which are redacted and decided again, or answer by themselves.",
-        "dynamic_mcp.proxy.plugins.step:AskPlugins",
-        _has_plugins,
+        is_wanted=has_middleware,
+        slot="plug-ins",
     ),
     Row("guards", "Arguments are judged.", slot="guards"),
     Row("limits", "The call is counted.", slot="limits"),
@@ -297,6 +321,17 @@ class Chains:
             step.check(request, group, method, params)
 
     # --- what steps want to know -----------------------------------------------------------------------
+
+    @property
+    def list_changers(self) -> list[ListChanger]:
+        """What shows clients other lists than their views have, in the order in which it answers."""
+        self._list_openers(self.services.config)  # what is not open yet shows nothing
+        return [lists for step in self._steps.values() if (lists := step.lists) is not None]
+
+    async def prepare(self, config: Config) -> None:
+        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
+        for step in self._list_openers(config):
+            await step.prepare(config)
 
     def apply(self, configs: Iterable[Config]) -> None:
         """Send by these configs from now on. To be called whenever a service has become another one, too."""
@@ -397,6 +432,11 @@ class Chains:
         """Return the steps that a group wants, by their rows."""
         services = self.services
         return {number: self._step(number) for number, row in _STEPS.items() if row.is_wanted(group, services)}
+
+    def _list_openers(self, config: Config) -> list[AnyStep]:
+        """Return the steps that open something for a config."""
+        slots = [each.opens for each in FEATURES if each.opens and each.is_wanted(config)]
+        return [self._step(number) for number in _STEPS if ORDER[number].slot in slots] if slots else []
 
     def _step(self, row: int) -> AnyStep:
         step = self._steps.get(row)

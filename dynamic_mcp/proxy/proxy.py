@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -55,9 +54,6 @@ from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
-if TYPE_CHECKING:  # loaded where they are configured
-    from dynamic_mcp.proxy.plugins.plugins import Plugins
-
 
 class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
@@ -100,9 +96,10 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._services = Services(self.view_for, self.note, base, clock, state_folder)
+        self._services = Services(
+            self.view_for, self.roles_of, self.note, self._on_lists_changed, base, clock, state_folder
+        )
         self._chains = chains = Chains(self._services, steps)
-        self._plugins: Plugins | None = None  # also those of configs before, until they are closed
         self._tasks = Tasks(chains)
         self._tools = Tools(chains, self._tasks, self._search, self.result_store)
         resources = Resources(chains, self.result_store, self._resource_subscriptions)
@@ -114,7 +111,7 @@ class Proxy:
         self._messages = UpstreamMessages(
             self._views, chains, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
         )
-        self._govern(base)
+        self._govern(base, [base])
 
     @property
     def logins(self) -> Logins | None:
@@ -156,49 +153,39 @@ class Proxy:
             self._persons.forget()
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
-        self._govern(base)
-        self._chains.apply(configs.values())
+        self._govern(base, configs.values())
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
         self._subscriptions.announce_soon()
 
     async def prepare(self, config: Config) -> None:
-        """Open the plug-ins of a config that is to be applied. Raises ConfigError, and then nothing has changed."""
-        if config.plugins:
-            await self._load_plugins().prepare(config)
+        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
+        await self._chains.prepare(config)
 
-    async def open_plugins(self, config: Config) -> None:
-        """Open the plug-ins of the config that is served, and use them: until then they let nothing pass.
+    async def open(self, config: Config) -> None:
+        """Open what the config needs that is served: until then, what passes a plug-in is refused.
 
         Raises ConfigError.
         """
-        await self.prepare(config)
-        self._govern(self._base)
+        if config.middleware:
+            await self.prepare(config)
+            self._chains.apply([config])
+            self._compile_answers()
 
-    def _govern(self, config: Config) -> None:
-        """Have requests decided, and plug-ins asked, as this config says."""
+    def _govern(self, config: Config, configs: Iterable[Config]) -> None:
+        """Have requests decided as this config says, and those of all places."""
         services = self._services
-        if config.plugins or self._plugins is not None:
-            self._load_plugins().apply(config)
-        services.plugins = self._plugins if config.plugins else None
         services.config = config
         services.has_access_rules = self._views.are_governed
         if services.approvals is None and config.asks:
             services.approvals = ApprovalCounts()
         self._pinned.apply(config)
-        self._chains.reset()
+        self._chains.apply(configs)
         self._compile_answers()
 
-    def _load_plugins(self) -> Plugins:
-        if self._plugins is None:
-            from dynamic_mcp.proxy.plugins.plugins import Plugins
-
-            self._plugins = Plugins(self.roles_of, self._on_lists_changed)
-        return self._plugins
-
     def _on_lists_changed(self) -> None:
-        """Called when plug-ins show other lists."""
+        """Called when a step shows other lists."""
         self._compile_answers()
         self._subscriptions.announce_soon()
 
@@ -209,8 +196,8 @@ class Proxy:
 
     def _compile_answer(self, answer: UseCase) -> UseCase:
         services = self._services
-        if services.plugins is not None and services.plugins.lists is not None:
-            answer = partial(services.plugins.lists.answer, answer)
+        for changer in self._chains.list_changers:
+            answer = partial(changer.answer, answer)
         if services.observers is None:
             return answer
         if services.has_access_rules:
@@ -253,10 +240,8 @@ class Proxy:
         self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
-        await self._chains.close()
         await self._tasks.close()
-        if self._plugins is not None:
-            await self._plugins.close()
+        await self._chains.close()
         await self._semantic_index.close()
         await self.groups.close()
         await self._pinned.close()
@@ -392,8 +377,7 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        plugins = self._services.plugins
-        change_lists = plugins is not None and plugins.lists is not None
+        change_lists = bool(self._chains.list_changers)
         is_private = self._views.are_governed or change_lists or self.groups.place_of(client) is not None
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
@@ -459,5 +443,5 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        snapshot, plugins = take_snapshot(view, self._tools, self._search), self._services.plugins
-        return snapshot if plugins is None else plugins.mark(snapshot)
+        snapshot, changers = take_snapshot(view, self._tools, self._search), self._chains.list_changers
+        return {name: each and [*each, *changers] for name, each in snapshot.items()} if changers else snapshot

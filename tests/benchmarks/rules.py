@@ -102,7 +102,7 @@ class Client:
         answer = json.dumps({"content": [{"type": "text", "text": text}]}).encode()
         server = FakeUpstream({"tools/call": answer, "tools/list": {"tools": [tool("query", inputSchema=SCHEMA)]}})
         group = group_config("up", rules=rules, access=ToolAccess(read=("query",)))
-        self._config = config_of(group, plugins=plugins)
+        self._config = config_of(group, middleware=plugins)
         self.proxy = Proxy(self._config, opener=Opener(up=[server]))
         self._server = server
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -110,8 +110,8 @@ class Client:
 
     async def start(self) -> None:
         """Open plug-ins, and shake hands."""
-        if self._config.plugins:
-            await self.proxy.open_plugins(self._config)
+        if self._config.middleware:
+            await self.proxy.open(self._config)
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
         await self._request(_line("initialize", hello))
         self._session.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')

@@ -129,7 +129,7 @@ NOT_AT_THE_START = (
     "embeddings.endpoint", "face.auth", "face.http", "face.shim", "face.socket", "host.daemon", "host.http_service",
     "importer", "middleware", "oauth.discovery", "oauth.login", "oauth.registration", "oauth.tokens",
     "observe.proxies", "policy.access", "policy.call_rules",
-    "proxy.authorization", "proxy.calls", "proxy.completion", "proxy.plugins",
+    "proxy.authorization", "proxy.calls", "proxy.completion", "features.plugins",
     "proxy.prompts", "proxy.status", "search", "session.batches", "session.modern",
     "upstream.cli", "upstream.http", "upstream.link", "upstream.opener", "upstream.process.child",
     "upstream.remote", "upstream.stdio", "web",

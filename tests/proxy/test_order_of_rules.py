@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.config.rules import Plugin, Redact, Rules
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
@@ -25,7 +25,6 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.call_rules import CallRules
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
-from dynamic_mcp.proxy.plugins.plugins import Plugins
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
@@ -116,30 +115,19 @@ class NotedTool(ShownTool):
         return super().restore(given)
 
 
-class NotedPlugins(Plugins):
-    def __init__(self, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
-        super().__init__(lambda authentication: (), lambda: None)
-        self.steps = steps
-        self.changed = changed
+class NotedChange(ChangingStep):
+    """A plug-in, or a person who allows everything, perhaps with other parameters."""
 
-    def are_for(self, server: str) -> bool:
-        return True
-
-    async def send(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
-        self.steps.note("plug-ins")
-        return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
-
-
-class NotedApproval(ChangingStep):
-    """A person who allows everything, perhaps with other parameters."""
-
-    def __init__(self, services: Services, *, steps: Steps, changed: Mapping[str, Raw] | None = None) -> None:
+    def __init__(
+        self, services: Services, *, name: str, steps: Steps, changed: Mapping[str, Raw] | None = None
+    ) -> None:
         super().__init__(services)
+        self.name = name
         self.steps = steps
         self.changed = changed
 
     async def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
-        self.steps.note("approval")
+        self.steps.note(self.name)
         return await restart(call if self.changed is None else structs.replace(call, params=self.changed), next)
 
 
@@ -206,9 +194,9 @@ async def pass_all(
         group_config("up", rules=rules_of(other={"hide": True})), access=access_of(roles={"dev": [{"effect": "ask"}]})
     )
     proxy = Proxy(config, opener=Opener(up=[upstream]))
-    services = Services(proxy.view_for, lambda event: None, config)
+    with_plugin = structs.replace(config, middleware=(Plugin("any"),))
+    services = Services(proxy.view_for, proxy.roles_of, lambda event: None, lambda: None, with_plugin)
     services.has_access_rules = True
-    services.plugins = NotedPlugins(steps, by_plugin)
     services.observers = Observers([NotedSending(steps)])
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
@@ -216,8 +204,11 @@ async def pass_all(
         request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
         observation = NotedObservation(services.observers, request, 0.0, 0.0, steps=steps)
         request = structs.replace(request, observation=observation)
-        asking = partial(NotedApproval, steps=steps, changed=by_person)
-        noted, chains = group(view["up"], steps), Chains(services, {"approval": asking})
+        changes = {"plug-ins": by_plugin, "approval": by_person}
+        changing = {
+            name: partial(NotedChange, name=name, steps=steps, changed=each) for name, each in changes.items()
+        }
+        noted, chains = group(view["up"], steps), Chains(services, changing)
         given = params or {"name": Raw(b'"echo"'), "arguments": wire.EMPTY_OBJECT}
         await chains.send(request, noted, "tools/call", given, timeout_s=5)
         steps.clear()  # of the first call, for which the chain was compiled
@@ -354,7 +345,7 @@ def test_a_call_without_rules_loads_nothing_of_them() -> None:
     rules = (
         "dynamic_mcp.policy",
         "dynamic_mcp.middleware",
-        "dynamic_mcp.proxy.plugins",
+        "dynamic_mcp.features.plugins",
         "dynamic_mcp.features.approvals",
         "dynamic_mcp.proxy.authorization",
         "dynamic_mcp.proxy.call_",

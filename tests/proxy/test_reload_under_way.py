@@ -14,8 +14,8 @@ from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers, UpstreamRequest
 from tests.fakes import BOUND_S, Client, FakeUpstream, Opener, config_of, group_config
+from tests.features.plugins.scene import ANSWERS, proxy_of, upstream, use
 from tests.policy.rules import access_of, person
-from tests.proxy.plugins.scene import ANSWERS, proxy_of, upstream, use
 
 EFFECTS = pytest.mark.parametrize("effect", ["ask", "deny"])
 RULES = Rules(redact=(Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),))
@@ -50,7 +50,7 @@ async def test_the_first_access_rules_hold_for_a_call_that_is_in_a_plug_in(
 ) -> None:
     server = upstream()
     rules = access_of(roles={"dev": [{}, {"tools": ["echo"], "effect": effect}]})
-    before, after = (config_of(group_config("a"), plugins=plugins, access=access) for access in (None, rules))
+    before, after = (config_of(group_config("a"), middleware=plugins, access=access) for access in (None, rules))
     async with proxy_of(before, Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
@@ -67,7 +67,7 @@ async def test_the_first_access_rules_hold_for_a_call_that_is_in_a_plug_in(
 async def test_a_plug_in_sees_a_call_once_whatever_the_config_becomes_meanwhile() -> None:
     server = upstream()
     rules = access_of(roles={"dev": [{}]})
-    before, after = (config_of(group_config("a"), plugins=(use(Slow),), access=access) for access in (None, rules))
+    before, after = (config_of(group_config("a"), middleware=(use(Slow),), access=access) for access in (None, rules))
     async with proxy_of(before, Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()

@@ -15,7 +15,7 @@ from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, Opener, config_of, group_config, text_of
-from tests.proxy.plugins.scene import proxy_of, upstream, use
+from tests.features.plugins.scene import proxy_of, upstream, use
 
 EVENTS: list[str] = []
 HERE = __name__
@@ -70,7 +70,7 @@ def _living(name: str, **changes: Any) -> Plugin:
 
 
 def _config(*plugins: Plugin) -> Any:
-    return config_of(group_config("a"), plugins=plugins)
+    return config_of(group_config("a"), middleware=plugins)
 
 
 async def test_they_are_opened_in_order_and_closed_in_reverse() -> None:

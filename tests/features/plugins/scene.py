@@ -47,7 +47,7 @@ async def proxy_of(config: Config, opener: Opener) -> AsyncIterator[Proxy]:
     """Run a proxy whose plug-ins are open."""
     proxy = Proxy(config, opener=opener)
     try:
-        await proxy.open_plugins(config)
+        await proxy.open(config)
         yield proxy
     finally:
         await proxy.close()
@@ -63,7 +63,7 @@ async def client_with(
     **config: Any,
 ) -> AsyncIterator[Client]:
     """Run a proxy with these plug-ins in front of one server, `a`, for one client."""
-    served = config_of(group or group_config("a"), plugins=plugins, **config)
+    served = config_of(group or group_config("a"), middleware=plugins, **config)
     async with proxy_of(served, Opener(a=[server])) as proxy:
         client = Client(proxy, authentication=authentication, only=only)
         await client.initialize()

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.doctor.findings import Finding, Level, config_error, guess, warning
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, guess, warning
 from dynamic_mcp.errors import PluginError
+from dynamic_mcp.features.plugins.plugins import CLOSE_WITHIN_S, open_plugin
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.proxy.plugins.plugins import CLOSE_WITHIN_S, open_plugin
 
 
-async def check_plugins(config: Config) -> list[Finding]:
+async def check(config: Config, known: KnownCatalogs) -> list[Finding]:
     """Open each plug-in as serving the config would, close it, and return what is in the way."""
     return [finding async for finding in _check_each(config)]
 
 
 async def _check_each(config: Config) -> AsyncIterator[Finding]:
     names = [group.name for group in config.groups]
-    for number, settings in enumerate(config.plugins):
+    for number, settings in enumerate(config.middleware):
         where = f"settings.middleware[{number}]"
         try:
             opened = await open_plugin(settings)

@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from tests.fakes import BOUND_S, FakeUpstream, text_of
-from tests.proxy.plugins.scene import client_with, upstream, use
+from tests.features.plugins.scene import client_with, upstream, use
 
 SECRET = "hunter2"
 SOON_S = 0.05

@@ -15,8 +15,8 @@ from dynamic_mcp.middleware import Caller, CallFailed, CallRequest, CallResult, 
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
 from tests.features.approvals.scene import Notes
+from tests.features.plugins.scene import client_with, proxy_of, upstream, use
 from tests.proxy.governed import ALICE
-from tests.proxy.plugins.scene import client_with, proxy_of, upstream, use
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
 SEEN: list[CallRequest] = []
@@ -96,7 +96,7 @@ async def test_plug_ins_are_passed_in_the_order_of_the_config_and_back() -> None
 
 
 async def test_a_plug_in_sees_the_servers_own_name_the_arguments_and_who_calls() -> None:
-    async with proxy_of(config_of(group_config("a"), plugins=(use(Watching),)), Opener(a=[upstream()])) as proxy:
+    async with proxy_of(config_of(group_config("a"), middleware=(use(Watching),)), Opener(a=[upstream()])) as proxy:
         client = Client(proxy)
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "7"}}
         await client.request("initialize", hello)
@@ -123,7 +123,7 @@ async def test_prompts_and_resources_pass_and_other_requests_do_not() -> None:
 
 
 async def test_a_plug_in_is_passed_only_by_calls_of_its_servers() -> None:
-    config = config_of(group_config("one"), group_config("two"), plugins=(use(Watching, servers=("t*",)),))
+    config = config_of(group_config("one"), group_config("two"), middleware=(use(Watching, servers=("t*",)),))
     async with proxy_of(config, Opener(one=[upstream()], two=[upstream()])) as proxy:
         client = Client(proxy)
         await client.initialize()
@@ -155,7 +155,7 @@ async def test_replaced_arguments_reach_the_server_and_the_plug_ins_after() -> N
 
 async def test_observers_are_told_of_replaced_arguments() -> None:
     notes = Notes()
-    config = config_of(group_config("a"), plugins=(_replace(text="other"),))
+    config = config_of(group_config("a"), middleware=(_replace(text="other"),))
     async with proxy_of(config, Opener(a=[upstream()])) as proxy:
         proxy.observers = Observers([notes])
         client = Client(proxy)

@@ -17,6 +17,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.errors import DynamicMcpError, PluginError
+from dynamic_mcp.features.plugins.opened import ActivePlugin
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.mcp import uri_template, wire
@@ -24,7 +25,6 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Item
 from dynamic_mcp.middleware import ListKind as PublicListKind
 from dynamic_mcp.proxy.lists import learn
-from dynamic_mcp.proxy.plugins.opened import ActivePlugin
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import BoundedDict

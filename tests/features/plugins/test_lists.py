@@ -14,8 +14,8 @@ from dynamic_mcp.config.rules import Override, Rules
 from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, ListKind, Middleware, Next, Services
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, Client, Json, Opener, PresentedGroup, config_of, group_config, text_of, tool
+from tests.features.plugins.scene import client_with, proxy_of, upstream, use
 from tests.proxy.governed import ALICE
-from tests.proxy.plugins.scene import client_with, proxy_of, upstream, use
 
 HIDDEN = {"delete", "scold", "x://two", "y://{id}"}
 SEEN: list[tuple[str, tuple[str, ...], Caller]] = []
@@ -160,7 +160,7 @@ async def test_a_resource_that_is_left_out_cannot_be_read(uri: str, only: str | 
 
 
 async def test_each_client_has_its_own_lists_of_one_server() -> None:
-    config = config_of(DIRECT, plugins=(use(HidingFromAlice),))
+    config = config_of(DIRECT, middleware=(use(HidingFromAlice),))
     async with proxy_of(config, Opener(a=[upstream()])) as proxy:
         bob, alice = Client(proxy), Client(proxy, authentication=ALICE)
         for client in (bob, alice):
@@ -255,7 +255,7 @@ async def test_a_plug_in_can_have_lists_made_anew() -> None:
 
 
 async def test_a_command_sees_what_there_is() -> None:
-    config = config_of(DIRECT, plugins=(use(Hiding),))
+    config = config_of(DIRECT, middleware=(use(Hiding),))
     async with proxy_of(config, Opener(a=[upstream()])) as proxy:
         lines: asyncio.Queue[bytes] = asyncio.Queue()
         session = Session(lines.put_nowait, proxy, is_command=True)

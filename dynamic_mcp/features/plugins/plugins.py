@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,17 +15,17 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import ConfigError, PluginError
+from dynamic_mcp.features.plugins.call import PluginCall
+from dynamic_mcp.features.plugins.loading import load
+from dynamic_mcp.features.plugins.opened import ActivePlugin, OpenPlugin, describe
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, Middleware, Services
-from dynamic_mcp.proxy.plugins.call import PluginCall
-from dynamic_mcp.proxy.plugins.loading import load
-from dynamic_mcp.proxy.plugins.opened import ActivePlugin, OpenPlugin, describe
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
-    from dynamic_mcp.proxy.plugins.lists import ListHooks
+    from dynamic_mcp.features.plugins.lists import ListHooks
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Plugins:
         opened: list[OpenPlugin] = []
         left = [*self._open]
         try:
-            for number, settings in enumerate(config.plugins):
+            for number, settings in enumerate(config.middleware):
                 if (found := _find(left, settings)) is not None:
                     left.remove(found)
                     continue
@@ -78,7 +78,7 @@ class Plugins:
     def apply(self, config: Config) -> None:
         """Use what was prepared for a config; the rest is closed once its calls have ended."""
         left, active = [*self._open], []
-        for settings in config.plugins:
+        for settings in config.middleware:
             if (found := _find(left, settings)) is not None:
                 left.remove(found)
             active.append(ActivePlugin(settings, found))
@@ -105,19 +105,13 @@ class Plugins:
 
     # --- lists -----------------------------------------------------------------------------------------
 
-    def mark(self, snapshot: Mapping[str, Sequence[object] | None]) -> Mapping[str, Sequence[object] | None]:
-        """Return the snapshot of a view so that it is another one where lists are made again."""
-        if self.lists is None:
-            return snapshot
-        return {name: None if each is None else [*each, self.lists] for name, each in snapshot.items()}
-
     def _hook_lists(self) -> None:
         """Ask those plug-ins for lists that have, or may have, something to say of them."""
         plugins = tuple(each for each in self.active if each.opened is None or each.opened.has_list)
         if not plugins:
             self.lists = None
         elif self.lists is None or self.lists.plugins != plugins:
-            from dynamic_mcp.proxy.plugins.lists import ListHooks
+            from dynamic_mcp.features.plugins.lists import ListHooks
 
             self.lists = ListHooks(plugins, self._describe)
 
