@@ -48,7 +48,7 @@ def of_features(modules: set[str]) -> Iterator[str]:
     """What serving needs of features: the rooms of those that serve, without what is for commands."""
     rooms = [feature.name for feature in FEATURES if feature.serves]
     for _, room, *rest in (name.split(".")[1:] for name in modules if name.startswith("dynamic_mcp.features.")):
-        if room in rooms and rest[0] not in {"check", "commands", "probe"}:
+        if room in rooms and rest[0] not in {"check", "commands", "probe", "status"}:
             yield ".".join(("dynamic_mcp.features", room, *rest))
 
 
