@@ -31,7 +31,7 @@ from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
-from dynamic_mcp.web.code_flow import UnexpectedResponse
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
@@ -295,7 +295,7 @@ async def _log_out(group: _RemoteGroup) -> bool:
         return False
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import TokenEndpoint
-        from dynamic_mcp.web.token_endpoint import TokenRequestFailed
+        from dynamic_mcp.web.endpoints import TokenRequestFailed
 
         try:
             await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)

@@ -242,7 +242,7 @@ class Bearer:
         """Return the login with a new token; None if the server refuses one. Raises Unreachable."""
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.tokens")
         from dynamic_mcp.oauth.tokens import NoGrant, TokenEndpoint, fetch_token
-        from dynamic_mcp.web.token_endpoint import TokenDenied, TokenRequestFailed
+        from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed
 
         login = await self._with_endpoints(login, is_rejected=is_rejected)
         endpoint = TokenEndpoint(self.policy, login, self.remote.oauth)
@@ -275,8 +275,8 @@ class Bearer:
         return Login(
             self.remote.url,
             target.issuer,
-            target.metadata.token_endpoint,
-            target.metadata.revocation_endpoint,
+            target.endpoint("token_endpoint"),
+            target.endpoint("revocation_endpoint"),
             target.resource,
             client,
             login.token if login else None,

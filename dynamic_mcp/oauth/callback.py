@@ -12,7 +12,7 @@ from html import escape
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from dynamic_mcp.web.code_flow import AuthorizationResponse, UnexpectedResponse, parse_response
+from dynamic_mcp.web.authorization_response import AuthorizationResponse, UnexpectedResponse, parse_response
 
 PATH = "/callback"
 HEAD_S = 10.0

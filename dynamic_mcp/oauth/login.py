@@ -1,6 +1,6 @@
 """One login in a browser: the authorization code grant with PKCE (RFC 8252; MCP 2025-11-25, authorization).
 
-Imports httpx2: import this only when a login begins, in a thread.
+Imports authlib and the MCP SDK: import this only when a login begins, in a thread.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
 from dynamic_mcp.oauth.tokens import TokenEndpoint
 from dynamic_mcp.web.address_policy import AddressPolicy
-from dynamic_mcp.web.code_flow import (
+from dynamic_mcp.web.authorization_response import (
     AuthorizationResponse,
     UnexpectedResponse,
-    authorization_url,
     check_issuer,
-    create_secret,
     parse_response,
 )
 from dynamic_mcp.web.documents import open_documents
+from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed, authorization_url, create_secret
 from dynamic_mcp.web.metadata import printable
-from dynamic_mcp.web.token_endpoint import TokenDenied, TokenRequestFailed
 
 LOGIN_S = 300.0
 
@@ -72,13 +70,14 @@ class _AuthorizationRequest:
         """Return where to send the person."""
         wants_refresh = "offline_access" in (self.scope or "").split()
         return authorization_url(
-            self.target.metadata.authorization_endpoint,
-            client_id=self.client.id,
+            str(self.target.metadata.authorization_endpoint),
+            self.client.id,
+            self.verifier,
             redirect_uri=self.redirect_uri,
             scope=self.scope,
             state=self.state,
-            verifier=self.verifier,
-            more={"resource": self.target.resource, "prompt": "consent" if wants_refresh else None},
+            resource=self.target.resource,
+            prompt="consent" if wants_refresh else None,
         )
 
 
@@ -130,8 +129,8 @@ class Attempt:
         login = Login(
             self._remote.url,
             self._target.issuer,
-            self._target.metadata.token_endpoint,
-            self._target.metadata.revocation_endpoint,
+            self._target.endpoint("token_endpoint"),
+            self._target.endpoint("revocation_endpoint"),
             self._target.resource,
             self._request.client,
         )

@@ -1,14 +1,13 @@
 """Our client at an authorization server: from the config, a client id metadata document, or dynamic registration.
 
-A registered client is stored with its issuer and never shown to another one.
+A registered client is stored with its issuer and never shown to another one. Imports the MCP SDK, as discovery does.
 """
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-import msgspec
-from msgspec import Struct
+from mcp.client.auth.utils import is_valid_client_metadata_url, should_use_client_metadata_url
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+from pydantic import AnyUrl, ValidationError
 
 from dynamic_mcp.config.resolved import OAuth
 from dynamic_mcp.oauth.credentials import Client, Login
@@ -16,6 +15,7 @@ from dynamic_mcp.oauth.discovery import DiscoveryResult, LoginAborted
 from dynamic_mcp.oauth.tokens import configured_client
 from dynamic_mcp.web.documents import DocumentError, Documents
 
+_JSON = {"Content-Type": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 # The statuses by which an authorization server says that it offers no registration.
 _NOT_OFFERED = frozenset((401, 403, 404, 405, 501))
@@ -23,14 +23,6 @@ _NOT_OFFERED = frozenset((401, 403, 404, 405, 501))
 
 class NoClient(LoginAborted):
     """The authorization server offers no way to register a client."""
-
-
-class _Registration(Struct, frozen=True):
-    """What is read of the answer to a registration (RFC 7591, section 3.2.1)."""
-
-    client_id: str
-    client_secret: str | None = None
-    token_endpoint_auth_method: str | None = None
 
 
 async def obtain_client(
@@ -61,12 +53,12 @@ def _check_issuer(client: Client, target: DiscoveryResult, config: OAuth, known:
 
 
 def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
+
     if config.client_id is not None:
         return configured_client(config, target.metadata.token_endpoint_auth_methods_supported)
     url = config.client_metadata_url
-    if url is not None and target.metadata.client_id_metadata_document_supported:
-        parts = urlsplit(url)
-        if parts.scheme != "https" or parts.path in ("", "/"):
+    if url is not None and should_use_client_metadata_url(target.metadata, url):
+        if not is_valid_client_metadata_url(url):
             raise LoginAborted("the config's `client_metadata_url` is not an https URL with a path")
         return Client(url, "document")
     return None
@@ -74,33 +66,26 @@ def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
 
 async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) -> Client:
     """Register a client (RFC 7591)."""
-    endpoint = target.metadata.registration_endpoint
+    endpoint = target.endpoint("registration_endpoint")
     if endpoint is None:
         raise NoClient(f"`{target.issuer}` does not register clients")
     method = _choose_method(target.metadata.token_endpoint_auth_methods_supported)
-    metadata = {
-        "client_name": "dynamic-mcp",
-        "application_type": "native",
-        "redirect_uris": [redirect_uri],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": method,
-        **({} if target.scope is None else {"scope": target.scope}),
-    }
+    metadata = OAuthClientMetadata(
+        client_name="dynamic-mcp",
+        redirect_uris=[AnyUrl(redirect_uri)],
+        token_endpoint_auth_method=method,  # type: ignore[arg-type]
+        scope=target.scope,
+    )
     try:
-        status, answer = await web.post(endpoint, json=metadata)
+        status, answer = await web.post(endpoint, metadata.model_dump_json(exclude_none=True), _JSON)
     except DocumentError as exc:
         raise LoginAborted(str(exc)) from exc
     if status in _NOT_OFFERED or (target.is_assumed and not 200 <= status < 300):
         raise NoClient(f"`{target.issuer}` does not let clients register themselves (HTTP {status})")
     try:
-        # some answer with null or an empty text for what they leave out
-        known = {name: value for name, value in (answer or {}).items() if value not in (None, "")}
-        registration = msgspec.convert(known, _Registration)
-    except msgspec.ValidationError:
-        registration = None
-    if registration is None or status not in (200, 201):
-        raise NoClient(f"`{target.issuer}` did not register a client (HTTP {status})")
+        registration = OAuthClientInformationFull.model_validate(answer if status in (200, 201) else None)
+    except ValidationError:
+        raise NoClient(f"`{target.issuer}` did not register a client (HTTP {status})") from None
     auth_method = registration.token_endpoint_auth_method or (
         method if registration.client_secret is None else "client_secret_basic"
     )
@@ -117,6 +102,6 @@ async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) 
     )
 
 
-def _choose_method(supported: tuple[str, ...] | None) -> str:
+def _choose_method(supported: list[str] | None) -> str:
     """Return how to authenticate: preferably not at all, because a program on a desktop cannot keep a secret."""
     return next((method for method in _METHODS if supported is None or method in supported), "none")

@@ -1,7 +1,7 @@
 """Gets tokens from an authorization server: for a code, by a refresh token, or without a user, as `oauth.grant` says.
 
-`resource` is part of every request (RFC 8707), so a token is valid for one server only. Imports httpx2: import this
-only for a login or a renewal, in a thread.
+`resource` is part of every request (RFC 8707), so a token is valid for one server only. Imports httpx2 and authlib:
+import this only for a login or a renewal, in a thread.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from dynamic_mcp.config.resolved import IdentityProvider, OAuth
 from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web import endpoints
 from dynamic_mcp.web.address_policy import AddressPolicy
 from dynamic_mcp.web.documents import Document, open_documents
-from dynamic_mcp.web.token_endpoint import (
-    ClientAuthentication,
-    TokenDenied,
-    TokenRequestFailed,
-    choose_method,
-    request_tokens,
-    revoke_token,
-)
+from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed
 
 if TYPE_CHECKING:
+    from authlib.oauth2.auth import ClientAuth
+
     from dynamic_mcp.web.jwk import SigningKey
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -65,19 +61,15 @@ class TokenEndpoint:
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Token:
         """Exchange an authorization code for a token. Raises TokenDenied and TokenRequestFailed."""
-        return await self._fetch(
-            "authorization_code", code=code, code_verifier=verifier, redirect_uri=redirect_uri, **self._resource()
-        )
+        return await self._fetch("authorization_code", code=code, code_verifier=verifier, redirect_uri=redirect_uri)
 
     async def fetch_client_token(self, scope: str | None) -> Token:
         """Return a token for the client itself (RFC 6749, section 4.4). Raises TokenDenied and TokenRequestFailed."""
-        params = {"scope": scope} if scope else {}
-        return await self._fetch("client_credentials", **params, **self._resource())
+        return await self._fetch("client_credentials", scope=scope)
 
     async def exchange_assertion(self, assertion: str, scope: str | None) -> Token:
         """Exchange an assertion for a token (RFC 7523, section 2.1). Raises TokenDenied and TokenRequestFailed."""
-        params = {"scope": scope} if scope else {}
-        return await self._fetch(_JWT_BEARER, assertion=assertion, **params, **self._resource())
+        return await self._fetch(_JWT_BEARER, assertion=assertion, scope=scope)
 
     async def exchange_id_token(self, id_token: str, audience: str, scope: str | None) -> Assertion:
         """Exchange an ID token for an assertion that another authorization server, the audience, accepts.
@@ -85,15 +77,13 @@ class TokenEndpoint:
         This is a token exchange (RFC 8693), and the assertion an Identity Assertion JWT Authorization Grant (ID-JAG).
         Raises TokenDenied and TokenRequestFailed.
         """
-        params = {"scope": scope} if scope else {}
         answer = await self._ask(
             _EXCHANGE,
             subject_token=id_token,
             subject_token_type=_ID_TOKEN,
             requested_token_type=_ID_JAG,
             audience=audience,
-            **params,
-            **self._resource(),
+            scope=scope,
         )
         return _parse_assertion(answer, scope)
 
@@ -102,42 +92,40 @@ class TokenEndpoint:
 
         Raises TokenDenied and TokenRequestFailed.
         """
-        answer = await self._ask("refresh_token", refresh_token=token.refresh or "", **self._resource())
+        answer = await self._ask("refresh_token", refresh_token=token.refresh)
         return _parse_token(answer, previous=token)
 
     async def revoke(self, token: Token) -> None:
         """Revoke both tokens (RFC 7009). Raises TokenRequestFailed."""
         endpoint = self._login.revocation_endpoint
         assert endpoint is not None
-        client = await self._authentication()
+        client = await self._authenticate()
         async with open_documents(self._policy) as server:
             for kind, value in (("refresh_token", token.refresh), ("access_token", token.access)):
                 if value:
-                    await revoke_token(server, endpoint, value, kind, client)
+                    await endpoints.revoke_token(server, endpoint, client, value, kind)
 
-    async def _fetch(self, grant: str, **params: str) -> Token:
+    async def _fetch(self, grant: str, **params: str | None) -> Token:
         return _parse_token(await self._ask(grant, **params))
 
-    async def _ask(self, grant: str, **params: str) -> Document:
+    async def _ask(self, grant: str, **params: str | None) -> Document:
         endpoint = self._login.token_endpoint
         assert endpoint is not None
-        client = await self._authentication()
+        client = await self._authenticate()
         # some, such as the authorization server of the MCP SDK, look for the client in the form only
-        own_id = {"client_id": client.id} if client.method == "client_secret_basic" else {}
+        own_id = self._client.id if self._client.auth_method == "client_secret_basic" else None
         async with open_documents(self._policy) as server:
-            return await request_tokens(server, endpoint, {"grant_type": grant, **params, **own_id}, client)
+            return await endpoints.request_tokens(
+                server, endpoint, client, grant, client_id=own_id, resource=self._login.resource, **params
+            )
 
-    async def _authentication(self) -> ClientAuthentication:
+    async def _authenticate(self) -> ClientAuth:
         client = self._client
         if client.auth_method == "private_key_jwt":
             audience = self._login.issuer or self._login.token_endpoint or ""
-            key = await _load_key(self._config)
-            return ClientAuthentication(client.id, client.auth_method, key=key, audience=audience)
+            return endpoints.authenticate_by_key(client.id, await _load_key(self._config), audience)
         secret = self._config.client_secret if client.source == "config" else client.secret
-        return ClientAuthentication(client.id, client.auth_method, secret)
-
-    def _resource(self) -> dict[str, str]:
-        return {"resource": self._login.resource} if self._login.resource else {}
+        return endpoints.authenticate(client.id, client.auth_method, secret)
 
 
 async def fetch_token(endpoint: TokenEndpoint, login: Login, config: OAuth) -> Token:
@@ -197,6 +185,7 @@ async def _load_key(config: OAuth) -> SigningKey:
     """Return the private key of the config. Raises TokenRequestFailed."""
     file = config.private_key_file or ""
     jwk = await asyncio.to_thread(import_module, "dynamic_mcp.web.jwk")
+    await asyncio.to_thread(import_module, "authlib.oauth2.rfc7523")  # signs with the key
     try:
         data = await asyncio.to_thread(read_bytes, Path(file))
         key: SigningKey = jwk.SigningKey.from_pem(data, config.private_key_alg)
@@ -250,8 +239,5 @@ def configured_client(config: OAuth, methods: Collection[str] | None) -> Client 
     """Return the config's client, with one of the authentication methods that the server supports."""
     if config.client_id is None:
         return None
-    if config.private_key_file:
-        method = "private_key_jwt"
-    else:
-        method = choose_method(methods) if config.client_secret else "none"
+    method = "private_key_jwt" if config.private_key_file else endpoints.choose_method(config.client_secret, methods)
     return Client(config.client_id, "config", method)

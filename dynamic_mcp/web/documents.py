@@ -49,34 +49,21 @@ class Documents:
             raise DocumentError(url, "did not answer with a JSON object", is_missing=True)
         return document
 
-    async def post(
-        self,
-        url: str,
-        *,
-        form: Mapping[str, str] | None = None,
-        json: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> tuple[int, Document | None]:
-        """Send a form, or JSON; return the status, and the JSON object of the answer if it is one.
+    async def post(self, url: str, body: str, headers: Mapping[str, str]) -> tuple[int, Document | None]:
+        """Send a body; return the status, and the JSON object of the answer if it is one.
 
         Raises DocumentError if there was no answer.
         """
-        response = await self._send("POST", url, headers or {}, form=form, json=json)
+        response = await self._send("POST", url, headers, body)
         return response.status_code, _parse(response)
 
     async def _send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        form: Mapping[str, str] | None = None,
-        json: object = None,
+        self, method: str, url: str, headers: Mapping[str, str], body: str | None = None
     ) -> httpx2.Response:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._web.request(
-                    method, url, data=form, json=json, headers={"Accept": "application/json", **headers}
+                    method, url, content=body, headers={"Accept": "application/json", **headers}
                 )
         except (ForbiddenUrl, httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as exc:
             raise DocumentError(url, explain(exc)) from exc

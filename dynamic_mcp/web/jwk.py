@@ -6,21 +6,22 @@ Imports joserfc: load this in a thread.
 
 from __future__ import annotations
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 
 from joserfc.errors import JoseError
 from joserfc.jwa import JWSAlgModel
-from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
-from joserfc.jws import JWSRegistry
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey, import_key
+from joserfc.jws import JWSRegistry, serialize_compact
+from joserfc.util import base64_to_int
 from msgspec import json
 
 from dynamic_mcp.web.signed_token import ALGORITHMS, EDDSA
 
 _MAX_KEYS = 100
-_RSA_BYTES = range(2048 // 8, 8192 // 8 + 1)
-_MAX_EXPONENT_BYTES = 4
+_PUBLIC = ("kty", "crv", "n", "e", "x", "y")
+_MAX_TEXT = 1500
+_RSA_BITS = range(2048 - 7, 8192 + 1)  # a number may be a few bits short of its bytes
+_MAX_EXPONENT = 1 << 32
 
 _Key = RSAKey | ECKey | OKPKey
 
@@ -31,23 +32,23 @@ class PublicKey:
     def __init__(self, key: _Key, algorithms: frozenset[str], kid: str | None) -> None:
         self.algorithms = algorithms
         self.kid = kid
-        self._key = key
+        self.jose_key = key
 
     def has_signed(self, algorithm: str, content: bytes, signature: bytes) -> bool:
         """Tell whether a signature is by the private half of this key; never by an algorithm it is not for."""
         if algorithm not in self.algorithms:
             return False
         try:
-            return _find_model(algorithm, self._key).verify(content, signature, self._key)
+            return _find_model(algorithm, self.jose_key).verify(content, signature, self.jose_key)
         except (JoseError, ValueError):
             return False
 
     def __repr__(self) -> str:
-        return f"<PublicKey {self.kid} for {', '.join(sorted(self.algorithms))}>"
+        return f"<{type(self).__name__} {self.kid} for {', '.join(sorted(self.algorithms))}>"
 
 
-class SigningKey:
-    """A private key that signs tokens by one algorithm."""
+class SigningKey(PublicKey):
+    """A private key that signs tokens by one algorithm, and checks what it has signed."""
 
     def __init__(self, key: _Key, algorithm: str | None = None, kid: str | None = None) -> None:
         """Raises ValueError if the key cannot sign by this algorithm, or by none that is known."""
@@ -55,8 +56,7 @@ class SigningKey:
         self.algorithm = algorithm or next(iter(possible), "")
         if self.algorithm not in possible:
             raise ValueError(f"is for {', '.join(possible) or 'no algorithm that is known'}")
-        self.kid = kid
-        self._key = key
+        super().__init__(key, frozenset({self.algorithm}), kid)
 
     @classmethod
     def generate(cls) -> SigningKey:
@@ -83,22 +83,16 @@ class SigningKey:
 
     def to_jwk(self) -> str:
         """Return the whole key as a JWK: a secret."""
-        return json.encode(self._key.as_dict(private=True)).decode()
+        return json.encode(self.jose_key.as_dict(private=True)).decode()
 
     def public_jwk(self) -> Mapping[str, object]:
         """Return the half of the key that everybody may know, as a JWK."""
-        return self._key.as_dict(private=False, kid=self.kid, use="sig", alg=self.algorithm)
-
-    def public_key(self) -> PublicKey:
-        """Return what checks the signatures of this key."""
-        return PublicKey(self._key, frozenset({self.algorithm}), self.kid)
+        return self.jose_key.as_dict(private=False, kid=self.kid, use="sig", alg=self.algorithm)
 
     def sign(self, claims: Mapping[str, object], kind: str = "JWT") -> str:
         """Return a signed token of a kind, which its `typ` says."""
         header = {"alg": self.algorithm, "typ": kind, **({} if self.kid is None else {"kid": self.kid})}
-        content = b".".join(urlsafe_b64encode(json.encode(each)).rstrip(b"=") for each in (header, claims))
-        signature = _find_model(self.algorithm, self._key).sign(content, self._key)
-        return (content + b"." + urlsafe_b64encode(signature).rstrip(b"=")).decode()
+        return serialize_compact(header, json.encode(claims), self.jose_key, [self.algorithm])
 
 
 def import_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
@@ -133,16 +127,15 @@ def _import_key(entry: Mapping[str, object]) -> Iterator[PublicKey]:
 
 def _import_public_half(entry: Mapping[str, object]) -> _Key | None:
     """Return a key; None if it is for nothing here. Raises what wrong members lead to."""
-    match entry.get("kty"):
-        case "RSA":
-            if _size(entry["n"]) not in _RSA_BYTES or _size(entry["e"]) > _MAX_EXPONENT_BYTES:
-                return None
-            return RSAKey.import_key({"kty": "RSA", "n": str(entry["n"]), "e": str(entry["e"])})
-        case "EC" if (curve := entry.get("crv")) in ALGORITHMS:
-            return ECKey.import_key({"kty": "EC", "crv": str(curve), "x": str(entry["x"]), "y": str(entry["y"])})
-        case "OKP" if (curve := entry.get("crv")) in ALGORITHMS:
-            return OKPKey.import_key({"kty": "OKP", "crv": str(curve), "x": str(entry["x"])})
-    return None
+    members = {name: str(entry[name]) for name in _PUBLIC if name in entry}
+    if any(len(text) > _MAX_TEXT for text in members.values()):
+        return None
+    if members["kty"] == "RSA":
+        n, e = (base64_to_int(members[name]) for name in "ne")
+        if n.bit_length() not in _RSA_BITS or e >= _MAX_EXPONENT:
+            return None
+    key = import_key({**members})
+    return None if isinstance(key, OctKey) else key
 
 
 def _list_algorithms(key: _Key) -> tuple[str, ...]:
@@ -154,12 +147,3 @@ def _find_model(algorithm: str, key: _Key) -> JWSAlgModel:
     model = JWSRegistry.algorithms["Ed25519" if algorithm in EDDSA else algorithm]
     model.check_key(key)
     return model
-
-
-def _size(number: object) -> int:
-    """Return the bytes that a number in base64url has. Raises ValueError."""
-    text = str(number)
-    try:
-        return len(urlsafe_b64decode(text + "=" * (-len(text) % 4)).lstrip(b"\0"))
-    except binascii.Error as exc:
-        raise ValueError("not a number") from exc

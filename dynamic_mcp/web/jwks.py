@@ -140,7 +140,7 @@ async def fetch_keys(issuer: str, jwks_url: str | None) -> tuple[PublicKey, ...]
 
 async def _find_key_set(server: Documents, issuer: str) -> str:
     """Return where the metadata of an issuer says that its keys are. Raises MetadataError and DocumentError."""
-    url = (await fetch_metadata(server, issuer, prefers_openid=True)).get("jwks_uri")
+    url = (await fetch_metadata(server, issuer)).get("jwks_uri")
     if not isinstance(url, str):
         raise MetadataError(f"the metadata of `{issuer}` has no `jwks_uri`")
     return url

@@ -12,7 +12,7 @@ from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.links import VALID_S, LoginLinks
 from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.web.code_flow import UnexpectedResponse
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 from tests.oauth.parts import bearer, remote
 
 ANN = Principal("token", "ann")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, begin_login
 from dynamic_mcp.web.address_policy import AddressPolicy
-from dynamic_mcp.web.code_flow import UnexpectedResponse
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 from tests.oauth.parts import bearer, refusal, remote, store_login
 from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
@@ -271,7 +271,7 @@ async def test_what_a_registration_leaves_empty_is_left_out(server: AuthServer) 
     redirect_port = await free_port()
     redirects = {"redirect_uris": [f"http://127.0.0.1:{redirect_port}/callback"]}
     server.clients["empty"] = redirects
-    empty = {"client_secret": None, "token_endpoint_auth_method": "", "client_secret_expires_at": "never"}
+    empty = {"client_secret": None, "token_endpoint_auth_method": "", "client_secret_expires_at": ""}
     server.manners.overrides["/register"] = lambda request: Answer(201, {"client_id": "empty", **empty})
 
     login, _ = await log_in(remote(server.mcp_url, redirect_port=redirect_port))

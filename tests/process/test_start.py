@@ -116,7 +116,7 @@ def test_serving_stdio_servers_imports_nothing_that_only_others_need(
     assert '"echo' in done.stdout.replace("\\", "")
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "dynamic_mcp.upstream.stdio" in loaded
-    unwanted = {"mcp", "mcp_types", "httpx2", "rich", "questionary", "click", "pydantic", "pydantic_core"}
+    unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "click", "pydantic", "pydantic_core"}
     unwanted |= {"dynamic_mcp.config.clients", "dynamic_mcp.face.http", "dynamic_mcp.host.http_service", "httptools"}
     assert not loaded & unwanted
 

@@ -47,5 +47,5 @@ def read_claims(token: SignedToken, keys: Mapping[str, SigningKey]) -> Claims | 
     Dates are not looked at.
     """
     key = None if token.kid is None else keys.get(token.kid)
-    is_ours = key is not None and key.public_key().has_signed(token.algorithm, token.signed, token.signature)
+    is_ours = key is not None and key.has_signed(token.algorithm, token.signed, token.signature)
     return token.claims if is_ours and token.kind == _KIND else None

@@ -24,19 +24,12 @@ from dynamic_mcp.features.login_server.addresses import CALLBACK, Addresses
 from dynamic_mcp.features.login_server.identity import NotIdentified, Question, check_size
 from dynamic_mcp.features.login_server.records import Person
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.web import code_flow, signed_token
+from dynamic_mcp.web import signed_token
 from dynamic_mcp.web.address_policy import AddressPolicy
-from dynamic_mcp.web.code_flow import UnexpectedResponse, create_secret, quote_error
+from dynamic_mcp.web.authorization_response import UnexpectedResponse, check_issuer, quote_error, read_response
 from dynamic_mcp.web.jwks import FRESH_S, RETRY_S, KeyDirectory, KeysUnavailable
-from dynamic_mcp.web.metadata import MetadataError, ServerMetadata, fetch_metadata, parse_metadata
+from dynamic_mcp.web.metadata import MetadataError, check_endpoints, fetch_metadata
 from dynamic_mcp.web.signed_token import ALGORITHMS, TokenError
-from dynamic_mcp.web.token_endpoint import (
-    ClientAuthentication,
-    TokenDenied,
-    TokenRequestFailed,
-    choose_method,
-    request_tokens,
-)
 
 if TYPE_CHECKING:
     from dynamic_mcp.web.documents import Document, Documents
@@ -76,6 +69,16 @@ class OidcUser(Struct, frozen=True):
     claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
+class _Metadata(Struct, frozen=True):
+    """What is read of the metadata of a provider; everything else is ignored."""
+
+    authorization_endpoint: str
+    token_endpoint: str
+    userinfo_endpoint: str | None = None
+    token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
+
+
 class OidcIdentityProvider:
     """Asks an OpenID Connect provider, whose answers come to `/login/callback`."""
 
@@ -113,7 +116,7 @@ class OidcClient:
         self._redirect_uri = redirect_uri
         self._keys = keys or KeyDirectory(config.issuer)
         self._now = now
-        self._metadata: ServerMetadata | None = None
+        self._metadata: _Metadata | None = None
         self._metadata_until = self._failed_until = 0.0
         self._failure = ""
         self._asks = asyncio.Lock()
@@ -121,15 +124,17 @@ class OidcClient:
     async def begin(self) -> AuthenticationRequest:
         """Return where to send the browser of whoever wants to log in. Raises OidcError."""
         metadata = await self._get_metadata()
+        from dynamic_mcp.web.endpoints import authorization_url, create_secret
+
         state, nonce, verifier = (create_secret() for _ in range(3))
-        url = code_flow.authorization_url(
+        url = authorization_url(
             metadata.authorization_endpoint,
-            client_id=self._config.client_id,
+            self._config.client_id,
+            verifier,
             redirect_uri=self._redirect_uri,
             scope=" ".join(dict.fromkeys(("openid", *self._config.scopes))),
             state=state,
-            verifier=verifier,
-            more={"nonce": nonce},
+            nonce=nonce,
         )
         return AuthenticationRequest(url, state, nonce, verifier)
 
@@ -150,7 +155,7 @@ class OidcClient:
 
     # --- the way there and back ------------------------------------------------------------------------
 
-    async def _get_metadata(self) -> ServerMetadata:
+    async def _get_metadata(self) -> _Metadata:
         async with self._asks:
             if self._metadata is not None and self._now() < self._metadata_until:
                 return self._metadata
@@ -159,22 +164,29 @@ class OidcClient:
             self._failed_until, self._failure = self._now() + RETRY_S, _UNAVAILABLE
             try:
                 async with self._open() as server:
-                    document = await fetch_metadata(server, self._config.issuer, prefers_openid=True)
-                    self._metadata = parse_metadata(document, AddressPolicy(self._config.issuer), _ENDPOINTS)
+                    self._metadata = self._parse_metadata(await fetch_metadata(server, self._config.issuer))
             except OidcError as exc:
                 self._failure = str(exc)
                 raise
             self._failed_until, self._metadata_until = 0.0, self._now() + FRESH_S
             return self._metadata
 
+    def _parse_metadata(self, document: Document) -> _Metadata:
+        """Return metadata whose endpoints lead where they may. Raises MetadataError."""
+        check_endpoints(AddressPolicy(self._config.issuer), document, _ENDPOINTS)
+        try:
+            return msgspec.convert(document, _Metadata, strict=False)  # some write `true` as a text
+        except msgspec.ValidationError as exc:
+            raise MetadataError(str(exc)) from exc
+
     def _check_callback(
-        self, pending: AuthenticationRequest, parameters: Mapping[str, str], metadata: ServerMetadata
+        self, pending: AuthenticationRequest, parameters: Mapping[str, str], metadata: _Metadata
     ) -> str:
         """Return the code of an answer to our question. Raises OidcError."""
         try:
-            response = code_flow.read_response(parameters, pending.state)
+            response = read_response(parameters, pending.state)
             is_promised = metadata.authorization_response_iss_parameter_supported is True
-            code_flow.check_issuer(response, self._config.issuer, is_promised=is_promised)
+            check_issuer(response, self._config.issuer, is_promised=is_promised)
         except UnexpectedResponse as exc:
             raise OidcError(f"the answer of the provider is not accepted: {exc}; begin again") from None
         if response.error is not None or response.code is None:
@@ -182,26 +194,27 @@ class OidcClient:
         return response.code
 
     async def _exchange(
-        self, server: Documents, metadata: ServerMetadata, code: str, pending: AuthenticationRequest
+        self, server: Documents, metadata: _Metadata, code: str, pending: AuthenticationRequest
     ) -> Document:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._redirect_uri,
-            "code_verifier": pending.verifier,
-        }
+        from dynamic_mcp.web import endpoints
+
+        secret = self._config.client_secret
+        method = endpoints.choose_method(secret, metadata.token_endpoint_auth_methods_supported)
         try:
-            return await request_tokens(server, metadata.token_endpoint, form, self._client(metadata))
-        except TokenDenied as exc:
+            return await endpoints.request_tokens(
+                server,
+                metadata.token_endpoint,
+                endpoints.authenticate(self._config.client_id, method, secret),
+                "authorization_code",
+                code=code,
+                redirect_uri=self._redirect_uri,
+                code_verifier=pending.verifier,
+            )
+        except endpoints.TokenDenied as exc:
             raise OidcError(f"the provider refused the code: {quote_error(exc.code)}") from None
-        except TokenRequestFailed as exc:
+        except endpoints.TokenRequestFailed as exc:
             log.warning("the provider %s: `%s` %s", self._config.issuer, metadata.token_endpoint, exc)
             raise OidcError(_UNAVAILABLE) from exc
-
-    def _client(self, metadata: ServerMetadata) -> ClientAuthentication:
-        secret = self._config.client_secret
-        method = "none" if secret is None else choose_method(metadata.token_endpoint_auth_methods_supported)
-        return ClientAuthentication(self._config.client_id, method, secret)
 
     # --- who it is -------------------------------------------------------------------------------------
 
@@ -238,7 +251,7 @@ class OidcClient:
             raise TokenError("it was issued to another client")
 
     async def _fetch_userinfo(
-        self, server: Documents, metadata: ServerMetadata, tokens: Document, claims: Mapping[str, object]
+        self, server: Documents, metadata: _Metadata, tokens: Document, claims: Mapping[str, object]
     ) -> Mapping[str, object]:
         """Return what the provider tells besides the ID token: many leave email and groups out of that."""
         access, url = tokens.get("access_token"), metadata.userinfo_endpoint
@@ -272,6 +285,7 @@ class OidcClient:
     async def _open(self) -> AsyncIterator[Documents]:
         """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
         documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
+        await asyncio.to_thread(import_module, "dynamic_mcp.web.endpoints")  # for what is asked then
         policy = AddressPolicy(self._config.issuer)
         try:
             async with asyncio.timeout(LOGIN_S), documents.open_documents(policy) as server:

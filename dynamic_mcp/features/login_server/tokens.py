@@ -24,7 +24,6 @@ from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_res
 from dynamic_mcp.features.login_server.grants import Family, GrantError, Issue, Lifetimes
 from dynamic_mcp.features.login_server.records import Grant
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.web.code_flow import challenge_of
 from dynamic_mcp.web.signed_token import TokenError, parse_token
 
 log = logging.getLogger(__name__)
@@ -208,7 +207,10 @@ def _fits(verifier: str, grant: Grant) -> bool:
     """Tell whether a verifier is the one of a challenge (RFC 7636, section 4.6)."""
     if _VERIFIER.fullmatch(verifier) is None:
         return False
-    return hmac.compare_digest(challenge_of(verifier).encode(), grant.challenge.encode())
+    from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+    challenge: str = create_s256_code_challenge(verifier)  # type: ignore[no-untyped-call]
+    return hmac.compare_digest(challenge.encode(), grant.challenge.encode())
 
 
 def _narrow_scopes(asked: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pytest
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.web.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S
-from dynamic_mcp.web.metadata import well_known_urls
+from dynamic_mcp.web.metadata import openid_urls
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.oidc_provider import JWKS, OAUTH, OPENID, OidcProvider
 from tests.program import BOUND_S
@@ -54,7 +54,7 @@ async def unavailable(door: Door, token: str) -> None:
     ],
 )
 def test_metadata_may_be_where_each_of_the_standards_has_it(issuer: str, urls: list[str]) -> None:
-    assert well_known_urls(issuer, prefers_openid=True) == [f"https://a.test{path}" for path in urls]
+    assert openid_urls(issuer) == [f"https://a.test{path}" for path in urls]
 
 
 @pytest.mark.parametrize("path", ["", "/realms/test"])
@@ -90,24 +90,6 @@ async def test_keys_come_from_where_keys_may_be(issuer: OidcProvider, door: Door
     issuer.manners.metadata = {"jwks_uri": url}
 
     await unavailable(door, issuer.mint(PUBLIC_URL))
-
-
-@pytest.mark.parametrize(
-    ("issuer", "urls"),
-    [
-        ("https://a.test", ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]),
-        (
-            "https://a.test/b/",
-            [
-                "/.well-known/oauth-authorization-server/b",
-                "/.well-known/openid-configuration/b",
-                "/b/.well-known/openid-configuration",
-            ],
-        ),
-    ],
-)
-def test_a_login_asks_where_mcp_has_the_metadata_first(issuer: str, urls: list[str]) -> None:
-    assert well_known_urls(issuer) == [f"https://a.test{path}" for path in urls]
 
 
 # --- when they are fetched ---------------------------------------------------------------------------------

@@ -1,17 +1,14 @@
-"""The authorization code grant, as far as a browser carries it: PKCE, the request, and the response.
+"""The response of an authorization server, as a browser brings it back: whether it is for us, and from whom.
 
-OAuth 2.1, section 4.1; RFC 7636; RFC 9207.
+OAuth 2.1, section 4.1.2; RFC 9207. authlib's reader has no errors, and takes a parameter that is there twice.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from hashlib import sha256
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
@@ -30,42 +27,6 @@ class AuthorizationResponse(Struct, frozen=True):
     code: str | None
     error: str | None
     iss: str | None
-
-
-def create_secret() -> str:
-    """Return a new `state`, `nonce` or code verifier."""
-    return secrets.token_urlsafe(32)
-
-
-def challenge_of(verifier: str) -> str:
-    """Return the `S256` challenge to a verifier (RFC 7636, section 4.2)."""
-    return urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-
-
-def authorization_url(
-    endpoint: str,
-    *,
-    client_id: str,
-    redirect_uri: str,
-    scope: str | None,
-    state: str,
-    verifier: str,
-    more: Mapping[str, str | None],
-) -> str:
-    """Return the URL to send the browser to; `more` are further parameters, of which None are left out."""
-    parameters = {
-        "response_type": "code",
-        "client_id": client_id,
-        "redirect_uri": redirect_uri,
-        "scope": scope,
-        "state": state,
-        "code_challenge": challenge_of(verifier),
-        "code_challenge_method": "S256",
-        **more,
-    }
-    parts = urlsplit(endpoint)
-    query = urlencode({name: value for name, value in parameters.items() if value is not None})
-    return urlunsplit(parts._replace(query=f"{parts.query}&{query}" if parts.query else query))
 
 
 def parse_response(query: str, state: str) -> AuthorizationResponse:
