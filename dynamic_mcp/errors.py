@@ -180,11 +180,8 @@ class DefinitionHeld(DynamicMcpError):
     exit_code = 3
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, what: str, group: str, reason: str, *, hint: str = "") -> None:
-        super().__init__(
-            f"{what} of group `{group}` is held back: {reason}; nothing was sent",
-            hint=hint or f"ask the user to run `dynamic-mcp pins diff {group}`, and to approve it there",
-        )
+    def __init__(self, what: str, group: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"{what} of group `{group}` is held back: {reason}; nothing was sent", hint=hint)
 
 
 class PluginError(DynamicMcpError):

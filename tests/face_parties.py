@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from functools import partial
 
 from dynamic_mcp import __version__
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import Origin
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.session.stream_session import StreamSession
 
@@ -28,7 +28,7 @@ class Reception:
 
     async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
         """Return a session with the proxy."""
-        return face.open_session(partial(StreamSession, server=self._proxy), hello.continuation)
+        return StreamSession(face.connection(Origin(), hello.continuation), self._proxy)
 
     def dismiss(self, face: SocketFace) -> None:
         """Note which window has gone."""

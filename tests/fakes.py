@@ -32,6 +32,7 @@ from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
@@ -61,6 +62,7 @@ class PresentedGroup(GroupConfig, frozen=True):
 def group_config(name: str = "up", **changes: Any) -> PresentedGroup:  # Any: fields of GroupConfig and Presentation
     """Return the config of a group with every default."""
     shown = {key: changes.pop(key) for key in list(changes) if key in Presentation.__struct_fields__}
+    shown["asks"] = any(guard.asks for guard in shown.get("rules", {}).get("guards", ()))
     config = PresentedGroup(
         name=name,
         presentation=replace(PRESENTATION, **shown),
@@ -291,15 +293,8 @@ class Client:
         self.server = server
         self._bound_s = bound_s
         self.lines: list[bytes] = []
-        self.session = Session(
-            self._take,
-            server,
-            authentication=authentication,
-            workspace=workspace,
-            only=only,
-            profile=profile,
-            transport=transport,
-        )
+        origin = Origin(authentication, transport, only, workspace, profile)
+        self.session = Session(ClientConnection(self._take, origin=origin), server)
         self._ids = 0
         self._arrived = asyncio.Event()
 

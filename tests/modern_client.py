@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.fakes import BOUND_S, Json, Opener, PresentedGroup, config_of, group_config
@@ -47,7 +48,8 @@ class ModernClient:
         self.capabilities = CAN_ALL if capabilities is None else capabilities
         self.info = info or INFO
         self.messages: list[dict[str, Json]] = []
-        self.session = StreamSession(self._take, server, authentication=authentication, only=only)
+        connection = ClientConnection(self._take, origin=Origin(authentication, only=only))
+        self.session = StreamSession(connection, server)
         self._ids = itertools.count(1)
         self._arrived = asyncio.Event()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.process_table import Process, parse_ps, read_processes
+from dynamic_mcp.cli.proxy_status import Process, parse_ps, read_processes
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.observe import log_output

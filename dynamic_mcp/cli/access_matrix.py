@@ -81,3 +81,37 @@ def _format_csv(rows: list[MatrixRow], roles: list[str]) -> str:
         names = [defuse_formula(row.group), defuse_formula(row.tool)]
         writer.writerow([*names, row.access, *(row.roles[role] for role in roles)])
     return text.getvalue().rstrip("\n")
+
+
+def show_classes(this: Invocation, group: str | None, *, connects: bool) -> int:
+    """Print the class of each tool; return the exit code."""
+    config = this.read_groups(group)
+    catalogs = read_catalogs(this, config, connects=connects)
+    found = [
+        (name, tool, access_of(tool, entry, config.presentations[name].access))
+        for name, catalog in catalogs.items()
+        for tool, entry in catalog.tools.items()
+    ]
+    if this.out.is_json:
+        this.out.print_json(
+            [
+                {
+                    "group": name,
+                    "tool": tool,
+                    "access": each.access,
+                    "source": each.source,
+                    "confidence": each.confidence,
+                    "evidence": each.evidence,
+                }
+                for name, tool, each in found
+            ]
+        )
+        return 0
+    rows = [
+        [name, tool, each.access, each.source, f"{each.confidence:.0%}", "; ".join(each.evidence)]
+        for name, tool, each in found
+    ]
+    if rows:
+        columns = ["GROUP", "TOOL", "CLASS", "SOURCE", "SURE", "WHY"]
+        this.out.print_table(columns, rows)
+    return 0

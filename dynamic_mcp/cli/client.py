@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.inbox import Inbox
-from dynamic_mcp.cli.progress import Progress
+from dynamic_mcp.cli.output import Progress
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments

@@ -12,7 +12,6 @@ import click
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.command_names import command_names, is_command, looks_like_a_command, sections
-from dynamic_mcp.cli.params import require_utf8
 from dynamic_mcp.config.location import split_profile
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.features import table
@@ -39,7 +38,7 @@ class _CommandGroup(click.Group):
             return None
         command = _load(cmd_name).command
         assert isinstance(command, click.Command)
-        return require_utf8(command)
+        return _require_utf8(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by purpose."""
@@ -117,3 +116,27 @@ def _refuse_unknown(word: str, names: list[str]) -> NoReturn:
 
     near = closest(word, names, most=2, cutoff=0.6)
     raise NotFound("command or config file", word, near, hint="`dynamic-mcp --help` lists the commands")
+
+
+class _Text(click.types.StringParamType):
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse bytes that are not UTF-8: they end up in JSON, for a server or a config, which cannot hold them."""
+        text = str(super().convert(value, param, ctx))
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"`{text}` is not UTF-8", param, ctx)
+        return text
+
+
+_TEXT = _Text()
+
+
+def _require_utf8(command: click.Command) -> click.Command:
+    """Make a command and its subcommands refuse text that is not UTF-8, and return it; paths may be any bytes."""
+    for param in command.params:
+        if param.type is click.STRING:
+            param.type = _TEXT
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _require_utf8(each)
+    return command

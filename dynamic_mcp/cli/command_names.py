@@ -12,7 +12,7 @@ _SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
-    "Approve": ["pins"],
+    "Approve": [],
     "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs"],
     "For editors and shells": ["schema", "completions"],
 }
@@ -29,7 +29,7 @@ def sections() -> Mapping[str, list[str]]:
         names = found[command.section]
         place = names.index(command.after) + 1 if command.after in names else len(names)
         names.insert(place if command.after else 0, command.name)
-    return found
+    return {title: names for title, names in found.items() if names}
 
 
 @functools.cache

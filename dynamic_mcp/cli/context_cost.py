@@ -6,8 +6,10 @@ Every figure is measured on what a client gets: the command sends the requests o
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from msgspec import Raw
@@ -17,7 +19,6 @@ from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.runner import run
-from dynamic_mcp.cli.token_counter import Counter, load_counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
@@ -35,6 +36,10 @@ _LEGEND = (
     "WHOLE GROUP: all tools in one answer. Often more than DIRECT: it adds titles, output schemas, annotations.",
 )
 _BAR = 30
+_ESTIMATE = "estimated: 4 characters a token"
+_ENCODING = "o200k_base"
+# tiktoken fetches its vocabulary the first time; where that hangs, the estimate serves.
+_LOADED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ async def _measure(this: Invocation, config: Config) -> Stats:
         with this.out.progress("asking", [group.name for group in config.groups]) as progress:
             errors = await for_each_group(client, progress, _load_catalog)
         with this.out.progress("counting tokens"):
-            counter = await asyncio.to_thread(load_counter)
+            counter = await asyncio.to_thread(_load_counter)
         meter = _Meter(client, counter)
         groups = [await meter.measure_group(group, error) for group, error in zip(client.groups, errors, strict=True)]
         return Stats(counter.name, tuple(groups), await meter.measure_start())
@@ -135,7 +140,7 @@ async def _load_catalog(group: ClientGroup) -> str:
 class _Meter:
     """Measures what a client of the proxy gets."""
 
-    def __init__(self, client: Client, counter: Counter) -> None:
+    def __init__(self, client: Client, counter: _Counter) -> None:
         self._client = client
         self._counter = counter
 
@@ -217,3 +222,31 @@ def _row(each: GroupStats, longest: int, bar: str) -> list[str]:
 
 def _length(cost: Cost, longest: int) -> int:
     return max(1, round(_BAR * cost.tokens / longest)) if longest else 0
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Counts the tokens of a text; `name` says how."""
+
+    name: str
+    tokens: Callable[[str], int]
+
+
+def _load_counter() -> _Counter:
+    """Return the best counter that is installed."""
+    loaded: list[Callable[[str], Sequence[int]]] = []
+    thread = threading.Thread(target=_load, args=(loaded,), daemon=True)
+    thread.start()
+    thread.join(_LOADED_WITHIN_S)
+    if not loaded:
+        return _Counter(_ESTIMATE, lambda text: -(-len(text) // 4))
+    encode = loaded[0]
+    return _Counter(f"counted by tiktoken, {_ENCODING}", lambda text: len(encode(text)))
+
+
+def _load(loaded: list[Callable[[str], Sequence[int]]]) -> None:
+    try:
+        encoding = importlib.import_module("tiktoken").get_encoding(_ENCODING)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the estimate remains
+        return
+    loaded.append(encoding.encode_ordinary)

@@ -6,28 +6,35 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
+from inspect import iscoroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.feature_check import check_features, probe_features
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
-from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.machine import local_machine
+from dynamic_mcp.cli.output import Output, Progress
+from dynamic_mcp.config.clients import CLIENTS, Client
 from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.needs import find_required_variables
+from dynamic_mcp.config.read import find
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport, exit_code
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import ConfigError, DynamicMcpError
+from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.importer.installer import list_targets, read_entry
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.reader import find_tool
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line, pluralize
 
 if TYPE_CHECKING:
-    from dynamic_mcp.cli.progress import Progress
     from dynamic_mcp.config.resolved import Config
-    from dynamic_mcp.doctor.servers import Doctor
+    from dynamic_mcp.doctor.servers import CheckCatalog, Doctor
     from dynamic_mcp.groups.catalog import Catalog
     from dynamic_mcp.groups.catalog_store import CatalogStore
 
@@ -75,17 +82,14 @@ def diagnose(this: Invocation, group: str | None) -> int:
 
 def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     """Return the config, or None if it is invalid, and the findings about its file and the tools that start it."""
-    from dynamic_mcp.cli.tool_entries import check_variables
-
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
     found = [
         *_check_access(config),
-        *_check_rules(config),
         *_check_address(config),
-        *check_features(config),
-        *check_variables(file, os.environ),
+        *_check_features(config),
+        *_check_variables(file, os.environ),
     ]
     return config, [*findings, *found]
 
@@ -114,25 +118,11 @@ def _check_address(config: Config) -> list[Finding]:
     return list(check_http_address(config))
 
 
-def _check_rules(config: Config) -> list[Finding]:
-    """Return the findings about the rules on calls."""
-    if not any(each.rules for each in config.presentations.values()):
-        return []
-    from dynamic_mcp.cli.access_catalogs import known_catalogs
-    from dynamic_mcp.doctor.call_rules import check_call_rules
-    from dynamic_mcp.doctor.guards import check_guards, check_redact
-
-    catalogs = known_catalogs(config)
-    checks = check_guards, check_call_rules, check_redact
-    return [finding for check in checks for finding in check(config, catalogs)]
-
-
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
     """Return the findings about the daemon, and a report on each server: on those that run there, as they run."""
     from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
-    from dynamic_mcp.system import paths
 
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     doctor = Doctor()
@@ -142,7 +132,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
     ):
         findings, reports = await _examine_daemon(this, config, doctor, catalog_store, progress)
         findings += await check_public_url(config.http)
-        findings += await probe_features(config)
+        findings += await _probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, middleware=())  # it is about servers, whatever plug-ins make of them
@@ -157,18 +147,16 @@ async def _examine_daemon(
     if this.is_alone or sys.platform == "win32":
         return [], []
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
-    from dynamic_mcp.doctor.pins import PinChecker
 
-    pins = PinChecker(config, paths.state_dir() / "pins")
-
-    def check(group: DaemonGroup, shown: Catalog) -> Iterator[Finding]:
-        # what the daemon shows lacks what it holds back
-        stored = catalog_store.load(group.config)
-        return pins.check(group.name, shown if stored is None else stored.catalog)
+    check = _make_catalog_check(config)
 
     async def examine(group: DaemonGroup) -> ServerReport:
+        def check_whole(name: str, shown: Catalog) -> Iterable[Finding]:
+            stored = catalog_store.load(group.config)  # what the daemon shows lacks what it holds back
+            return check(name, shown if stored is None else stored.catalog)
+
         try:
-            return await doctor.examine_running(group, partial(check, group))
+            return await doctor.examine_running(group, check_whole)
         finally:
             progress.complete(group.name)
 
@@ -192,15 +180,12 @@ async def _examine_alone(
 ) -> list[ServerReport]:
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
-    from dynamic_mcp.doctor.pins import PinChecker
 
     if not config.groups:
         return []
-    pins = PinChecker(config, paths.state_dir() / "pins")
+    check = _make_catalog_check(config)
     async with open_own_client(this, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
-        return await for_each_group(
-            client, progress, lambda group: doctor.examine(group, partial(pins.check, group.name))
-        )
+        return await for_each_group(client, progress, lambda group: doctor.examine(group, check))
 
 
 def _concerns(finding: Finding, group: str) -> bool:
@@ -253,3 +238,88 @@ def _details(report: ServerReport) -> str:
         f"supports {', '.join(report.capabilities) or 'nothing'}",
     ]
     return "; ".join(parts)
+
+
+def _check_features(config: Config) -> list[Finding]:
+    """Return the findings that connect to nothing."""
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
+    from dynamic_mcp.cli.runner import run
+
+    known = cache(partial(known_catalogs, config))
+    wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
+    found = (feature.load(feature.check).check(config, known) for feature in wanted)
+    return [finding for each in found for finding in (run(each) if iscoroutine(each) else each)]
+
+
+async def _probe_features(config: Config) -> list[Finding]:
+    """Return the findings about what features connect to."""
+    wanted = [feature for feature in FEATURES if feature.probe and feature.is_wanted(config)]
+    return [finding for feature in wanted for finding in await feature.load(feature.probe).probe(config)]
+
+
+def _make_catalog_check(config: Config) -> CheckCatalog:
+    """Return what finds what features have to say of what a server offers."""
+    features = [feature for feature in FEATURES if feature.catalog_check]
+    checks: list[CheckCatalog] = [feature.load(feature.catalog_check).make_check(config) for feature in features]
+
+    def check(group: str, catalog: Catalog) -> Iterator[Finding]:
+        for each in checks:
+            yield from each(group, catalog)
+
+    return check
+
+
+def _check_variables(config: Path, environment: Mapping[str, str]) -> list[Finding]:
+    """Return a finding for each tool that starts this config without passing on the variables that it needs."""
+    names = find_required_variables(config, environment).names
+    if not names:
+        return []
+    machine = local_machine(None)
+    return [
+        _variables_finding(client, scope, file, missing, config, environment)
+        for client, scope, file, entry in _own_entries(machine)
+        if _starts_config(entry, config) and (missing := client.list_withheld(names, entry))
+    ]
+
+
+def _own_entries(machine: Machine) -> Iterator[tuple[Client, Scope, Path, Mapping[str, object]]]:
+    """Yield our entries in the tools that withhold variables; a file that cannot be read counts as empty."""
+    for client in CLIENTS:
+        adapter = find_tool(client.tool)
+        for target in list_targets(adapter, tuple(Scope), machine):
+            try:
+                entry = read_entry(adapter, target, machine)
+            except DynamicMcpError:
+                continue
+            if entry is not None:
+                yield client, target.place.scope, target.file, entry
+
+
+def _starts_config(entry: Mapping[str, object], config: Path) -> bool:
+    """Tell whether this config is among the arguments of an entry."""
+    words = [word for value in entry.values() for word in (value if isinstance(value, list) else [value])]
+    return str(config.absolute()) in words
+
+
+def _variables_finding(
+    client: Client, scope: Scope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
+) -> Finding:
+    variables = ", ".join(f"`{name}`" for name in names)
+    verb = "may not" if client.inspects_values else "does not"
+    what = f"{client.title} {verb} pass {variables} to dynamic-mcp: it {client.habit}"
+    if not client.can_be_asked:
+        return Finding(Level.WARNING, str(file), what, "put them into a file that `settings.variables_file` names")
+    command = f"dynamic-mcp install {client.tool}"
+    if scope is not Scope.USER:
+        command += f" --scope {scope.value}"
+    if not _is_default(config, environment):
+        command += f" -c {config.absolute()}"
+    return Finding(Level.WARNING, str(file), what, f"run `{command}`")
+
+
+def _is_default(config: Path, environment: Mapping[str, str]) -> bool:
+    """Tell whether this config is the one that is used by default."""
+    try:
+        return find(None, environment, cwd=Path.cwd(), user_dir=paths.config_dir()).absolute() == config.absolute()
+    except ConfigError:
+        return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +21,9 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.system.shell import format_command
 
 _ONLY_SERVER = "server"
+_HEADER_HINT = "write `--header 'Authorization: Bearer ${TOKEN}'`, in single quotes"
+# A header's name has neither, so the first of them ends it.
+_SEPARATOR = re.compile("[:=]")
 
 
 class DirectServer(Struct, frozen=True):
@@ -110,3 +114,18 @@ def _name(url: str, environment: Mapping[str, str]) -> str:
         host = ""
     name = host.rstrip("/").rpartition("/")[2][: types.NAME_LENGTH]
     return name if name.isprintable() and name.strip() else _ONLY_SERVER
+
+
+def parse_headers(words: Iterable[str]) -> dict[str, str]:
+    """Return headers by their names. Raises InvalidArguments, whose message has no value: it may be a secret."""
+    found: dict[str, str] = {}
+    for number, word in enumerate(words, 1):
+        name, *rest = (part.strip() for part in _SEPARATOR.split(word, maxsplit=1))
+        try:
+            types.check_headers({name: ""})
+        except FlawError as exc:
+            raise InvalidArguments(f"--header number {number}: {exc}", hint=_HEADER_HINT) from exc
+        if not rest or not rest[0]:
+            raise InvalidArguments(f"--header `{name}` has no value", hint=_HEADER_HINT)
+        found[name] = rest[0]
+    return found

@@ -26,9 +26,8 @@ from dynamic_mcp.importer.formats.shapes import has_switch
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
 from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
-from dynamic_mcp.importer.planner import ImportRequest, plan_import
+from dynamic_mcp.importer.planner import ImportRequest, plan_import, plan_replacement
 from dynamic_mcp.importer.reader import read_user_settings
-from dynamic_mcp.importer.replacement import plan_replacement
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.system import paths

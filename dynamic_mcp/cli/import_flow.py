@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import re
 import secrets as randomness
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dynamic_mcp.cli import import_view as view
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation, find_config
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
+from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.respondent import Respondent, find_respondent
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import reader
@@ -24,17 +27,27 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description, vault
 from dynamic_mcp.importer.convert.memory import MemoryStore, encode_memory
 from dynamic_mcp.importer.convert.merge import Conflict, Entry
-from dynamic_mcp.importer.convert.plan import Choice, Plan
+from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan, count_actions
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.tree import NOTHING
-from dynamic_mcp.importer.formats.work_tree import is_exposed
 from dynamic_mcp.importer.journal import Journal, JournalEntry
-from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
-from dynamic_mcp.importer.planner import ImportRequest, plan_import
+from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import pluralize
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.groups.catalog import Catalog
+    from dynamic_mcp.proxy.client_group import ClientGroup
 
 OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
+_GIT_WITHIN_S = 5.0
+_SAFE_GIT_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_DESCRIBED_WITHIN_S = 60.0
+_MOST_TOOLS = 12
 
 
 @dataclass(frozen=True)
@@ -86,10 +99,10 @@ def import_servers(this: Invocation, options: ImportOptions) -> int:
         return _report_nothing(this, options, machine, readings)
     memories = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16))
     if options.is_list:
-        view.show_readings(this.out, plan_import(readings, order, memories))
+        _show_readings(this.out, plan_import(readings, order, memories))
         return OK
     if options.has_no_source and respondent.is_terminal:
-        view.show_readings(this.out, plan_import(readings, order, memories))
+        _show_readings(this.out, plan_import(readings, order, memories))
         readings = respondent.choose_files(readings, is_all=options.is_all)
         if not readings:
             this.out.say("nothing was chosen, so nothing was written")
@@ -170,7 +183,7 @@ def _is_importable(reading: Reading, output: Path) -> bool:
 
 def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, readings: Sequence[Reading]) -> int:
     for reading in readings:
-        view.show_notices(this.out, reading.notices)
+        _show_notices(this.out, reading.notices)
     this.out.say("no servers were found")
     scopes = _scopes(options) or tuple(Scope)
     for tool in _tools(options):
@@ -214,17 +227,15 @@ def _describer(
 
 
 def _ask_servers(this: Invocation, options: ImportOptions, first: Plan) -> Callable[[ForeignServer], Entry]:
-    from dynamic_mcp.cli.server_descriptions import fetch_descriptions
-
-    texts: Mapping[str, str] = fetch_descriptions(this, first, may_start_projects=options.trust)
+    texts: Mapping[str, str] = _fetch_descriptions(this, first, may_start_projects=options.trust)
     return lambda found: description.with_description(found.name, found.entry, texts.get(found.name, ""))
 
 
 def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: MemoryStore) -> int:
     """Show the plan, and write it unless an option forbids that."""
     if options.dry_run and not this.out.is_json_requested:
-        view.show_diff(this.out, planned)
-    view.show_warnings(this.out, planned)
+        _show_diff(this.out, planned)
+    show_warnings(this.out, planned)
     plain = planned.find_secrets()
     if options.secrets == "fail" and plain:
         fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
@@ -239,13 +250,13 @@ def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: Me
     if all(reading.error for reading in planned.readings):
         return FAILED
     if options.dry_run:
-        view.show_actions(this.out, planned)
+        _show_actions(this.out, planned)
     else:
         write_plan(planned, memories)
         if planned.is_changed:
             servers = [edit.path[1] for edit in _list_edits(planned) if edit.path[:1] == ("mcpServers",)]
             record(this, planned.output, "config.changed", {"command": "import", "imported": servers})
-        view.show_summary(this.out, planned, is_exposed=bool(plain) and is_exposed(planned.output, os.environ))
+        _show_summary(this.out, planned, is_exposed=bool(plain) and _is_exposed(planned.output, os.environ))
     if this.out.is_json_requested:
         this.out.print_json(planned.to_json())
     return IN_PART if planned.errors or any(item.is_flawed for item in planned.items) else OK
@@ -290,3 +301,158 @@ def _list_edits(planned: Plan) -> tuple[Edit, ...]:
         if item.entry is not None and item.entry != item.before
     )
     return (*of_servers, *planned.other_edits)
+
+
+def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
+    """Tell whether a file is inside a git work tree that does not ignore it."""
+    folder = file.resolve().parent
+    if not any((place / ".git").exists() for place in (folder, *folder.parents)):
+        return False
+    command = ["git", *_SAFE_GIT_OPTIONS, "check-ignore", "--quiet", "--", str(file)]
+    quiet = {**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_GIT_WITHIN_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return True  # unknown without git, and a needless warning does no harm
+    return done.returncode == 1
+
+
+def _show_readings(out: Output, plan: Plan) -> None:
+    """Print what each file holds, and what an import would do with it."""
+    if out.is_json_requested or not out.is_terminal:
+        out.print_json(plan.to_json())
+        return
+    rows: list[list[str]] = []
+    for reading in plan.readings:
+        source = reading.source
+        counts = count_actions([item for item in plan.items if item.server.source == source])
+        changed = counts[Action.UPDATE] + counts[Action.CONFLICT]
+        numbers = [str(len(reading.servers)), str(counts[Action.NEW]), str(counts[Action.SAME]), str(changed)]
+        file = f"{source.file}: {reading.error}" if reading.error else str(source.file)
+        rows.append([source.tool, source.scope.value, *numbers, file])
+    out.print_table(["TOOL", "SCOPE", "SERVERS", "NEW", "SAME", "CHANGED", "FILE"], rows)
+
+
+def _show_diff(out: Output, plan: Plan) -> None:
+    """Print the difference that would be written, without secrets."""
+    lines = list(plan.diff())
+    if not lines:
+        out.say(f"`{plan.output}` would not change")
+    for line in lines:
+        if out.is_terminal:
+            out.print_line(line, _STYLES.get(line[:1], ""))
+        else:
+            out.print_text(line)
+    if plan.variables:
+        out.say(f"`{plan.env_file}` would get {', '.join(plan.variables)}")
+
+
+def show_warnings(out: Output, plan: Plan) -> None:
+    """Print what is lost, what could not be read, and what no longer exists."""
+    _show_notices(out, plan.warnings)
+    for error in plan.errors:
+        out.say(f"error: {error}", "red")
+    for remark in plan.remarks:
+        out.say(f"note: {remark}")
+
+
+def _show_notices(out: Output, notices: Iterable[Notice]) -> None:
+    """Print what is lost, one line for each field."""
+    for notice in notices:
+        out.say(f"warning: {notice}", "yellow")
+
+
+def _show_summary(out: Output, plan: Plan, *, is_exposed: bool) -> None:
+    """Print what was done and what to do next."""
+    counts = count_actions(plan.items)
+    parts = [f"{number} {action}" for action, number in counts.items() if number]
+    summary = f"{plan.output}: " + (", ".join(parts) or "no servers")
+    out.say(summary if plan.is_changed or plan.variables else f"{summary}; nothing to write")
+    _show_actions(out, plan)
+    if is_exposed:
+        out.say(f"warning: `{plan.output}` is in a git work tree that does not ignore it", "yellow")
+    if plan.variables:
+        out.say(f"secrets are in `{plan.env_file}`: {', '.join(plan.variables)}")
+    if plan.is_changed:
+        out.say("next: `dynamic-mcp install TOOL` connects your AI tool")
+
+
+def _show_actions(out: Output, plan: Plan) -> None:
+    """Print what happens to each server, which variables to set, and what to do about secrets."""
+    for item in plan.items:
+        if item.action not in (Action.SAME, Action.SKIP):
+            choice = f" ({item.choice})" if item.choice else ""
+            origin = _format_origin(item.server.source, item.server.name, item.name)
+            fields = f", which differ in {', '.join(item.conflicts)}" if item.conflicts else ""
+            out.say(f"  {item.action}{choice}: {item.name}{origin}{fields}")
+        elif item.action is Action.SAME and item.reason:
+            out.say(f"  same: {item.server.name}{_format_source(item.server.source)}, which {item.reason}")
+        elif item.reason:
+            out.say(f"  skipped: {item.server.name}{_format_source(item.server.source)}: {item.reason}")
+    for name, servers in plan.exports.items():
+        out.say(f"set the variable {name} (for {', '.join(servers)})")
+    if plan.find_secrets():
+        out.say("hint: `--secrets env` moves the secrets into a private file")
+
+
+def _format_origin(source: Source, found: str, name: str) -> str:
+    return _format_source(source) + (f", where it is `{found}`" if found != name else "")
+
+
+def _format_source(source: Source) -> str:
+    return f" from {source.tool} ({source.scope.value})"
+
+
+def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
+    """Return how new servers describe themselves, by the name that they have in their tool."""
+    items = {item.server.name: item for item in plan.items if _lacks_description(item)}
+    for name, item in list(items.items()):
+        if item.server.source.scope is not Scope.USER and not may_start_projects:
+            this.out.say(
+                f"`{name}` is not started, because {item.server.source.file} belongs to a project; --trust allows it",
+                "yellow",
+            )
+            del items[name]
+    if not items:
+        return {}
+    from dynamic_mcp.cli.runner import run
+
+    config = build_config({name: item.server.entry for name, item in items.items()}, plan.output, os.environ)
+    with this.out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
+        return run(_connect_and_describe(this, config))
+
+
+def _lacks_description(item: Item) -> bool:
+    entry = item.server.entry
+    return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
+
+
+async def _connect_and_describe(this: Invocation, config: Config) -> dict[str, str]:
+    from dynamic_mcp.cli.own_client import open_own_client
+
+    async with open_own_client(this, config, uses_cache=False) as client:
+        texts = await asyncio.gather(*(_describe(group, this.out) for group in client.groups))
+        return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
+
+
+async def _describe(group: ClientGroup, out: Output) -> str:
+    try:
+        async with asyncio.timeout(_DESCRIBED_WITHIN_S):
+            return _summarize(await group.catalog())
+    except TimeoutError:
+        reason = f"no answer within {_DESCRIBED_WITHIN_S:g} s"
+    except DynamicMcpError as exc:
+        reason = exc.message
+    out.say(f"`{group.name}` did not answer: {reason}", "yellow")
+    return ""
+
+
+def _summarize(catalog: Catalog) -> str:
+    """Return one line: the first sentence of a server's instructions, else the names of its tools."""
+    sentence = re.split(r"(?<=[.!?])\s|\n", catalog.instructions.strip(), maxsplit=1)[0].strip("# ")
+    if sentence:
+        return sentence
+    names = list(catalog.tools)
+    more = ", …" if len(names) > _MOST_TOOLS else ""
+    about = f"{catalog.title}: " if catalog.title else "Tools: "
+    return about + ", ".join(names[:_MOST_TOOLS]) + more if names else catalog.title

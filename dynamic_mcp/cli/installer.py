@@ -30,13 +30,12 @@ from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.memory import MemoryStore
-from dynamic_mcp.importer.convert.secrets import Hiding
-from dynamic_mcp.importer.formats.remote_headers import variables_in
-from dynamic_mcp.importer.formats.shapes import NAME
+from dynamic_mcp.importer.convert.vault import Hiding
+from dynamic_mcp.importer.formats.shapes import NAME, variables_in
 from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
 from dynamic_mcp.importer.journal import JournalEntry
 from dynamic_mcp.importer.model import Machine, Scope
-from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_replacement
+from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement
 from dynamic_mcp.system import paths
 
 

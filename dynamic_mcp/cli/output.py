@@ -10,15 +10,16 @@ import io
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.system.text import escape
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
+    from rich.text import Text
 
 # Below this many columns a table becomes a list.
 NARROW = 60
@@ -28,6 +29,9 @@ _LINES = "\n\t"
 _HOME, _ERASE_LINE, _ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 # Characters that JSON allows and a terminal acts on: C1 controls, and those that change the direction of text.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_MOST_NAMED = 3
+# A shorter wait shows no clock.
+_CLOCK_AFTER_S = 1.0
 
 
 class Output:
@@ -306,3 +310,39 @@ def _encode(value: object) -> bytes:
 def _style(cell: str) -> str:
     state = cell.partition(",")[0]  # `connected, 2 in flight`
     return {"connected": "green", "failed": "red", "needs a login": "yellow"}.get(state, "")
+
+
+class Progress:
+    """One wait, for something or for each of these names; `note` is the latest progress message."""
+
+    def __init__(self, what: str, names: Sequence[str] = (), now: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._pending = list(names)
+        self._has_names = bool(names)
+        self._now = now
+        self._since = now()
+        self.note = ""
+
+    def complete(self, name: str) -> None:
+        """Remove a name from those that are pending."""
+        if name in self._pending:
+            self._pending.remove(name)
+
+    def __str__(self) -> str:
+        elapsed_s = self._now() - self._since
+        clock = f" ({elapsed_s:.0f} s)" if elapsed_s >= _CLOCK_AFTER_S else ""
+        return f"{self._describe()}{clock}{': ' if self.note else ''}{self.note}"
+
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text(escape(str(self)), no_wrap=True, overflow="ellipsis")
+
+    def _describe(self) -> str:
+        if not self._has_names:
+            return self._what
+        if not self._pending:
+            return "finishing"
+        names = ", ".join(self._pending[:_MOST_NAMED])
+        more = len(self._pending) - _MOST_NAMED
+        return f"{self._what} {names}{f' and {more} more' if more > 0 else ''}"

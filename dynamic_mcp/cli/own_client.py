@@ -9,9 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.cli.client import encode_params, introduce
 from dynamic_mcp.cli.inbox import Inbox
+from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
@@ -23,6 +25,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
@@ -44,7 +47,10 @@ class OwnClient:
         self._this = this
         self._proxy = proxy
         self._inbox = Inbox(this.out, lambda line: self._session.receive(line), may_ask=may_ask)
-        self._session = Session(lambda line: self._inbox.receive(wire.parse(line)), proxy, profile=this.profile)
+        connection = ClientConnection(
+            lambda line: self._inbox.receive(wire.parse(line)), origin=Origin(profile=this.profile)
+        )
+        self._session = Session(connection, proxy)
 
     @property
     def groups(self) -> list[ViewedGroup]:
@@ -89,9 +95,12 @@ async def open_own_client(
     What it asks of servers is recorded in the audit log of the config, as that of every client is. A command that
     `may_ask` has forms answered at the terminal. Raises ConfigError if a plug-in cannot be opened.
 
-    `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
-    read from disk or written to it.
+    `wrap_opener` may observe how links are opened. Without the cache, every group is connected, no catalog is read
+    from disk or written to it, and nothing of it is held back.
     """
+    if not uses_cache:
+        trusted = {name: replace(each, pinning=Pinning()) for name, each in config.presentations.items()}
+        config = replace(config, presentations=trusted)
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
     logins = open_logins(partial(login_command, config.file), may_open_browser=False)
     opener = partial(open_link, logins=logins)
@@ -101,7 +110,6 @@ async def open_own_client(
         opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
-        pins=paths.state_dir() / "pins" if uses_cache else None,
     )
     client = OwnClient(this, proxy, may_ask=may_ask)
     try:

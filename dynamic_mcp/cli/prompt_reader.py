@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from msgspec import Raw
 
-from dynamic_mcp.cli import content_view, file_values
+from dynamic_mcp.cli import content_view
 from dynamic_mcp.cli.client import Client, with_timeout
 from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
+from dynamic_mcp.cli.tool_arguments import is_file_value, read_file_value, unescape
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.groups.catalog import ListKind
@@ -52,9 +53,7 @@ def _parse_pair(word: str) -> tuple[str, str]:
     key, equals, text = word.partition("=")
     if not equals:
         raise InvalidArguments(f"`{key}` is not key=value")
-    return key, file_values.read_file_value(text, word) if file_values.is_file_value(text) else file_values.unescape(
-        text
-    )
+    return key, read_file_value(text, word) if is_file_value(text) else unescape(text)
 
 
 async def _get(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:

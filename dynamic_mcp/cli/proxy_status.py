@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
-from dynamic_mcp.cli.call_rates import CallRates
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.process_table import Process, list_family, measure_memory, measure_tree, read_processes
-from dynamic_mcp.cli.status_view import MeasuredProxy, describe_audience, show_proxy
+from dynamic_mcp.cli.output import NARROW, Output
 from dynamic_mcp.features.table import FEATURES
-from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy, StatusPart
+from dynamic_mcp.observe.proxies import (
+    NO_SESSION,
+    GroupStatus,
+    InstanceStatus,
+    ProxyRegistry,
+    RunningProxy,
+    SessionStatus,
+    StatusPart,
+)
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import one_line, pluralize
 
 _EVERY_S = 1.0
+# Proxies publish every two seconds, so a rate since the last look would be 0 every other time.
+WINDOW_S = 10.0
+# A group of one life of a proxy: its pid, the time when it started, and the group's name.
+_GroupKey = tuple[int, float, str]
+_MIB = 1 << 20
+_COLUMNS = ("GROUP", "TOOLS", "CALLS", "CALLS/S", "ERRORS", "P50", "P95", "SESSIONS", "MEMORY", "PID", "STATE")
+# The columns that go first when the terminal is too narrow for all of them.
+_DISPENSABLE = ("PID", "TOOLS", "P50", "SESSIONS", "CALLS/S")
+_GAP = 2
+# Over HTTP there may be a thousand; `--json` has them all.
+_MOST_SESSIONS = 50
+_MOST_OF_PERSONS = 50
+_LONGEST_PERSON = 40
+_TRANSPORTS = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
+_Row = Mapping[str, str]
+_WAIT_FOR_PS_S = 5.0
 
 
 def show_status(this: Invocation, *, is_watching: bool) -> int:
@@ -39,15 +66,15 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
         time.sleep(_EVERY_S)
 
 
-def _measure(running: RunningProxy, table: Mapping[int, Process]) -> MeasuredProxy:
+def _measure(running: RunningProxy, table: Mapping[int, Process]) -> _MeasuredProxy:
     """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy is another's by now."""
-    family = list_family(running.pid, table)
+    family = _list_family(running.pid, table)
     pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
     trees = {pid: measure_tree(pid, table) for pid in pids if pid is not None}
-    return MeasuredProxy(running, measure_memory(running.pid, table), trees)
+    return _MeasuredProxy(running, measure_memory(running.pid, table), trees)
 
 
-def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
+def _show(out: Output, proxies: list[_MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
     pids = [proxy.running.pid for proxy in proxies]
     parts: list[StatusPart] = [each.load(each.status).read_status(pids) for each in FEATURES if each.status]
     if out.is_json:
@@ -58,7 +85,7 @@ def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates:
         hint = "restart the tool, then look again; `dynamic-mcp install TOOL` connects one"
         out.say(f"dynamic-mcp {what}; it starts with your AI tool\nhint: {hint}")
     for proxy in proxies:
-        show_proxy(out, proxy, partial(_format_rate, rates, proxy.running))
+        _show_proxy(out, proxy, partial(_format_rate, rates, proxy.running))
     for note in (part.note for part in parts if part.note):
         out.say(note, "yellow")
 
@@ -70,7 +97,7 @@ def _format_rate(rates: CallRates | None, running: RunningProxy, group: str) -> 
     return "?" if rate is None else f"{rate:.1f}"
 
 
-def _to_json(proxy: MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, object]:
+def _to_json(proxy: _MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, object]:
     status = proxy.running.status
     fields = msgspec.to_builtins(proxy.running)
     del fields["entry"]
@@ -80,7 +107,7 @@ def _to_json(proxy: MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, obj
             "instances": [
                 {
                     **msgspec.to_builtins(each),
-                    "audience": describe_audience(each),
+                    "audience": _describe_audience(each),
                     "memory": proxy.memory_of(each),
                 }
                 for each in group.instances
@@ -90,3 +117,309 @@ def _to_json(proxy: MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, obj
     ]
     more = {name: value for part in parts for name, value in part.members[proxy.running.pid].items()}
     return {**fields, **msgspec.to_builtins(status), "groups": groups, "memory": proxy.memory, **more}
+
+
+class CallRates:
+    """The call counters that were seen within the window, by group."""
+
+    def __init__(self) -> None:
+        self._samples: dict[_GroupKey, deque[tuple[float, int]]] = {}
+
+    def note(self, proxies: Sequence[RunningProxy], now: float) -> None:
+        """Note what the counters say at this time, in monotonic seconds; forget groups that are gone."""
+        before, self._samples = self._samples, {}
+        for running in proxies:
+            for group in running.status.groups:
+                key = (running.pid, running.started_at, group.name)
+                samples = before.get(key, deque())
+                if samples and samples[-1][1] > group.calls:  # the group has started anew
+                    samples.clear()
+                samples.append((now, group.calls))
+                while len(samples) > 1 and samples[1][0] <= now - WINDOW_S:
+                    samples.popleft()
+                self._samples[key] = samples
+
+    def rate(self, running: RunningProxy, group: str) -> float | None:
+        """Return the calls per second of a group; None until it has been seen at two times."""
+        samples = self._samples.get((running.pid, running.started_at, group), deque())
+        if len(samples) < 2:
+            return None
+        (began, first), (ended, last) = samples[0], samples[-1]
+        return (last - first) / (ended - began) if ended > began else None
+
+
+class _MeasuredProxy(Struct, frozen=True):
+    """A running proxy with its memory, and that of each server process and its children by pid, in bytes."""
+
+    running: RunningProxy
+    memory: Memory | None
+    trees: Mapping[int, int]
+
+    def memory_of(self, *instances: InstanceStatus) -> int | None:
+        """Return the memory of the processes of these instances; None if none of them has one."""
+        sizes = [self.trees[each.pid] for each in instances if each.pid is not None and each.pid in self.trees]
+        return sum(sizes) if sizes else None
+
+
+def _show_proxy(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], str]) -> None:
+    """Print a proxy for a person; `rate_of` returns how many calls a second a group has had, or nothing."""
+    running, status = proxy.running, proxy.running.status
+    out.print_line(status.config, "bold")
+    out.print_line(", ".join(_headline(proxy)), indent=2)
+    if status.url:
+        out.print_line(f"HTTP at {status.url}", indent=2)
+    if status.metrics:
+        out.print_line(f"metrics at {status.metrics}", indent=2)
+    if status.socket:
+        out.print_line(f"socket {status.socket}", indent=2)
+    if running.silent_s:
+        out.print_line(f"no sign of life for {running.silent_s:.0f} s: it is stopped or hangs", "yellow", indent=2)
+    if _is_shared(running):
+        _show_sessions(out, status.sessions)
+    if status.groups:
+        _show_groups(out, proxy, rate_of)
+    else:
+        out.print_line("no groups yet; `dynamic-mcp add NAME -- COMMAND` adds one", indent=2)
+    out.print_line("")
+
+
+def _describe_audience(instance: InstanceStatus) -> str:
+    """Say who shares an instance, such as `claude-code 2.1, 3 sessions` or `cursor 1.0, 1 session, not shared`."""
+    parts = [instance.shared_by, pluralize(len(instance.clients), "session")]
+    return ", ".join(filter(None, [*parts, "not shared" if instance.is_exclusive else ""]))
+
+
+def _is_shared(running: RunningProxy) -> bool:
+    return running.status.kind in ("daemon", "http") or len(running.status.sessions) > 1
+
+
+def _headline(proxy: _MeasuredProxy) -> list[str]:
+    running, status, memory = proxy.running, proxy.running.status, proxy.memory
+    parts = [f"process {running.pid}", f"since {_format_time(running.started_at)}"]
+    if status.kind != "stdio":
+        parts.insert(0, "daemon" if status.kind == "daemon" else "HTTP server")
+    if not _is_shared(running):
+        clients = [f"{_name(each)} ({pluralize(each.calls, 'call')})" for each in status.sessions] or status.clients
+        parts.append(f"for {', '.join(filter(None, clients)) or 'no client yet'}")
+        parts += [f"profile {each.profile}" for each in status.sessions if each.profile]
+    parts.append(f"version {running.version}")
+    if memory is not None:
+        parts.append(f"{_format_size(memory.proxy)}, its servers {_format_size(memory.servers)}")
+    return parts
+
+
+def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
+    if not sessions:
+        out.print_line("no sessions yet", indent=2)
+        return
+    has_several = len({each.transport for each in sessions}) > 1
+    rows = [
+        {
+            "SESSION": _name(each),
+            "WHO": each.subject,
+            "OVER": _TRANSPORTS.get(each.transport, each.transport) if has_several else "",
+            "SINCE": _format_time(each.since),
+            "CALLS": str(each.calls),
+            "ONLY": each.only,
+            "PROFILE": each.profile,
+            "DIRECTORY": each.directory,
+        }
+        for each in sessions[:_MOST_SESSIONS]
+    ]
+    _print_rows(out, ("SESSION", "WHO", "OVER", "SINCE", "CALLS", "ONLY", "PROFILE", "DIRECTORY"), rows)
+    if len(sessions) > _MOST_SESSIONS:
+        out.print_line(f"and {len(sessions) - _MOST_SESSIONS} more", indent=2)
+    out.print_line("")
+
+
+def _show_groups(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], str]) -> None:
+    is_shared = _is_shared(proxy.running)
+    rows: list[_Row] = []
+    reasons: list[str] = []
+    copies: list[str] = []
+    groups = proxy.running.status.groups
+    personal = [group for group in groups if group.person]
+    for group in [*(each for each in groups if not each.person), *personal[:_MOST_OF_PERSONS]]:
+        row = _group_row(proxy, group, is_shared=is_shared)
+        rows.append({**row, "CALLS/S": rate_of(group.name)})
+        several = sorted(group.instances, key=_order) if len(group.instances) > 1 else []
+        rows += [_instance_row(proxy, each) for each in several]
+        label = _label(group)
+        reasons += [f"{label}, {each.shared_by}: {each.reason}" for each in several if each.reason]
+        if group.copies:
+            count = f"{len(several)} copies" if several else "another copy"
+            copies.append(f"{label}: {count}: {group.copies}")
+        if group.reason and not several:
+            reasons.append(f"{label}: {group.reason}")
+        if group.missing:
+            reasons.append(f"{label}: {group.missing}")
+    _print_rows(out, _COLUMNS, rows, _DISPENSABLE)
+    if len(personal) > _MOST_OF_PERSONS:
+        out.print_line(f"and {len(personal) - _MOST_OF_PERSONS} more of persons", indent=2)
+    for reason in dict.fromkeys(reasons):  # copies of one server often fail alike
+        out.print_line(reason, "yellow", indent=2)
+    for line in dict.fromkeys(copies):
+        out.print_line(line, indent=2)
+
+
+def _order(instance: InstanceStatus) -> tuple[str, int]:
+    return instance.shared_by, instance.pid or 0
+
+
+def _label(group: GroupStatus) -> str:
+    """Return the name of a group, and of the person whose login it has."""
+    return f"{group.name} ({one_line(group.person, _LONGEST_PERSON)})" if group.person else group.name
+
+
+def _group_row(proxy: _MeasuredProxy, group: GroupStatus, *, is_shared: bool) -> _Row:
+    """Return the row of a group: with what its instance is, if it has just one, else with the sums."""
+    instances = group.instances
+    row = {
+        "GROUP": _label(group),
+        "TOOLS": _format_tools(group),
+        "CALLS": str(group.calls),
+        "ERRORS": str(group.failures),
+        "SESSIONS": str(sum(len(each.clients) for each in instances)) if is_shared else "",
+        "MEMORY": _format_size(proxy.memory_of(*instances)),
+    }
+    if len(instances) == 1:
+        is_exclusive = is_shared and instances[0].is_exclusive
+        row |= _measurements(instances[0])
+    else:
+        is_exclusive = False
+    return {**row, "STATE": _format_state(group.state, group.in_flight, is_exclusive=is_exclusive)}
+
+
+def _format_tools(group: GroupStatus) -> str:
+    if group.tools is None:
+        return "" if group.state == NO_SESSION else "?"
+    return str(group.tools)
+
+
+def _instance_row(proxy: _MeasuredProxy, instance: InstanceStatus) -> _Row:
+    return {
+        "GROUP": f"  {instance.shared_by}",
+        "CALLS": str(instance.calls),
+        "ERRORS": str(instance.failures),
+        "SESSIONS": str(len(instance.clients)),
+        "MEMORY": _format_size(proxy.memory_of(instance)),
+        "STATE": _format_state(instance.state, instance.in_flight, is_exclusive=instance.is_exclusive),
+        **_measurements(instance),
+    }
+
+
+def _measurements(instance: InstanceStatus) -> _Row:
+    return {
+        "P50": _format_duration(instance.p50_ms),
+        "P95": _format_duration(instance.p95_ms),
+        "PID": "" if instance.pid is None else str(instance.pid),
+    }
+
+
+def _print_rows(out: Output, columns: Sequence[str], rows: Sequence[_Row], dispensable: Sequence[str] = ()) -> None:
+    """Print a table without the columns that are empty, and without dispensable ones if it is too wide."""
+    shown = [column for column in columns if any(row.get(column) for row in rows)]
+    width = out.console().width
+    for column in dispensable:
+        if NARROW <= width < _width(shown, rows) and column in shown:
+            shown.remove(column)
+    out.print_table(shown, [[row.get(column, "") for column in shown] for row in rows])
+
+
+def _width(columns: Sequence[str], rows: Sequence[_Row]) -> int:
+    widths = [max(len(column), *(len(row.get(column, "")) for row in rows)) for column in columns]
+    return sum(widths) + _GAP * (len(columns) - 1)
+
+
+def _name(session: SessionStatus) -> str:
+    return f"{session.client} {session.version}".strip()
+
+
+def _format_state(state: str, in_flight: int, *, is_exclusive: bool) -> str:
+    notes = [f"{in_flight} in flight" if in_flight else "", "not shared" if is_exclusive else ""]
+    return ", ".join(filter(None, [state, *notes]))
+
+
+def _format_time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def _format_size(size: int | None) -> str:
+    return "" if size is None else f"{size // _MIB} MiB"
+
+
+def _format_duration(milliseconds: float | None) -> str:
+    match milliseconds:
+        case None:
+            return ""
+        case _ if milliseconds < 9.95:
+            return f"{milliseconds:.1f} ms"
+        case _ if milliseconds < 999.5:
+            return f"{milliseconds:.0f} ms"
+        case _:
+            return f"{milliseconds / 1000:.1f} s"
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process: its parent, and its resident memory in bytes."""
+
+    parent: int
+    resident: int
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The memory of a proxy and of all that it has started, in bytes."""
+
+    proxy: int
+    servers: int
+
+
+def measure_memory(pid: int, table: Mapping[int, Process]) -> Memory | None:
+    """Return the memory of a process and of its descendants; None if the system does not list the process."""
+    if pid not in table:
+        return None
+    return Memory(table[pid].resident, measure_tree(pid, table) - table[pid].resident)
+
+
+def measure_tree(pid: int, table: Mapping[int, Process]) -> int:
+    """Return the memory of a process together with its descendants, in bytes."""
+    return sum(table[each].resident for each in _list_family(pid, table))
+
+
+def _list_family(pid: int, table: Mapping[int, Process]) -> set[int]:
+    """Return the ids of a process and of its descendants; none if the system does not list the process."""
+    family = {pid} & table.keys()
+    children = family
+    while children:
+        children = {each for each, process in table.items() if process.parent in family} - family
+        family |= children
+    return family
+
+
+def read_processes() -> dict[int, Process]:
+    """Return the processes that this user can see, by their id; none on Windows."""
+    if sys.platform == "win32":
+        return {}
+    if Path("/proc/self/stat").exists():
+        return {int(entry.name): process for entry in Path("/proc").iterdir() if (process := _read_proc(entry))}
+    ps = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, timeout=_WAIT_FOR_PS_S, check=False
+    )
+    return parse_ps(ps.stdout)
+
+
+def parse_ps(output: str) -> dict[int, Process]:
+    """Parse the output of `ps -axo pid=,ppid=,rss=`, which macOS and the BSDs have."""
+    rows = (line.split() for line in output.splitlines())
+    return {int(pid): Process(int(parent), int(kilobytes) << 10) for pid, parent, kilobytes in rows}
+
+
+def _read_proc(entry: Path) -> Process | None:
+    if not entry.name.isdigit():
+        return None
+    try:
+        # the name before it may contain anything, spaces and brackets too
+        fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # it has just ended
+        return None
+    return Process(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))

@@ -85,20 +85,39 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
     return []
 
 
-def complete_pinned(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a cached tool, prompt or resource template of the group on the command line, or its instructions."""
-    from dynamic_mcp.policy.pins.definition import definitions
-
-    given = ctx.params.get("names") or ()
-    found = [(name or kind.noun, kind.noun) for _, catalog in _own(ctx) for kind, name, _ in definitions(catalog)]
-    return completion_items(((name, noun) for name, noun in found if name not in given), incomplete)
-
-
 def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the AI tools that settings are imported from and installed into."""
     from dynamic_mcp.importer.tools.catalog import TOOLS
 
     return completion_items(((tool.name, tool.title) for tool in TOOLS), incomplete)
+
+
+def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+    """Return what begins as the word does, with descriptions.
+
+    A value with a line break or a control character cannot be typed.
+    """
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(value, help=one_line(said, None) or None)
+        for value, said in offered
+        if value.startswith(incomplete) and value.isprintable()
+    ]
+
+
+def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
+    """Yield the config and the cached catalog of the group on the command line, as its server has it."""
+    from dynamic_mcp.groups.catalog_store import CatalogStore
+    from dynamic_mcp.system import paths
+
+    config, name = _config(ctx), ctx.params.get("group")
+    catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
+    if config is None:
+        return
+    for group in config.groups:
+        if group.name == name and (kept := catalog_store.load(group)) is not None:
+            yield config, kept.catalog
 
 
 def _arguments(
@@ -116,47 +135,19 @@ def _arguments(
     )
 
 
-def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
-    """Return what begins as the word does, with descriptions.
-
-    A value with a line break or a control character cannot be typed.
-    """
-    from click.shell_completion import CompletionItem
-
-    return [
-        CompletionItem(value, help=one_line(said, None) or None)
-        for value, said in offered
-        if value.startswith(incomplete) and value.isprintable()
-    ]
-
-
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
     """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
-    for config, catalog in _own(ctx):
+    for config, catalog in own_catalogs(ctx):
         yield _show(catalog, config, ctx.params["group"])
-
-
-def _own(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
-    """Yield the config and the cached catalog of the group on the command line, as its server has it."""
-    from dynamic_mcp.groups.catalog_store import CatalogStore
-    from dynamic_mcp.system import paths
-
-    config, name = _config(ctx), ctx.params.get("group")
-    catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
-    if config is None:
-        return
-    for group in config.groups:
-        if group.name == name and (kept := catalog_store.load(group)) is not None:
-            yield config, kept.catalog
 
 
 def _show(catalog: Catalog, config: Config, group: str) -> Catalog:
     presentation = config.presentations[group]
     if not presentation.rules:
         return catalog
-    from dynamic_mcp.policy.call_rules import CallRules
+    from dynamic_mcp.policy.call_rules import compile_tool_rules
 
-    tools = CallRules(presentation, group).tools
+    tools = compile_tool_rules(presentation, group)
     return catalog if tools is None else tools.show(catalog)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.cli import file_values, strict_json
+from dynamic_mcp.cli import strict_json
 from dynamic_mcp.errors import InvalidArguments, closest
+from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
 
@@ -162,9 +165,9 @@ def _types(schema: Schema, root: Schema) -> list[str]:
 
 
 def _parse_value(text: str, schema: Schema, root: Schema, word: str) -> object:
-    if not file_values.is_file_value(text):
-        return _convert(file_values.unescape(text), schema, root, word)
-    read = file_values.read_file_value(text, word)
+    if not is_file_value(text):
+        return _convert(unescape(text), schema, root, word)
+    read = read_file_value(text, word)
     types = _types(schema, root)
     if _choices(schema, root) or (types and "string" not in types):
         return _convert(read.strip(), schema, root, word)
@@ -230,7 +233,7 @@ def _parse_json_or_none(text: str) -> Any:  # Any: JSON
 
 
 def _parse_json(text: str, word: str) -> object:
-    source = file_values.read_file_value(text, word) if file_values.is_file_value(text) else text
+    source = read_file_value(text, word) if is_file_value(text) else text
     try:
         return strict_json.loads(source)
     except ValueError as exc:
@@ -251,3 +254,24 @@ def _assign(place: dict[str, object], name: str, value: object, word: str) -> No
 
 def _with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+def is_file_value(text: str) -> bool:
+    """Tell whether a value has the form `@FILE`."""
+    return text.startswith("@")
+
+
+def unescape(text: str) -> str:
+    r"""Return a literal value, in which a leading `\@` stands for `@`."""
+    return text[1:] if text.startswith("\\@") else text
+
+
+def read_file_value(text: str, word: str) -> str:
+    """Return the text of the file that `@FILE` names. Raises InvalidArguments."""
+    try:
+        return read_bytes(Path(text[1:]).expanduser(), may_be_piped=True).decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidArguments(f"`{word}`: the file is not UTF-8 text") from exc
+    except (OSError, RuntimeError, ValueError) as exc:  # no such home directory, or an impossible file name
+        hint = rf"write a text that begins with `@` as `\{text}`"
+        raise InvalidArguments(f"`{word}`: the file cannot be read: {os_reason(exc)}", hint=hint) from exc

@@ -5,23 +5,35 @@ It asks first and writes once.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dynamic_mcp.cli import first_setup, import_view
+from dynamic_mcp.cli import first_setup, import_flow
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.client import for_each_group
 from dynamic_mcp.cli.command_group import invoke
 from dynamic_mcp.cli.first_setup import Setup, ToolSettings
 from dynamic_mcp.cli.invocation import Invocation, start_invocation
 from dynamic_mcp.cli.machine import local_machine
-from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.server_check import CheckResult, check_servers
-from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
+from dynamic_mcp.cli.output import Output, Progress
+from dynamic_mcp.cli.own_client import open_own_client
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, LoginNeeded, TimedOut
+from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.planner import build_config
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import pluralize
+
+# The first `npx` or `uvx` downloads the server; nobody waits longer than this at a terminal.
+_CHECK_WITHIN_S = 60.0
 
 
 class Answers(Protocol):
@@ -108,7 +120,7 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
         return 0
     planned = first_setup.plan_setup(file, chosen)
     if not (planned.plan.servers or file.exists()):
-        import_view.show_warnings(this.out, planned.plan)
+        import_flow.show_warnings(this.out, planned.plan)
         this.out.say("These AI tools have no servers yet.")
         return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
     setup = _decide_on_daemon(_decide(this, planned, answers), answers, choice=daemon)
@@ -140,7 +152,7 @@ def offer_setup() -> int | None:
 
 def _decide(this: Invocation, setup: Setup, answers: Answers) -> Setup:
     """Check the servers, then decide which to leave out and whether to remove them from the tools."""
-    results = check_servers(this, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
+    results = _check_servers(this, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
     _show_results(this.out, setup, results)
     broken = [name for name, result in results.items() if result.is_broken]
     if broken and answers.leave_out(broken):
@@ -163,7 +175,7 @@ def _decide_on_daemon(setup: Setup, answers: Answers, *, choice: bool | None) ->
     return setup if choice is None else setup.with_daemon(is_on=choice)
 
 
-def _show_results(out: Output, setup: Setup, results: Mapping[str, CheckResult]) -> None:
+def _show_results(out: Output, setup: Setup, results: Mapping[str, _CheckResult]) -> None:
     marks = {(True, False): "ok", (False, True): "error", (False, False): "warning"}
     styles = {"ok": "green", "error": "red", "warning": "yellow"}
     for name, result in results.items():
@@ -173,7 +185,7 @@ def _show_results(out: Output, setup: Setup, results: Mapping[str, CheckResult])
 
 def _show(out: Output, setup: Setup) -> None:
     """Show all changes before they are made."""
-    import_view.show_warnings(out, setup.plan)
+    import_flow.show_warnings(out, setup.plan)
     for line in setup.steps():
         out.say(f"  {line}")
     for name, servers in setup.plan.exports.items():
@@ -236,3 +248,46 @@ def _confirm(question: str, *, default: bool = True) -> bool:
 def _join(names: Collection[str]) -> str:
     *first, last = names or [""]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True)
+class _CheckResult:
+    """The result of connecting to one server; `is_broken` means that another attempt will not help."""
+
+    summary: str
+    is_ok: bool = False
+    is_broken: bool = False
+
+
+def _check_servers(
+    this: Invocation, servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]
+) -> dict[str, _CheckResult]:
+    """Connect to the enabled servers as serving `file` would; return the results by name.
+
+    `environment` fills in their variables.
+    """
+    enabled = {name: entry for name, entry in servers.items() if entry.get("enabled") is not False}
+    if not enabled:
+        return {}
+    config = build_config(enabled, file, environment)
+    with this.out.progress("trying", list(enabled)) as progress:
+        return run(_check_all(this, config, progress))
+
+
+async def _check_all(this: Invocation, config: Config, progress: Progress) -> dict[str, _CheckResult]:
+    async with open_own_client(this, config) as client:
+        results = await for_each_group(client, progress, _check)
+        return {group.name: result for group, result in zip(client.groups, results, strict=True)}
+
+
+async def _check(group: ClientGroup) -> _CheckResult:
+    try:
+        async with asyncio.timeout(_CHECK_WITHIN_S):
+            count = len((await group.catalog()).tools)
+    except (TimeoutError, TimedOut):
+        return _CheckResult(f"not ready within {_CHECK_WITHIN_S:g} s; it may still be downloading")
+    except LoginNeeded as exc:
+        return _CheckResult(f"{exc.reason}: {exc.hint}")
+    except DynamicMcpError as exc:
+        return _CheckResult(getattr(exc, "reason", exc.message), is_broken=True)
+    return _CheckResult(pluralize(count, "tool"), is_ok=True)

@@ -10,7 +10,7 @@ from dynamic_mcp.config import form
 from dynamic_mcp.config.access import Access, ToolAccess
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.section import file_fields
+from dynamic_mcp.config.section import file_fields, value_at
 
 # Fields of a server that are part of the access rules, as a server without them has them.
 _RULES_OF_A_SERVER = {"access": ToolAccess(), "approve": None}
@@ -66,9 +66,7 @@ def _changed_fields(old: Struct, new: Struct) -> tuple[str, ...]:
     """Return the names, as the file has them, of the fields in which two sections differ."""
     if type(old) is not type(new):
         return ("type",)
-    return tuple(
-        key for key, field in file_fields(type(old)).items() if getattr(old, field.name) != getattr(new, field.name)
-    )
+    return tuple(key for key in file_fields(type(old)) if value_at(old, key) != value_at(new, key))
 
 
 # --- access rules ----------------------------------------------------------------------------------------

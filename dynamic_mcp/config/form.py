@@ -4,14 +4,14 @@ A server's field that is None is inherited from the settings. The sections of fe
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
 from dynamic_mcp.config.access import Access, Profiles, ToolAccess
 from dynamic_mcp.config.resolved import Daemon, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
-from dynamic_mcp.config.rules import Caches, Guards, Limits, Overrides, Plugin, Redacts
-from dynamic_mcp.config.section import Choice, Part, Section, Switch, deferred, read
+from dynamic_mcp.config.rules import Plugin
+from dynamic_mcp.config.section import Choice, OfFeature, Part, Section, Switch, deferred, read
 from dynamic_mcp.config.types import (
     Globs,
     GroupName,
@@ -49,7 +49,6 @@ _Pinned = Annotated[tuple[str, ...], "Tools to list directly as well, as `<serve
 _Trusted = Annotated[
     bool, "Believe what the server's own annotations say about whether a tool only reads. Default: false."
 ]
-_Overrides = Annotated[Overrides, "How tools are shown to clients, by the server's names for them; names or globs."]
 _OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else says so."]
 
 
@@ -74,6 +73,9 @@ def kind(server: object) -> str | None:
 
 class Shared(Section, frozen=True):
     """The fields of every server and of the settings."""
+
+    place: ClassVar = "server"
+    rules: Mapping[str, object] = field(default={}, name="x-rules")  # those of features, by their keys
 
     enabled: Annotated[bool | None, "False ignores the server, as if it were not in the file. Default: true."] = None
     features: Annotated[Mapping[str, bool], Part(Features), "Enables or disables tools, resources and prompts."] = {}
@@ -114,12 +116,9 @@ class Shared(Section, frozen=True):
         "Tools that a person must approve before each call by those who may use them; globs of the names that the"
         " server gives them. It allows nobody anything. Default: none.",
     ] = None
-    guards: Annotated[Guards | None, "What the arguments of calls must be, and must not be. Default: none."] = None
-    limits: Annotated[Limits | None, "How often tools may be called. Default: no limits."] = None
-    cache: Annotated[Caches | None, "Which results are kept, and for how long. Default: none."] = None
-    redact: Annotated[Redacts | None, "What is replaced in texts of results and arguments. Default: nothing."] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
+        OfFeature("pins"),
         "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
         " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
         " clients that authenticate, else `warn`.",
@@ -162,7 +161,6 @@ class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     pinned: _Pinned = ()
     trusted: _Trusted = False
     access: _OwnAccess = ToolAccess()
-    overrides: _Overrides = ()
     command: Annotated[str, "The program to run, without a shell."]
     args: Annotated[tuple[str, ...], "The arguments of the program."] = ()
 
@@ -178,7 +176,6 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     pinned: _Pinned = ()
     trusted: _Trusted = False
     access: _OwnAccess = ToolAccess()
-    overrides: _Overrides = ()
     url: Annotated[Url, "The URL of the server."]
     headers: Annotated[Headers, "HTTP headers for every request."] = {}
     oauth: Annotated[OAuth, "Settings for servers that need a login."] = OAuth()
@@ -192,7 +189,6 @@ class CommandLine(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli")
     description: _Description = None
     pinned: _Pinned = ()
     access: _OwnAccess = ToolAccess()
-    overrides: _Overrides = ()
     cli: Annotated[Cli, "The program, and what of it can be used."]
 
 
@@ -204,6 +200,8 @@ class Search(Section, frozen=True):
 
 class Settings(Launch, frozen=True):
     """Defaults for all servers. A server's own fields override them."""
+
+    place: ClassVar = "settings"
 
     split_calls: Annotated[
         bool,
@@ -231,28 +229,36 @@ class Settings(Launch, frozen=True):
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = 64 * 1024 * 1024
     access: Annotated[Access | None, "Who may use what. Default: no rules."] = None
-    approval: Annotated[Approval | None, "How a person is asked before a call."] = None
+    approval: Annotated[Approval | None, OfFeature("approvals"), "How a person is asked before a call."] = None
     audit: Annotated[
         Annotated[Audit | Literal[False] | None, Switch()],
+        OfFeature("audit"),
         "Record who called what; `true` takes all defaults. Default: false.",
     ] = None
     telemetry: Annotated[
         Annotated[Telemetry | Literal[False] | None, Switch()],
+        OfFeature("telemetry"),
         "Send traces and metrics to an OpenTelemetry collector. Needs the extra `otel`. Default: true"
         " if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.",
     ] = None
     metrics: Annotated[
         Annotated[Metrics | Literal[False] | None, Switch()],
+        OfFeature("metrics"),
         "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
     ] = None
     lock_file: Annotated[
         str | None,
+        OfFeature("pins"),
         "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
         " `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None
-    middleware: Annotated[tuple[Plugin, ...], "Plug-ins on the way of calls, in this order. Default: none."] = ()
+    middleware: Annotated[
+        tuple[Plugin, ...], OfFeature("plugins"), "Plug-ins on the way of calls, in this order. Default: none."
+    ] = ()
     registries: Annotated[
-        Registries | None, "The registries that `registry` and `add` ask. Default: the official one."
+        Registries | None,
+        OfFeature("registry"),
+        "The registries that `registry` and `add` ask. Default: the official one.",
     ] = None
     open_browser: Annotated[
         Literal["auto", "never"],

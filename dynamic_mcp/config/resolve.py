@@ -31,7 +31,7 @@ from dynamic_mcp.config.resolved import (
     Upstream,
     Validation,
 )
-from dynamic_mcp.config.rules import Policy, Rules, place_rules, read_only_hints
+from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.substitute import Surroundings
@@ -43,6 +43,7 @@ from dynamic_mcp.config.upstream import (
     resolve_upstream,
     variables_files,
 )
+from dynamic_mcp.features.table import FEATURES, feature_with_gates
 from dynamic_mcp.mcp import wire
 
 if TYPE_CHECKING:  # with the first config that has them
@@ -194,8 +195,7 @@ def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Shar
 
 
 def _presentation(name: str, server: form.Server, settings: form.Settings) -> Presentation:
-    rules = _rules(name, server, settings)
-    return Presentation(
+    presentation = Presentation(
         description=server.description,
         features=_merged(Features, settings.features, server.features),
         tools=_merged(ToolFilter, settings.tools, server.tools),
@@ -204,10 +204,12 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
             pinned=server.pinned,
         ),
         answers=_answers(server, settings),
-        access=replace(server.access, is_trusted=_is_trusted(server), hints=read_only_hints(rules.overrides)),
-        rules=rules,
+        access=replace(server.access, is_trusted=_is_trusted(server)),
         pinning=_pinning(name, server, settings),
     )
+    if server.rules or settings.rules:
+        return _with_rules(presentation, f"mcpServers.{name}", server, settings)
+    return presentation
 
 
 def _is_trusted(server: form.Server) -> bool:
@@ -215,19 +217,20 @@ def _is_trusted(server: form.Server) -> bool:
     return isinstance(server, form.CommandLine) or server.trusted
 
 
-def _rules(name: str, server: form.Server, settings: form.Settings) -> Rules:
-    own = f"mcpServers.{name}"
-    guards, redact = (
-        _first(server.guards, settings.guards, default=()),
-        _first(server.redact, settings.redact, default=()),
-    )
-    return Rules(
-        overrides=server.overrides,
-        guards=place_rules(guards, "settings" if server.guards is None else own),
-        limits=_first(server.limits, settings.limits, default=()),
-        cache=_first(server.cache, settings.cache, default=()),
-        redact=place_rules(redact, "settings" if server.redact is None else own),
-    )
+def _with_rules(presentation: Presentation, place: str, server: form.Server, settings: form.Settings) -> Presentation:
+    """Return what is presented with the rules of features, and with what follows from them."""
+    for feature in FEATURES:
+        if feature.rules is None:
+            continue
+        key = feature.rules.key
+        own = server.rules.get(key)
+        rules = settings.rules.get(key) if own is None else own
+        if rules:
+            presentation = replace(presentation, rules={**presentation.rules, key: rules})
+            if feature.rules.resolve:
+                where = "settings" if own is None else place
+                presentation = feature.find(feature.rules.resolve)(presentation, where)
+    return presentation
 
 
 def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning:
@@ -241,6 +244,8 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
             written = [cli.use, cli.command or ""]
     authenticates = bool(settings.http and settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
+    if feature_with_gates() is None:
+        default = "trust"
     policy = _first(server.definitions, settings.definitions, default=default)
     return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())
 

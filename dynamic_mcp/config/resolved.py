@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.rules import Plugin, Policy, Rules
+from dynamic_mcp.config.rules import Plugin, Policy
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
 from dynamic_mcp.identity import Principal
@@ -271,8 +271,15 @@ class Pinning(Struct, frozen=True):
     source: str = ""
 
 
+# The rules of features on the calls of one server, by their keys in the config; each feature knows its own.
+Rules = Mapping[str, object]
+
+
 class Presentation(Struct, frozen=True):
-    """What clients are shown of one server, and how its calls are treated on the way."""
+    """What clients are shown of one server, and how its calls are treated on the way.
+
+    `asks` says whether one of the rules wants a person asked.
+    """
 
     description: str | None
     features: Features
@@ -280,7 +287,8 @@ class Presentation(Struct, frozen=True):
     exposure: Exposure
     answers: Answers
     access: ToolAccess = ToolAccess()
-    rules: Rules = Rules()
+    rules: Rules = {}
+    asks: bool = False
     pinning: Pinning = Pinning()
 
 
@@ -399,8 +407,8 @@ class Config(Struct, frozen=True):
     @property
     def asks(self) -> bool:
         """Whether a rule wants a person asked."""
-        has_asking_guard = any(each.rules.asks for each in self.presentations.values())
-        return has_asking_guard or (self.access is not None and self.access.asks)
+        rules_ask = any(each.asks for each in self.presentations.values())
+        return rules_ask or (self.access is not None and self.access.asks)
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -20,13 +20,19 @@ from msgspec import Struct, convert
 from msgspec.structs import FieldInfo, fields
 
 from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.features.table import FEATURES, is_missing
 
 S = TypeVar("S", bound="Section")
 Reader = Callable[[object], Any]  # Any: each reads its own type
 
 
 class Section(Struct, frozen=True):
-    """An object of the file. A `__post_init__` checks its fields against each other and raises FlawError."""
+    """An object of the file. A `__post_init__` checks its fields against each other and raises FlawError.
+
+    What rules of features are at a `place`, `server` or `settings`, is read into the member `rules`, by their keys.
+    """
+
+    place: ClassVar[str] = ""
 
 
 class Value:
@@ -91,8 +97,15 @@ class Part:
         self.section = section
 
 
+class OfFeature:
+    """Marks a field that only a program with this feature has."""
+
+    def __init__(self, feature: str) -> None:
+        self.feature = feature
+
+
 class Deferred:
-    """A type that is imported once a config has a value of it. Without a target, the program does not have it."""
+    """A type that is imported once a config has a value of it."""
 
     target: ClassVar[str] = ""
 
@@ -125,8 +138,10 @@ def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
     for key, value in written.items():
         if key in known:
             found = None if value is None else _field_reader(section, key)(value)
-            if found is not None:
+            if found is not None and key in section.__struct_encode_fields__:
                 members[known[key].name] = found
+            elif found is not None:
+                members["rules"] = {**members.get("rules", {}), key: found}
         elif not is_user_key(key) and key != section.__struct_config__.tag_field:
             raise FlawError(f"has an unknown field: `{key}`")
     return members
@@ -141,16 +156,40 @@ def without_user_keys(section: object) -> object:
 
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
-    """Return the fields of a section that can stand in the file, by their names there."""
-    own = (each for each in fields(section) if not _is_missing(each.type))
-    return {each.encode_name: each for each in own if not is_user_key(each.encode_name)}
+    """Return the fields of a section that can stand in the file, by their names there: those of features last.
+
+    A feature that is not in the program has none.
+    """
+    own = (each for each in fields(section) if not is_user_key(each.encode_name) and not _is_missing(each.type))
+    return {each.encode_name: each for each in (*own, *_list_rules(section))}
+
+
+def value_at(section: Struct, key: str) -> object:
+    """Return what a section has at a key of the file."""
+    info = file_fields(type(section))[key]
+    if key in section.__struct_encode_fields__:
+        return getattr(section, info.name)
+    rules: Mapping[str, object] = section.rules  # type: ignore[attr-defined]  # it has a place for rules
+    return rules.get(key)
 
 
 def _is_missing(annotation: Any) -> bool:
     """Return whether a type is of a feature that the program does not have."""
+    if isinstance(annotation, OfFeature):
+        return is_missing(annotation.feature)
     if isinstance(annotation, type) and issubclass(annotation, Deferred):
         return not annotation.target
     return any(map(_is_missing, get_args(annotation)))
+
+
+def _list_rules(section: type[Struct]) -> Iterator[FieldInfo]:
+    """Yield the fields of rules on calls in a section."""
+    place = section.place if issubclass(section, Section) else ""
+    for feature in FEATURES if place else ():
+        rules = feature.rules
+        if rules is not None and place in rules.places:
+            written = deferred(f"{feature.package}.{rules.section}")
+            yield FieldInfo(rules.key, rules.key, Annotated[written | None, rules.text], None)
 
 
 def is_user_key(key: str) -> bool:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.persons import has_personal_logins
 from dynamic_mcp.config.read import list_disabled, read, read_document
-from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program
+from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
-from dynamic_mcp.doctor.logins import check_logins
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
@@ -39,7 +39,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_secret_finding(where) for where in secrets),
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group)),
-        *check_logins(config),
+        *_check_logins(config),
         *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
     return config, findings
@@ -134,3 +134,25 @@ def find_program(program: Program | CommandLine) -> str | None:
     if os.sep in command and program.cwd is not None:
         command = str(Path(program.cwd) / command)
     return shutil.which(command, path=program.env.get("PATH", os.defpath))
+
+
+def _check_logins(config: Config) -> Iterator[Finding]:
+    """Tell which servers act with one login for all, and whether persons can log in to the others."""
+    knows_people = config.http is not None and bool(config.http.auth)
+    for group in config.groups:
+        if _is_one_for_all(group, knows_people=knows_people):
+            where = format_path(("mcpServers", group.name))
+            what = "one login is for all who may use this server, and it acts with the rights of that one"
+            yield Finding(Level.NOTE, where, what, f"`dynamic-mcp auth login {group.name}` is the login")
+    personal = [group.name for group in config.groups if has_personal_logins(group)]
+    if knows_people and personal and config.http is not None and config.http.public_url is None:
+        names = ", ".join(f"`{name}`" for name in personal)
+        what = f"is not set, so clients over HTTP cannot be sent links to log in to {names}"
+        yield Finding(Level.WARNING, "settings.http.public_url", what, "set it to the URL that clients connect to")
+
+
+def _is_one_for_all(group: GroupConfig, *, knows_people: bool) -> bool:
+    remote = group.upstream
+    if not isinstance(remote, Remote) or not remote.oauth.needs_user or remote.has_own_authorization:
+        return False
+    return remote.oauth.is_shared or (knows_people and not has_personal_logins(group))

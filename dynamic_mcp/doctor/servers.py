@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
-from dynamic_mcp.doctor.schemas import check_schemas
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
@@ -27,7 +28,9 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 SLOW_S = 10.0
 STDERR_LINES = 20
 
-CheckPins = Callable[[Catalog], Iterator[Finding]]
+# What of a group's catalog is to be reported besides what is wrong with its lists.
+CheckCatalog = Callable[[str, Catalog], Iterable[Finding]]
+_LONGEST = 200
 
 
 class Doctor:
@@ -63,9 +66,9 @@ class Doctor:
         with self._output.attach():
             yield
 
-    async def examine(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
-        """Connect to a group and check what it offers, and by `check_pins` whether that is what is pinned."""
-        report = await self._try(group, check_pins)
+    async def examine(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
+        """Connect to a group and check what it offers."""
+        report = await self._try(group, check_catalog)
         if not report.is_up:
             return report
         server_hello = self._server_hellos[group.name].result
@@ -79,12 +82,12 @@ class Doctor:
             findings=[*self._check_speed(group), *report.findings, *self._check_stdout(group.name)],
         )
 
-    async def examine_running(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
+    async def examine_running(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
         """Check what a group offers whose server runs in the daemon."""
-        report = await self._try(group, check_pins)
+        report = await self._try(group, check_catalog)
         return replace(report, runs_in_daemon=report.is_up)
 
-    async def _try(self, group: ClientGroup, check_pins: CheckPins) -> ServerReport:
+    async def _try(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
         """Read what a group offers and ping it; report what both tell."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
@@ -99,7 +102,7 @@ class Doctor:
             is_up=True,
             ping_s=round(ping_s, 4),
             capabilities=list(catalog.capabilities),
-            findings=[*_check_offers(group, kinds, catalog, check_pins)],
+            findings=[*_check_offers(group, kinds, catalog, check_catalog)],
         )
         counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
         return replace(report, **counts)
@@ -178,11 +181,11 @@ class _OutputRecorder(logging.Handler):
 
 
 def _check_offers(
-    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, check_pins: CheckPins
+    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, check_catalog: CheckCatalog
 ) -> Iterator[Finding]:
     yield from _check_lists(group, kinds, catalog)
-    yield from check_schemas(group.name, catalog.tools)
-    yield from check_pins(catalog)
+    yield from _check_schemas(group.name, catalog.tools)
+    yield from check_catalog(group.name, catalog)
 
 
 def _check_lists(group: ClientGroup, kinds: list[ListKind], catalog: Catalog) -> Iterator[Finding]:
@@ -196,3 +199,37 @@ def _check_lists(group: ClientGroup, kinds: list[ListKind], catalog: Catalog) ->
             yield Finding(Level.ERROR, group.name, complaint, _STILL_WORKS, UpstreamError.exit_code)
         else:
             yield Finding(Level.WARNING, group.name, complaint, _STILL_WORKS)
+
+
+def _check_schemas(group: str, tools: Mapping[str, Raw]) -> Iterator[Finding]:
+    """Yield a finding for each invalid schema of a group's tools."""
+    for name, tool in tools.items():
+        for member in ("inputSchema", "outputSchema"):
+            flaw = _find_flaw(wire.members(tool).get(member), is_required=member == "inputSchema")
+            if flaw:
+                hint = "models may call the tool wrongly; report it to the server's author"
+                yield Finding(Level.WARNING, f"{group}.{name}.{member}", flaw, hint)
+
+
+def _find_flaw(data: Raw | None, *, is_required: bool) -> str:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    if data is None:
+        return "is missing; MCP requires one" if is_required else ""
+    try:
+        schema = json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        return "cannot be read"
+    if not isinstance(schema, dict):
+        return "is not an object"
+    if schema.get("type") != "object":
+        return f"has type `{schema.get('type')}`; MCP requires `object`"
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except SchemaError as exc:
+        where = "/".join(map(str, exc.absolute_path))
+        return f"is not valid JSON Schema: {f'at `{where}`: ' if where else ''}{exc.message[:_LONGEST]}"
+    except RecursionError:
+        return "is nested too deeply to be checked"
+    return ""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
@@ -46,14 +47,13 @@ class LineFace:
             on_drain=self._resume,
             on_end=self.ended.set,
         )
-        self.session = StreamSession(
+        connection = ClientConnection(
             self.sink.write,
-            proxy,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
+            Origin(only=streams.only, profile=streams.profile),
             first_id=streams.continuation.first_id,
-            only=streams.only,
-            profile=streams.profile,
         )
+        self.session = StreamSession(connection, proxy)
         if streams.continuation.generation:
             self.sink.write(streams.continuation.unwritten)
             await Resumption(self.session, self.sink.write).resume(streams.continuation, self._reply)

@@ -42,6 +42,32 @@ _END_WITHIN_S = 5.0
 
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
+# Where a window is with its daemon. They are no Enum, which takes longer to load than all of this.
+LOOKING = "looking for a daemon"
+SERVED = "served by a daemon"
+MOVING = "served by a daemon that stops, and another one goes on"
+STOPPING = "served by a daemon that stops, and another one is started when the client needs it"
+IDLE = "without a daemon until the client needs one"
+ALONE = "without a daemon: none can be had, so that this process must serve"
+REFUSED = "without a daemon: its config wants none any more, so that this process must serve"
+OVER = "over"
+
+# From each state to those that may follow; an absent entry is a bug.
+TRANSITIONS = {
+    LOOKING: (SERVED, ALONE, REFUSED, OVER),
+    SERVED: (MOVING, STOPPING, LOOKING, OVER),
+    MOVING: (MOVING, STOPPING, LOOKING, OVER),
+    STOPPING: (MOVING, STOPPING, IDLE, LOOKING, OVER),
+    IDLE: (LOOKING, OVER),
+    ALONE: (OVER,),
+    REFUSED: (OVER,),
+    OVER: (OVER,),
+}
+_LAST = (ALONE, REFUSED, OVER)
+
+# What is done with the client's input.
+_READING, _PAUSED, _ENDED = "reading", "paused", "ended"
+
 
 class Shim:
     """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know.
@@ -74,10 +100,19 @@ class Shim:
         self._received = bytearray()
         self._to_daemon = b""
         self._to_client = bytearray()
-        self._reads_input = self._has_input_ended = self._is_client_slow = False
-        self._is_stopping = self._was_stopped = self._is_alone = self.is_refused = False
+        self._state = LOOKING
+        self._input = _PAUSED
+        self._is_client_slow = False
         self._ends_at: float | None = None
-        self._exit_code: int | None = None
+        self._exit_code = 0
+
+    def __repr__(self) -> str:
+        return f"<Shim {self._state}>"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the daemon does not serve windows of this config."""
+        return self._state is REFUSED
 
     def run(self) -> int | None:
         """Carry bytes until the session is over; return the exit code.
@@ -91,25 +126,37 @@ class Shim:
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
         self._watch_input()
-        if self._first is None or not (self._attach(self._first) or self._is_alone):
+        if self._first is not None:
+            self._attach(self._first)
+        if self._state not in (SERVED, ALONE, REFUSED):
             self._recover()
         if self._to_client:
             self._write_to_client()
-        while self._exit_code is None and not self._is_alone:
+        while self._state not in _LAST:
             for descriptor, event in self._wait():
                 if descriptor == STDIN:
                     self._take_input()
                 elif descriptor != STDOUT:
                     self._exchange()
                 elif event & _GONE:
-                    self._exit_code = 0
+                    self._finish()
                 else:
                     self._write_to_client()
-                if self._exit_code is not None or self._is_alone:
+                if self._state in _LAST:
                     break
-        if self._exit_code is not None:
-            self._flush()
+        if self._state is not OVER:
+            return None
+        self._flush()
         return self._exit_code
+
+    def _enter(self, state: str) -> None:
+        """Go on to another state, which the table must allow."""
+        assert state in TRANSITIONS[self._state], f"a window that is {self._state} is not {state} next"
+        self._state = state
+
+    def _finish(self, exit_code: int = 0) -> None:
+        self._enter(OVER)
+        self._exit_code = exit_code
 
     def _wait(self) -> list[tuple[int, int]]:
         """Return what is ready: first the daemon, since what comes in after its end is for the next one."""
@@ -119,7 +166,7 @@ class Shim:
             within_s = self._ends_at - time.monotonic()
             ready = self._poll.poll(max(0.0, within_s * 1000))
             if not ready and within_s <= 0:
-                self._exit_code = 0
+                self._finish()
         return ready if len(ready) < 2 else sorted(ready, reverse=True)
 
     def unwritten(self) -> bytes:
@@ -137,7 +184,7 @@ class Shim:
                 b"interrupted": frames.pack(self.backlog.interrupted()),
                 b"unread": self.backlog.unread(),
                 b"unwritten": self.unwritten(),
-                b"ended": b"1" if self._has_input_ended else b"",
+                b"ended": b"1" if self._input is _ENDED else b"",
             }
         )
 
@@ -148,7 +195,7 @@ class Shim:
         self.notes = frames.unpack_pairs(members[b"notes"])
         self.backlog.restore(frames.unpack(members[b"interrupted"]), members[b"unread"])
         self._to_client = bytearray(members[b"unwritten"])
-        self._has_input_ended = bool(members[b"ended"])
+        self._input = _ENDED if members[b"ended"] else _PAUSED
 
     # --- from the client -------------------------------------------------------------------------------
 
@@ -162,36 +209,34 @@ class Shim:
         if not data:
             self._end_input()
             return
-        if self._socket is None:  # the daemon was stopped, and is needed again
-            self.backlog.add_untaken(data)
-            self._recover()
-        elif self._is_stopping:
-            self.backlog.add_untaken(data)
-        else:
+        if self._state is SERVED:
             self.backlog.add(data)
             self._send(data)
+            return
+        self.backlog.add_untaken(data)
+        if self._state is IDLE:
+            self._recover()
 
     def _end_input(self) -> None:
-        self._has_input_ended = True
         self._ends_at = time.monotonic() + _END_WITHIN_S
-        self._watch_input()
-        if self._socket is None:
-            self._exit_code = 0
-            return
-        if self._is_stopping:  # the next daemon is told
-            self.backlog.end_untaken_line()
-        else:
+        if self._input is _READING:
+            self._poll.unregister(STDIN)
+        self._input = _ENDED
+        if self._state is IDLE:
+            self._finish()
+        elif self._state is SERVED:
             self._send(self.backlog.end_line() + frames.END_OF_INPUT + b"\n")
+        else:  # the next daemon is told
+            self.backlog.end_untaken_line()
 
     def _watch_input(self) -> None:
         """Read input while there is some, and the daemon takes it."""
-        wanted = not (self._has_input_ended or self._to_daemon)
-        if wanted != self._reads_input:
-            self._reads_input = wanted
-            if wanted:
-                self._poll.register(STDIN, select.POLLIN)
-            else:
-                self._poll.unregister(STDIN)
+        if self._input is _PAUSED and not self._to_daemon:
+            self._input = _READING
+            self._poll.register(STDIN, select.POLLIN)
+        elif self._input is _READING and self._to_daemon:
+            self._input = _PAUSED
+            self._poll.unregister(STDIN)
 
     # --- to the daemon ---------------------------------------------------------------------------------
 
@@ -284,10 +329,10 @@ class Shim:
                 self.notes[name] = note
         elif kind == frames.STOP:
             self.backlog.stop(taken=number)
-            self._is_stopping = True
-            self._was_stopped = payload != frames.RECONNECT
+            if self._state is not OVER:
+                self._enter(MOVING if payload == frames.RECONNECT else STOPPING)
         elif kind == frames.END:
-            self._exit_code = number
+            self._finish(number)
             if payload:
                 _print(b"error: " + payload + b"\n")
 
@@ -300,65 +345,68 @@ class Shim:
         self._socket.close()
         self._socket, self._to_daemon = None, b""
         self._received.clear()
-        if self.backlog or not (self._has_input_ended or self._was_stopped):
+        if self.backlog or (self._input is not _ENDED and self._state is not STOPPING):
             self._recover()
-        elif self._has_input_ended:
-            self._exit_code = 0
+        elif self._input is _ENDED:
+            self._finish()
         else:
+            self._enter(IDLE)
             self._watch()
 
     def _recover(self) -> None:
         """Find or start another daemon; if there is none in time, this process goes on alone."""
-        self._was_stopped = False
         if self._restart is not None:
             self._restart(self)
+        if self._state not in (LOOKING, OVER):
+            self._enter(LOOKING)
         deadline = time.monotonic() + _RECOVER_WITHIN_S
-        while time.monotonic() < deadline and self._exit_code is None and not self._is_alone:
+        while time.monotonic() < deadline and self._state is LOOKING:
             self.generation += 1
             connection = self._connect()
             if connection is None:
                 break
-            if self._attach(connection):
-                return
-        self._is_alone = True
+            self._attach(connection)
+        if self._state is LOOKING:
+            self._enter(ALONE)
 
-    def _attach(self, connection: Socket) -> bool:
-        """Say hello, and send what no daemon has taken yet; tell whether the daemon takes this window."""
-        is_welcome = False
+    def _attach(self, connection: Socket) -> None:
+        """Say hello, and send what no daemon has taken yet, if the daemon takes this window."""
         try:
             connection.settimeout(_WELCOME_WITHIN_S)
             connection.sendall(self._hello())
-            is_welcome = self._wait_for_welcome(connection)
+            self._wait_for_welcome(connection)
         except TimeoutError:  # it hangs, and there cannot be another one beside it
-            self._is_alone = True
+            self._enter(ALONE)
         except OSError:
             pass
-        if not is_welcome:
+        if self._state is not SERVED:
             connection.close()
-            return False
+            return
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
-        self._socket, self._is_stopping = connection, False
-        if self._has_input_ended:
+        self._socket = connection
+        has_ended = self._input is _ENDED
+        if has_ended:
             self._ends_at = time.monotonic() + _END_WITHIN_S
-        rest = self.backlog.hand_over() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")
+        rest = self.backlog.hand_over() + (frames.END_OF_INPUT + b"\n" if has_ended else b"")
         if rest:
             self._send(rest)
         self._watch()
-        return True
 
-    def _wait_for_welcome(self, connection: Socket) -> bool:
+    def _wait_for_welcome(self, connection: Socket) -> None:
         """Read the answer to a hello: nothing of the client's goes to a daemon that hangs or ends just now."""
         data = b""
         while len(data) < frames.HEADER_BYTES or frames.header(data, 0)[2] > len(data):
             received = connection.recv(frames.HEADER_BYTES - len(data)) if not data else connection.recv(1)
             if not received:
-                return False
+                return
             data += received
         kind, number, _ = frames.header(data, 0)
         if kind == frames.END:
             self._obey(kind, number, data[frames.HEADER_BYTES :])
-        self._is_alone = self.is_refused = kind == frames.REFUSE
-        return kind == frames.WELCOME
+        elif kind == frames.REFUSE:
+            self._enter(REFUSED)
+        elif kind == frames.WELCOME:
+            self._enter(SERVED)
 
     def _hello(self) -> bytes:
         return frames.hello(
@@ -383,7 +431,7 @@ class Shim:
         except BlockingIOError:
             written = 0
         except OSError:  # the client has gone
-            self._exit_code = 0
+            self._finish()
             return
         if written < len(data):
             self._to_client += data[written:]
@@ -396,7 +444,7 @@ class Shim:
         except BlockingIOError:
             pass
         except OSError:  # the client has gone
-            self._exit_code = 0
+            self._finish()
         if bool(self._to_client) != self._is_client_slow:
             self._is_client_slow = bool(self._to_client)
             self._watch()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol, cast
 
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from dynamic_mcp.face import frames, limits
 from dynamic_mcp.mcp import lines
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.system.private_socket import peer_user
@@ -142,11 +143,13 @@ class SocketFace(asyncio.Protocol):
 
     # --- the session -----------------------------------------------------------------------------------
 
-    def open_session(self, create: Callable[..., LineSession], continuation: Continuation) -> LineSession:
-        """Return a session that writes to this window; `create` gets its `send`, and what a Session is given else."""
-        return create(
+    def connection(self, origin: Origin, continuation: Continuation, *, is_command: bool = False) -> ClientConnection:
+        """Return what a session is given that writes to this window."""
+        return ClientConnection(
             self._send,
-            is_congested=self._is_congested,
+            self._is_congested,
+            origin,
+            is_command=is_command,
             journal=self._journal,
             first_id=continuation.first_id,
         )

@@ -14,13 +14,21 @@ from msgspec import Struct
 
 
 class Rules(Struct, frozen=True):
-    """Rules on the calls of a server: the key of the config that has them, and what they are compiled to.
+    """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
 
-    `compile` makes a `policy.call_rules.RuleSet` of what is presented of a server, and its name.
+    What is in the room is named as `module:name`. `section` is how the value is read, `text` what it is for.
+    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules; it gets the place
+    where they are. `compile` makes a `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
     """
 
     key: str
+    text: str
+    section: str
     compile: str
+    resolve: str = ""
+    places: tuple[str, ...] = ("server", "settings")
+    shows_tools: bool = False  # in another way than their servers have them: it compiles to `ToolRules`
+    judges: bool = False  # arguments: what a person has allowed by other rules does not count any more
     changes_messages: bool = False  # what servers answer, and what they say by themselves
 
 
@@ -54,6 +62,8 @@ class Feature(Struct, frozen=True):
     status: str = ""  # what `status` says besides of running proxies: its `read_status`
     choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
     commands: tuple[Command, ...] = ()
+    catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
+    gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
     steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
@@ -61,7 +71,7 @@ class Feature(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """Whether serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider or self.steps)
+        return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
         """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
@@ -70,17 +80,21 @@ class Feature(Struct, frozen=True):
             return True
         if any(getattr(config, each) for each in self.wanted_by):
             return True
-        return self.rules is not None and any(
-            getattr(each.rules, self.rules.key) for each in config.presentations.values()
-        )
+        key = None if self.rules is None else self.rules.key
+        return key is not None and any(key in each.rules for each in config.presentations.values())
+
+    @property
+    def package(self) -> str:
+        """The name of its room."""
+        return f"dynamic_mcp.features.{self.name}"
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
-        return import_module(f"dynamic_mcp.features.{self.name}.{module}")
+        return import_module(f"{self.package}.{module}")
 
     def find(self, target: str) -> Any:  # Any: the type of what is named is known where it is used
         """Import something of the room, as `module:name`."""
-        return find(f"dynamic_mcp.features.{self.name}.{target}")
+        return find(f"{self.package}.{target}")
 
 
 # Requests are observed in this order, and the first to begin is the last to end.
@@ -91,7 +105,7 @@ FEATURES = (
         "audit",
         keys=("settings.audit",),
         is_large=True,
-        observer="auditing",
+        observer="observer",
         observes_commands=True,
         check="check",
         change_listener="commands.recording",
@@ -105,21 +119,18 @@ FEATURES = (
     ),
     Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
     Feature(
-        "cache",
-        rules=Rules("cache", "rules:CacheRules"),
-        steps={"cache": "step:ResultCache"},
-        commands=(Command("cache", "Check and repair", after="audit"),),
-    ),
-    Feature(
         "overrides",
-        rules=Rules("overrides", "view:compile_rules"),
+        rules=Rules(
+            "overrides",
+            "How tools are shown to clients, by the server's names for them; names or globs.",
+            section="config:Overrides",
+            compile="view:compile_rules",
+            resolve="config:resolve",
+            places=("server",),
+            shows_tools=True,
+        ),
         steps={"overrides": "step:RestoreCalls"},
         check="check",
-    ),
-    Feature(
-        "redaction",
-        rules=Rules("redact", "redactor:compile_rules", changes_messages=True),
-        steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
     ),
     Feature(
         "plugins",
@@ -128,11 +139,54 @@ FEATURES = (
         steps={"plug-ins": "step:AskPlugins"},
         check="check",
     ),
-    Feature("guards", rules=Rules("guards", "guards:compile_rules"), steps={"guards": "step:JudgeArguments"}),
+    Feature(
+        "guards",
+        rules=Rules(
+            "guards",
+            "What the arguments of calls must be, and must not be. Default: none.",
+            section="config:Guards",
+            compile="guards:compile_rules",
+            resolve="config:resolve",
+            judges=True,
+        ),
+        steps={"guards": "step:JudgeArguments"},
+        check="check",
+    ),
     Feature(
         "limits",
-        rules=Rules("limits", "limits:compile_rules"),
+        rules=Rules(
+            "limits",
+            "How often tools may be called. Default: no limits.",
+            section="config:Limits",
+            compile="limits:compile_rules",
+        ),
         steps={"limits": "step:LimitRate", "concurrent": "step:LimitConcurrency"},
+        check="check",
+    ),
+    Feature(
+        "cache",
+        rules=Rules(
+            "cache",
+            "Which results are kept, and for how long. Default: none.",
+            section="config:Caches",
+            compile="rules:CacheRules",
+        ),
+        steps={"cache": "step:ResultCache"},
+        check="check",
+        commands=(Command("cache", "Check and repair", after="audit"),),
+    ),
+    Feature(
+        "redaction",
+        rules=Rules(
+            "redact",
+            "What is replaced in texts of results and arguments. Default: nothing.",
+            section="config:Redacts",
+            compile="redactor:compile_rules",
+            resolve="config:resolve",
+            changes_messages=True,
+        ),
+        steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
+        check="check",
     ),
     Feature(
         "approvals",
@@ -145,18 +199,34 @@ FEATURES = (
         choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
         commands=(Command("approve", "Approve"),),
     ),
+    Feature(
+        "pins",
+        keys=("settings.lock_file",),
+        catalog_check="check",
+        gates="service",
+        commands=(Command("pins", "Approve", after="approve"),),
+    ),
 )
 
 
 def section_of(key: str) -> str:
     """Return the section that reads a key of the config, as `module:Class`; empty if no feature has that key."""
-    found = (each for each in FEATURES if key in each.keys)
-    return next((f"dynamic_mcp.features.{each.name}.{each.section}" for each in found), "")
+    return next((f"{each.package}.{each.section}" for each in FEATURES if key in each.keys), "")
 
 
 def feature_of_slot(slot: str) -> Feature | None:
     """Return the feature that has a step for a slot in the order of calls."""
     return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def feature_with_gates() -> Feature | None:
+    """Return the feature that holds back what servers say of themselves."""
+    return next((feature for feature in FEATURES if feature.gates), None)
+
+
+def is_missing(feature: str) -> bool:
+    """Return whether the program does not have a feature."""
+    return all(each.name != feature for each in FEATURES)
 
 
 def find(target: str) -> Any:  # Any: the type of what is named is known where it is used

@@ -1,21 +1,30 @@
-"""Which clients of a group share one instance."""
+"""Which clients of a group share one instance: by `share`, what is known of the server, and what it has offered."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Mapping
-from typing import Protocol
+from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dynamic_mcp.client import Client, ClientHello
-from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.config.resolved import CommandLine, Program, Share
+from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.groups.live_catalog import LiveCatalog
+from dynamic_mcp.groups.offers import Offers, digest_of, kind_of
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.mcp.revisions import MODERN
+from dynamic_mcp.mcp.revisions import MODERN, NEWEST
 
 _EVERYBODY = "everybody"
 # A command uses an instance in one of these states, the first if it can, rather than start another one.
 _JOINABLE = (State.READY, State.CONNECTING)
+# A server that is known to ask nothing is told that it can: one that asks nevertheless shows that it is another one.
+_FOR_INDEPENDENT = ClientHello(
+    NEWEST, Raw(b'{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{}}'), is_common=True
+)
 
 
 class Peers(Struct, frozen=True):
@@ -43,16 +52,7 @@ def audience_of(client: Client, share: Share, *, asks: bool, common: ClientHello
             return client if asks else Peers(client.principal, (common or client.hello).identity)
 
 
-class Running(Protocol):
-    """An instance."""
-
-    @property
-    def state(self) -> State:
-        """Where the instance is in its life."""
-        ...
-
-
-def find_joinable(own: Hashable, instances: Mapping[Hashable, Running]) -> Hashable:
+def find_joinable(own: Hashable, instances: Mapping[Hashable, Instance]) -> Hashable:
     """Return the audience of an instance that a command can use, or its `own`.
 
     That is an instance which several clients of the same principal may share, however they call themselves; never one
@@ -73,3 +73,60 @@ def hello_for(client: Client, share: Share, common: ClientHello | None = None) -
     `common` is how it is greeted if its server makes no difference between kinds of clients.
     """
     return ClientHello(MODERN) if share is Share.ALL else common or client.hello
+
+
+class Sharing:
+    """What a group knows of whether its server makes a difference between its clients.
+
+    A client over stdio is the only one of its proxy: for it nothing is compared, and it shares with none.
+    """
+
+    def __init__(self, catalog: LiveCatalog) -> None:
+        self._catalog = catalog
+        self._has_several_clients = False
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Whether the server is one of those that make no difference, so that nothing is compared."""
+        from dynamic_mcp.config.client_independent import is_client_independent  # not asked where nothing is shared
+
+        return is_client_independent(self._catalog.config.upstream)
+
+    @property
+    def may_be_common(self) -> bool:
+        """Whether several kinds of clients may use one instance: of a process that has asked none anything."""
+        catalog = self._catalog
+        is_process = isinstance(catalog.config.upstream, Program | CommandLine)
+        return is_process and catalog.config.share is Share.AUTO and not catalog.asks
+
+    @property
+    def offers(self) -> Offers:
+        """What the server has offered to which clients."""
+        return self._catalog.offers
+
+    def common_hello(self, client: Client) -> ClientHello | None:
+        """Return what the server is told instead of a client's own hello; None if the client's own."""
+        if client.transport == "stdio":
+            return None
+        self._has_several_clients = True
+        return self._common_hello(client.hello)
+
+    def is_superseded(self, hello: ClientHello) -> bool:
+        """Return whether clients like those of an instance that was told this share another one from now on."""
+        common = self._common_hello(hello) if self._has_several_clients else None
+        return common is not None and common.identity != hello.identity
+
+    def _common_hello(self, hello: ClientHello) -> ClientHello | None:
+        if not self.may_be_common:
+            return None
+        if self.is_known:
+            return _FOR_INDEPENDENT
+        kind = kind_of(hello)
+        return None if kind is None else self._catalog.offers.common_hello(kind)
+
+    async def compare(self, hello: ClientHello, offer: Catalog) -> None:
+        """Note what the server offers over a new link that it was told this on."""
+        kind = kind_of(hello)
+        if kind is not None and self._has_several_clients and self.may_be_common and not self.is_known:
+            digest = await asyncio.to_thread(digest_of, offer)
+            self._catalog.offers = self._catalog.offers.record(kind, digest)

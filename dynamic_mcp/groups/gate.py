@@ -1,8 +1,8 @@
-"""What stands between a group and its clients, where definitions are pinned."""
+"""What stands between a group and its clients, where the config has definitions held back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
@@ -47,6 +47,46 @@ class Gate(Protocol):
         `shown` is the name that its client knows that by, if it is not the server's.
         """
         ...
+
+
+class DeferredGate:
+    """A gate that is made once it has to judge something. If it cannot be made, nothing passes."""
+
+    def __init__(self, make: Callable[[], Gate]) -> None:
+        self._make = make
+        self._made: Gate | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is held back."""
+        return self._gate.is_open
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is not judged yet."""
+        return self._gate.is_behind
+
+    async def catch_up(self) -> None:
+        """Judge what the group is known to offer now."""
+        await self._gate.catch_up()
+
+    def admit(self, whole: Catalog) -> Catalog | None:
+        """Return a catalog without what is held back."""
+        return self._gate.admit(whole)
+
+    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
+        """Return what an upstream says of itself, without instructions that are held back."""
+        return await self._gate.admit_hello(said)
+
+    def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
+        """Let a request pass that is sent now. Raises DefinitionHeld."""
+        self._gate.check(method, params, shown=shown)
+
+    @property
+    def _gate(self) -> Gate:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 class Admission:

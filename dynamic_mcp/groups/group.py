@@ -14,14 +14,13 @@ from msgspec import Raw
 
 from dynamic_mcp.client import Client, ClientHello, User
 from dynamic_mcp.config.resolved import GroupConfig, Share
-from dynamic_mcp.groups.audience import audience_of, find_joinable, hello_for
+from dynamic_mcp.groups.audience import Sharing, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.gate import Admission
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import LinkCounts, State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
-from dynamic_mcp.groups.sharing import Sharing
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock

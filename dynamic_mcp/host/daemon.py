@@ -25,6 +25,7 @@ from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.proxy.profiles import unknown_profile
+from dynamic_mcp.session.client_connection import Origin
 from dynamic_mcp.session.command_server import CommandServer
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import LineSession
@@ -245,13 +246,9 @@ class Daemon:
             return None
         is_command = hello.purpose == "command"
         proxy = self._serving.proxy
-        create = (
-            partial(Session, server=CommandServer(proxy), is_command=True)
-            if is_command
-            else partial(StreamSession, server=proxy)
-        )
-        create = partial(create, workspace=workspace, only=hello.only, profile=hello.profile, transport="socket")
-        return face.open_session(create, hello.continuation)
+        origin = Origin(transport="socket", only=hello.only, workspace=workspace, profile=hello.profile)
+        connection = face.connection(origin, hello.continuation, is_command=is_command)
+        return Session(connection, CommandServer(proxy)) if is_command else StreamSession(connection, proxy)
 
     async def _check_profile(self, hello: Hello) -> NotFound | None:
         """Return the error that the config has no such profile, also after a moment for one that was just added.

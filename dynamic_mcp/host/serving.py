@@ -25,6 +25,7 @@ from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
+from dynamic_mcp.proxy.gates import load_gates
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system import paths
@@ -104,7 +105,6 @@ class Serving:
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
             state_folder=paths.state_dir(),
-            pins=paths.state_dir() / "pins",
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
         self.http = HttpControl(self.proxy, http, load=load_http)
@@ -184,16 +184,21 @@ class Serving:
         What only some come to is loaded when they do: this process ends with its client, which an upgrade restarts.
         """
         await wait_for_first_client(self.proxy)
-        for name in _REST:
+        for load in self._loads():
             try:
-                import_module(name)  # some milliseconds at most; a thread would slow the loop down for longer
+                load()  # some milliseconds at most; a thread would slow the loop down for longer
             except Upgraded:
                 return
             except OSError as exc:  # no descriptor is free
-                log.debug("`%s` cannot be loaded yet: %s", name, exc)
+                log.debug("not all can be loaded yet: %s", exc)
             await asyncio.sleep(0)
         gc.freeze()
         log.debug("loaded what a client may come to")
+
+    def _loads(self) -> Iterator[Callable[[], object]]:
+        """Yield what loads the modules that a plain client may come to, a few at a time."""
+        yield from (partial(import_module, name) for name in _REST)
+        yield partial(load_gates, self.config)
 
     async def _load_modules(self) -> None:
         from dynamic_mcp.host.loading import load_modules  # not needed by one that serves one client
@@ -215,8 +220,8 @@ class Serving:
             return
         try:
             if self._kind != "stdio":  # its first call may find no descriptor free to load anything with
-                for name in _REST:
-                    import_module(name)
+                for load in self._loads():
+                    load()
             await self.proxy.open(self.config)
         except BaseException:
             await self.close()

@@ -17,9 +17,7 @@ from dynamic_mcp.importer.adapter import Adapter, Place
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.documents import Document, parse_document
-from dynamic_mcp.importer.formats.remote_headers import header_fields
-from dynamic_mcp.importer.formats.remote_shapes import remote_shape_of
-from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, shape_of
+from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, header_fields, remote_shape_of, shape_of
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import claude, locations

@@ -16,18 +16,30 @@ from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.importer.convert import inheritance, vault
-from dynamic_mcp.importer.convert.memory import Memory, MemoryStore, key_of
-from dynamic_mcp.importer.convert.merge import Conflict, Entry, Merge, Rules, describe_vanished
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.convert import vault
+from dynamic_mcp.importer.convert.memory import Key, Memory, MemoryStore, key_of
+from dynamic_mcp.importer.convert.merge import (
+    INHERIT_ENV,
+    Conflict,
+    Entry,
+    Merge,
+    Rules,
+    describe_vanished,
+    describe_wider,
+    with_environment,
+)
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan
-from dynamic_mcp.importer.convert.precedence import find_shadowed
 from dynamic_mcp.importer.convert.program import is_relative
 from dynamic_mcp.importer.convert.variables import escape
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.model import ForeignServer, Notice, Reading, Scope
+from dynamic_mcp.importer.installer import Target, list_targets
+from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.reader import read_tool
 
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
+_BEFORE = {Scope.LOCAL: 0, Scope.PROJECT: 1, Scope.USER: 2}
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,7 @@ def plan_import(
         memory=memory,
         servers=merge.servers,
         readings=tuple(readings),
-        remarks=(*inheritance.describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
+        remarks=(*describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
         env_file=safe.file if safe is not None and variables else None,
         variables=variables,
     )
@@ -107,7 +119,7 @@ def _make_rules(
 def _make_items(readings: Sequence[Reading], request: ImportRequest, merge: Merge) -> tuple[Item, ...]:
     replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
     placed = [_reenable_replaced(_resolve_paths(reading, request), replaced_in, merge.memory) for reading in readings]
-    hidden = find_shadowed(placed, lambda server: _may_shadow(server, request))
+    hidden = _find_shadowed(placed, lambda server: _may_shadow(server, request))
     return tuple(
         _make_item(server, hidden.get(key_of(server)), request, merge)
         for reading in placed
@@ -130,7 +142,7 @@ def _resolve_paths(reading: Reading, request: ImportRequest) -> Reading:
     is_here = os.path.realpath(request.output.parent) == os.path.realpath(request.project)
     is_elsewhere = not is_here and reading.source.scope is not Scope.USER
     servers = (_with_absolute_paths(server, request) if is_elsewhere else server for server in reading.servers)
-    return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
+    return replace(reading, servers=tuple(map(with_environment, servers)))
 
 
 def _reenable_replaced(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
@@ -194,7 +206,7 @@ def _skip_reason(server: ForeignServer, request: ImportRequest) -> str:
 
 def _has_environment_setting(document: Mapping[str, object]) -> bool:
     settings = document.get("settings")
-    return isinstance(settings, Mapping) and settings.get(inheritance.FIELD) is not None
+    return isinstance(settings, Mapping) and settings.get(INHERIT_ENV) is not None
 
 
 def _find_flaw(server: ForeignServer) -> str:
@@ -243,3 +255,85 @@ def _write_servers(text: str, before: Mapping[str, Entry], after: Mapping[str, E
         if before.get(name) != entry:
             text = edit.put(text, ("mcpServers", name), entry)
     return text
+
+
+def _find_shadowed(
+    readings: Sequence[Reading], counts: Callable[[ForeignServer], bool]
+) -> Mapping[Key, ForeignServer]:
+    """Return the server that shadows each shadowed one; only servers that `counts` accepts shadow others.
+
+    Local servers take precedence over the project's, and those over the user's, as in every tool that has these
+    scopes. Files of one scope do not shadow each other: they may belong to several editors or profiles.
+    """
+    candidates = [
+        server
+        for reading in readings
+        if not reading.is_borrowed and reading.source.tool != "file"
+        for server in reading.servers
+    ]
+    first: dict[tuple[str, str], ForeignServer] = {}
+    for server in sorted(candidates, key=_rank):
+        name = (server.source.tool, server.name)
+        if name not in first and counts(server):
+            first[name] = server
+    winners = ((server, first.get((server.source.tool, server.name))) for server in candidates)
+    return {key_of(server): winner for server, winner in winners if winner and _rank(winner) < _rank(server)}
+
+
+def _rank(server: ForeignServer) -> int:
+    return _BEFORE[server.source.scope]
+
+
+@dataclass(frozen=True)
+class RemainingServer:
+    """A server that stays enabled beside our entry."""
+
+    name: str
+    source: Source
+    is_imported: bool
+    is_writable: bool
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The names of the servers to disable, by file, and the servers that stay enabled."""
+
+    servers: Mapping[Target, Collection[str]]
+    remaining: tuple[RemainingServer, ...]
+    is_any_imported: bool
+
+
+def plan_replacement(
+    adapter: Adapter, scopes: Collection[Scope], machine: Machine, *, memory: Memory, names: Collection[str]
+) -> Replacement:
+    """Find the tool's servers in these scopes that the config has, by its `names`, and the enabled others."""
+    imported = {key for key, record in memory.records.items() if key[0] == adapter.name and record.name in names}
+    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(Scope), machine)}
+    servers: dict[Target, list[str]] = {}
+    remaining: list[RemainingServer] = []
+    seen: set[Key] = set()
+    for reading in _read_once(adapter, machine):
+        target = known.get((reading.source.scope, reading.source.file))
+        for server in reading.servers:
+            key = key_of(server)
+            seen.add(key)
+            if key in imported and reading.source.scope in scopes and target is not None:
+                servers.setdefault(target, []).append(server.name)
+            elif _is_on(server):
+                remaining.append(RemainingServer(server.name, server.source, key in imported, target is not None))
+    for key in sorted(imported - seen):
+        target = next((each for (scope, file), each in known.items() if key[1:3] == (scope.value, str(file))), None)
+        if target is not None and Scope(key[1]) in scopes:
+            servers.setdefault(target, []).append(key[3])
+    return Replacement(servers, tuple(remaining), bool(imported))
+
+
+def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:
+    """Read the tool; in the home directory, a project's file is the user's own and is read once."""
+    readings = read_tool(adapter, tuple(Scope), machine)
+    users = {each.source.file for each in readings if each.source.scope is Scope.USER}
+    return [each for each in readings if each.source.scope is not Scope.PROJECT or each.source.file not in users]
+
+
+def _is_on(server: ForeignServer) -> bool:
+    return server.entry.get("enabled") is not False

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
-from dataclasses import replace
+import re
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.importer.adapter import Adapter, Place
-from dynamic_mcp.importer.convert.containers import (
-    ServerCollection,
-    collect,
-    collect_inputs,
-    is_among,
-    is_server_like,
-)
-from dynamic_mcp.importer.convert.conversion import convert_server
-from dynamic_mcp.importer.convert.draft import Context, make_printable
+from dynamic_mcp.importer.adapter import Adapter, Place, SwitchFile, find_values
+from dynamic_mcp.importer.convert.conversion import RawServer, convert_server
+from dynamic_mcp.importer.convert.draft import Context, describe_kind, make_printable
+from dynamic_mcp.importer.convert.variables import Input
 from dynamic_mcp.importer.formats import parser
-from dynamic_mcp.importer.formats.detection import detect_adapter
 from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
 from dynamic_mcp.importer.tools import locations, quirks
 from dynamic_mcp.importer.tools.catalog import GENERIC, TOOLS
 from dynamic_mcp.importer.tools.document import ToolDocument
-from dynamic_mcp.importer.tools.switches import find_disabled, find_disabled_here
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
+_CONTENT_SIGNS = (
+    ("$.powers.mcpServers", "kiro"),
+    ("$.context_servers", "zed"),
+    ("$.'amp.mcpServers'", "amp"),
+    ("$.'zencoder.mcpServers'", "zencoder"),
+    ("$.extensions", "goose"),
+    ("$.servers", "vscode"),
+    ("$.mcp.servers", "vscode"),
+    ("$.'mcp.servers'", "vscode"),
+)
+_SERVER_FIELDS = frozenset(
+    ("command", "cmd", "executable", "url", "serverUrl", "httpUrl", "uri", "baseUrl", "base_url", "server_url", "tcp")
+)
+_HINTS = frozenset(("args", "env", "headers"))
+_SERVER_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
 
 
 def list_tools() -> tuple[Adapter, ...]:
@@ -87,9 +96,9 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
         document = parser.load(file)
     except parser.UnreadableError as exc:
         return Reading(source, error=str(exc))
-    if adapter is None and is_server_like(document.value):
+    if adapter is None and _is_server_like(document.value):
         document = replace(document, value={file.stem: document.value})
-    known = adapter or detect_adapter(file, document.value, TOOLS, GENERIC)
+    known = adapter or _detect_adapter(file, document.value, TOOLS, GENERIC)
     return _read_document(document, known, None, source, machine)
 
 
@@ -155,8 +164,8 @@ def _read_document(
         return Reading(source, error="has no settings: it is not an object")
     adapter = _adapt_to_place(adapter, place)
     normalized = quirks.normalize(adapter, document.value, source, machine)
-    collected = collect(normalized.settings, adapter, place, find_disabled(adapter, machine, source.scope))
-    context = Context(adapter, source, machine, collect_inputs(normalized.settings, adapter))
+    collected = _collect(normalized.settings, adapter, place, _find_disabled(adapter, machine, source.scope))
+    context = Context(adapter, source, machine, _collect_inputs(normalized.settings, adapter))
     remarks = [*_relevant_remarks(document, adapter), *normalized.remarks, *collected.remarks]
     notices = [context.make_notice(where, "", reason) for where, reason in remarks]
     if source.scope is Scope.USER:
@@ -174,11 +183,11 @@ def _read_document(
 
 
 def _note_disabled_here(
-    normalized: ToolDocument, collected: ServerCollection, adapter: Adapter, machine: Machine
+    normalized: ToolDocument, collected: _ServerCollection, adapter: Adapter, machine: Machine
 ) -> None:
-    off = find_disabled_here(adapter, machine)
+    off = _find_disabled_here(adapter, machine)
     for name, raw in collected.servers.items() if off else ():
-        if is_among(name, off, adapter) and not raw.is_off:
+        if _is_among(name, off, adapter) and not raw.is_off:
             normalized.add_remark(name, "", f"is disabled for this project in {adapter.title}; it stays enabled here")
 
 
@@ -199,3 +208,233 @@ def _relevant_remarks(document: parser.ParsedFile, adapter: Adapter) -> Iterator
     for where, reason in document.remarks:
         if adapter.is_bare or where.startswith(tuple(roots)):
             yield where, reason
+
+
+def _detect_adapter(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
+    """Return the tool whose format the file most likely has."""
+    if named := _detect_by_location(file, adapters):
+        return named
+    name = _detect_by_content(file, document)
+    by_name = {adapter.name: adapter for adapter in adapters}
+    # the content tells where the servers are, but not reliably which variable syntax applies
+    known = by_name.get(name)
+    if known is None:
+        return generic
+    syntax = dict.fromkeys((*generic.variables, *known.variables)) if known.variables else ()
+    return replace(known, variables=tuple(syntax), is_bare=True, inherits=None)
+
+
+def _detect_by_content(file: Path, document: object) -> str:
+    for path, name in _CONTENT_SIGNS:
+        if any(isinstance(value, dict) for value in find_values(document, path)):
+            return name
+    if any(find_values(document, f"$.mcp.{name}") for name in ("sse_servers", "shttp_servers", "stdio_servers")):
+        return "openhands"
+    suffix = file.suffix.lower()
+    if suffix == ".toml" and find_values(document, "$.mcp_servers"):
+        return "codex" if isinstance(find_values(document, "$.mcp_servers")[0], dict) else "mistral-vibe"
+    if suffix in (".yaml", ".yml") and find_values(document, "$.mcp_servers"):
+        return "hermes"
+    if suffix in (".yaml", ".yml") and any(
+        isinstance(value, list) for value in find_values(document, "$.mcpServers")
+    ):
+        return "continue"
+    if file.name.endswith("crushrc"):
+        return "crush"
+    if any(
+        _is_opencode(server)
+        for value in find_values(document, "$.mcp")
+        if isinstance(value, dict)
+        for server in value.values()
+    ):
+        return "opencode"
+    if any(isinstance(server, dict) and "httpUrl" in server for server in find_values(document, "$.mcpServers.*")):
+        return "gemini"
+    if any(_is_export(servers) for servers in find_values(document, "$.mcpServers")):
+        return "cherry-studio"
+    return ""
+
+
+def _is_export(servers: object) -> bool:
+    """Tell whether the keys are random and the names are in the servers."""
+    values = list(servers.values()) if isinstance(servers, dict) else []
+    return bool(values) and all(
+        isinstance(each, dict) and "name" in each and "isActive" in each and "key" not in each for each in values
+    )
+
+
+def _is_opencode(server: object) -> bool:
+    return isinstance(server, dict) and (
+        isinstance(server.get("command"), list) or server.get("type") in ("local", "remote")
+    )
+
+
+def _detect_by_location(file: Path, adapters: Sequence[Adapter]) -> Adapter | None:
+    """Return the only tool that has a file of this name in a directory of this name."""
+    ending = "/".join(file.absolute().parts[-2:]).lower()
+    found = {
+        adapter.name: adapter
+        for adapter in adapters
+        if any(_has_ending(place.path, ending) for place in adapter.places if not place.borrowed)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _has_ending(template: str, ending: str) -> bool:
+    parts = re.sub(r"\{[^}]*\|([^}]*)\}", r"\1", template).lower().split("/")
+    return len(parts) > 2 and "*" not in template and "/".join(parts[-2:]) == ending
+
+
+def _find_disabled(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
+    """Return the names, or globs, of this scope's servers that the tool's other files disable."""
+    files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_project_file(each))
+    return tuple(name for each in files for name in _read_names(each, machine))
+
+
+def _find_disabled_here(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
+    """Return the names, or globs, of the servers that a project's file disables."""
+    return tuple(
+        name for each in adapter.off_elsewhere if _is_project_file(each) for name in _read_names(each, machine)
+    )
+
+
+def _is_project_file(switches: SwitchFile) -> bool:
+    return switches.path.startswith("./")
+
+
+def _read_names(switches: SwitchFile, machine: Machine) -> Iterator[str]:
+    file = locations.resolve_path(switches.path, machine)
+    if file is None:
+        return
+    try:
+        document = parser.load(file).value
+    except parser.UnreadableError:  # only additional settings: the file with the servers reports its own errors
+        return
+    for path in switches.names:
+        yield from (name for name in find_values(document, path) if isinstance(name, str))
+    for path in switches.flags:
+        for flags in find_values(document, path):
+            for name, flag in flags.items() if isinstance(flags, dict) else ():
+                if isinstance(flag, dict) and flag.get(switches.key) is False:
+                    yield name
+
+
+@dataclass
+class _ServerCollection:
+    """The servers of a document and the remarks about it."""
+
+    servers: dict[str, RawServer] = field(default_factory=dict)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+    has_container: bool = False
+
+
+def _collect(
+    document: Mapping[str, object], adapter: Adapter, place: Place | None = None, off: Sequence[str] = ()
+) -> _ServerCollection:
+    """Collect the servers from where the tool keeps them, else from where other tools do.
+
+    `off` are names, or globs, of the servers that another file disables.
+    """
+    collected = _ServerCollection()
+    for path in place.servers if place and place.servers else adapter.servers:
+        for value in find_values(document, path):
+            _add_servers(collected, value, path, adapter)
+    if not collected.has_container:
+        _look_elsewhere(collected, document, adapter)
+    _switch_off(collected, document, adapter, off)
+    return collected
+
+
+def _collect_inputs(document: object, adapter: Adapter) -> dict[str, Input]:
+    """Return what the tool prompts its user for, by id."""
+    found: dict[str, Input] = {}
+    for path in adapter.inputs:
+        for value in find_values(document, path):
+            for each in value if isinstance(value, list) else ():
+                if isinstance(each, dict) and isinstance(each.get("id"), str):
+                    found[each["id"]] = _parse_input(each)
+    return found
+
+
+def _is_server_like(value: object) -> bool:
+    """Tell whether an object says how to start or reach something."""
+    if not isinstance(value, dict):
+        return False
+    return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES
+
+
+def _is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:
+    """Tell whether a list of names or globs contains this name, as the tool compares them."""
+    if adapter.is_off_in_any_case:
+        return any(fnmatchcase(name.strip().casefold(), each.strip().casefold()) for each in listed)
+    return any(fnmatchcase(name, each) for each in listed)
+
+
+def _parse_input(each: Mapping[str, object]) -> Input:
+    default = each.get("default")
+    if isinstance(default, bool):
+        default = str(default).lower()
+    text = str(default) if isinstance(default, (str, int, float)) and str(default) else None
+    return Input(str(each["id"]), is_secret=each.get("password") is True, default=text)
+
+
+def _look_elsewhere(collected: _ServerCollection, document: Mapping[str, object], adapter: Adapter) -> None:
+    for path in adapter.fallback:
+        for value in find_values(document, path):
+            members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            if any(_is_server_like(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
+                _add_servers(collected, value, path, adapter)
+        if collected.has_container:
+            return
+    if adapter.is_bare and document:
+        own = {name: value for name, value in document.items() if name != "$schema"}
+        if own and all(map(_is_server_like, own.values())):
+            _add_servers(collected, own, "$", adapter)
+
+
+def _add_servers(collected: _ServerCollection, value: object, path: str, adapter: Adapter) -> None:
+    where = path.removeprefix("$").lstrip(".").replace("'", "")
+    if value is None:
+        return
+    if not isinstance(value, (dict, list)):
+        collected.remarks.append((where, f"is {describe_kind(value)} and holds no servers"))
+        return
+    collected.has_container = True
+    for name, server in _iter_items(value, adapter):
+        if name in collected.servers:
+            if collected.servers[name].value != server:
+                collected.remarks.append((name, f"is defined twice; the one in `{where}` is ignored"))
+            continue
+        collected.servers[name] = RawServer(name, server)
+
+
+def _iter_items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((name, server) for name, server in value.items() if name != "$schema")
+        return
+    seen: set[str] = set()
+    for i, server in enumerate(value):
+        keys = (adapter.named_by, "name", "id", "key")
+        named = next((server[key] for key in keys if key in server), None) if isinstance(server, dict) else None
+        name = named if isinstance(named, str) and named else f"server-{i + 1}"
+        while name in seen:
+            name = f"{name}-{i + 1}"
+        seen.add(name)
+        yield name, server
+
+
+def _switch_off(
+    collected: _ServerCollection, document: Mapping[str, object], adapter: Adapter, elsewhere: Sequence[str]
+) -> None:
+    listed = [name for path in adapter.off for name in find_values(document, path) if isinstance(name, str)]
+    off = [name for name in collected.servers if _is_among(name, (*listed, *elsewhere), adapter)]
+    for name in off:
+        raw = collected.servers[name]
+        collected.servers[name] = RawServer(raw.name, raw.value, is_off=True, remarks=raw.remarks)
+    allowed = [name for path in adapter.allowed for name in find_values(document, path) if isinstance(name, str)]
+    for name, raw in collected.servers.items() if allowed else ():
+        if not _is_among(name, allowed, adapter) and name not in off:
+            remark = ("", "is not in the tool's list of allowed servers, so the tool does not start it")
+            collected.servers[name] = RawServer(
+                raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark)
+            )

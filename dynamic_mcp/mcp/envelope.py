@@ -6,6 +6,7 @@ MCP 2026-07-28, basic, `_meta` and ResultType. Everything else keeps its bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Raw, Struct
 
@@ -36,6 +37,8 @@ INPUT_REQUIRED = "input_required"
 TTL_MS, CACHE_SCOPE, RESULT_TYPE = "ttlMs", "cacheScope", "resultType"
 _TYPE, _META = b'"resultType"', b'"_meta"'
 _SERVER_INFO = SERVER_INFO.encode()
+# The `_meta` of requests that are remembered, and how long each may be for that.
+_REMEMBERED, _REMEMBERED_BYTES = 256, 1024
 _COMPLETE_MEMBER = b'"resultType":"complete"'
 
 
@@ -55,13 +58,22 @@ class RequestMembers(Struct, frozen=True):
     """The members of a request's params, and of their `_meta`."""
 
     params: dict[str, Raw]
-    meta: dict[str, Raw]
+    meta: Mapping[str, Raw]
 
     @classmethod
     def of(cls, frame: wire.Frame) -> RequestMembers:
         """Split the params of a request. Raises Malformed."""
         params = wire.members(frame.params) if len(frame.params) else {}
-        return cls(params, meta_of(params))
+        raw = params.get("_meta")
+        if raw is None:
+            return cls(params, {})
+        return cls(params, _split_meta(bytes(raw)) if len(raw) <= _REMEMBERED_BYTES else meta_of(params))
+
+
+@lru_cache(_REMEMBERED)
+def _split_meta(raw: bytes) -> Mapping[str, Raw]:
+    """Return the members of a `_meta`, of which a client sends the same one with each request."""
+    return meta_of({"_meta": Raw(raw)})
 
 
 def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
@@ -79,10 +91,17 @@ def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
 
 def without_envelope(params: Mapping[str, Raw], meta: Mapping[str, Raw]) -> dict[str, Raw]:
     """Return params without what their `_meta` says of the sender, and without `_meta` if nothing else is in it."""
-    rest = {name: value for name, value in meta.items() if name not in _PER_HOP}
-    if rest:
-        return {**params, "_meta": Raw(wire.encode(rest))}
-    return {name: value for name, value in params.items() if name != "_meta"}
+    plain = {**params}
+    if is_for_one_hop(meta):
+        plain.pop("_meta", None)
+    else:
+        plain["_meta"] = Raw(wire.encode({name: value for name, value in meta.items() if name not in _PER_HOP}))
+    return plain
+
+
+def is_for_one_hop(meta: Mapping[str, Raw]) -> bool:
+    """Return whether a `_meta` says nothing but who sends the request."""
+    return meta.keys() <= _PER_HOP
 
 
 def meta_of(params: Mapping[str, Raw]) -> dict[str, Raw]:

@@ -45,6 +45,7 @@ _HOLDS_SCHEMAS = frozenset(
 _HOLDS_NAMED_SCHEMAS = frozenset(("patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"))
 
 _Path = tuple[str, ...]
+_Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class InvalidAnnotation(ValueError):
@@ -240,3 +241,34 @@ def _read_annotation(path: _Path | None, schema: Mapping[str, object]) -> _Param
 def _invalid(path: _Path | None, why: str) -> InvalidAnnotation:
     where = f" of the parameter {'.'.join(path)!a}" if path else ""
     return InvalidAnnotation(f"`{_ANNOTATION}`{where} {why}")
+
+
+class ToolHeaders:
+    """The tools of one link with parameters that are mirrored."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, HeaderParameters] = {}
+
+    def learn(self, result: Raw) -> None:
+        """Take the tools of a result of `tools/list`; one with an invalid annotation mirrors nothing."""
+        try:
+            tools = wire.elements(wire.member(result, "tools"))
+        except wire.Malformed:
+            return
+        for tool in tools:
+            name = wire.text(wire.member(tool, "name"))
+            if name is None:
+                continue
+            try:
+                parameters = HeaderParameters.of(wire.member(tool, "inputSchema"))
+            except InvalidAnnotation:
+                parameters = HeaderParameters()
+            if parameters.is_empty:
+                self._tools.pop(name, None)
+            else:
+                self._tools[name] = parameters
+
+    def headers(self, tool: str, arguments: Raw) -> _Headers:
+        """Return the headers of a call of a tool."""
+        parameters = self._tools.get(tool)
+        return () if parameters is None else parameters.headers(arguments)

@@ -113,6 +113,11 @@ class Selector:
         self._max_s = max_s
         self._clock = clock
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of members that the path consists of; None if there is something else in it."""
+        return self._path.names
+
     def select(self, data: object) -> list[object]:
         """Return the values that the path matches, in order. Raises BadPath."""
         if self._path.names is not None:

@@ -232,10 +232,11 @@ def _first_duplicate(pairs: list[tuple[str, object]]) -> str | None:
 
 def is_request_id(id: bytes | Raw) -> bool:
     """Tell whether these bytes are an id that MCP allows: a string or a number."""
-    return bytes(id).startswith(ID_START)
+    data = bytes(id)
+    return data != b"" and data[0] in ID_START
 
 
-ID_START = (*(b"%d" % digit for digit in range(10)), b'"', b"-")
+ID_START = frozenset(b'0123456789"-')
 
 
 def _valid_utf8(line: bytes) -> bytes:

@@ -34,12 +34,28 @@ class Arguments:
         self._value: dict[str, object] | ConditionError | None = None
         self._is_parsed = False
         self._folded: object = None
+        self._plain: dict[str, object] | None = None
+
+    @property
+    def plain(self) -> dict[str, object] | None:
+        """The arguments if they are an object without another in it, of which everybody reads the keys alike.
+
+        None means unknown. Raises ConditionError.
+        """
+        if not self._is_parsed:
+            _ = self.value
+        return self._plain
 
     @property
     def value(self) -> dict[str, object] | None:
         """The arguments; None if there are none, or if they are not an object. Raises ConditionError."""
         if not self._is_parsed:
-            self._value = _parse(self._raw)
+            text = b"" if self._raw is None else bytes(self._raw)
+            members = _parse_flat(text)
+            if members is not None and _has_folded_keys(members):
+                self._value = self._folded = self._plain = members
+            else:
+                self._value = _parse(text, members)
             self._is_parsed = True
         if isinstance(self._value, ConditionError):
             raise self._value
@@ -68,11 +84,16 @@ class ArgumentPath:
         try:
             self._selector = Selector(path, max_s=_MAX_SELECT_S)
             self._folded_selector = self._selector if self._is_folded else Selector(folded_path, max_s=_MAX_SELECT_S)
+            names = self._selector.names
+            self._name = names[0] if names is not None and len(names) == 1 and self._is_folded else None
         except BadPath as exc:
             raise ConditionError(f"`{path}` is not a JSONPath that can be used") from exc
 
     def select(self, arguments: Arguments) -> list[object]:
         """Return the values. Raises ConditionError if they are also written in another case, or cannot be found."""
+        plain = arguments.plain
+        if plain is not None and self._name is not None:
+            return [plain[self._name]] if self._name in plain else []
         try:
             value = arguments.value
             values = self._selector.select(value)
@@ -86,11 +107,11 @@ class ArgumentPath:
         return values
 
 
-def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
-    text = bytes(raw) if raw is not None else b""
+def _parse(text: bytes, members: dict[str, object] | None) -> dict[str, object] | ConditionError | None:
+    """Return arguments, of which these are the members if they are a flat object."""
     if not text:
         return None
-    if (members := _parse_flat(text)) is not None:
+    if members is not None:
         return ConditionError(_REPEATED_KEY) if _repeats_key(members) else members
     try:
         value = strict_json.loads(text.decode())

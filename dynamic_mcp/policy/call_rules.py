@@ -1,14 +1,14 @@
-"""The rules on the calls of one server, compiled once for all clients with the same view of it."""
+"""The rules of features on the calls of one server, compiled once for all clients with the same view of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.features.table import FEATURES, Feature, Rules
 from dynamic_mcp.groups.catalog import Catalog
 
 
@@ -78,19 +78,46 @@ class ToolRules(RuleSet):
         raise NotImplementedError
 
 
-class CallRules:
-    """What a config says of the calls of one server; what it does not say is None, or empty."""
-
-    def __init__(self, presentation: Presentation, server: str) -> None:
-        self.sets: dict[str, RuleSet] = dict(_compile(presentation, server))
-
-    @property
-    def tools(self) -> ToolRules | None:
-        """How tools are shown, if that is another way than their server has them."""
-        return next((each for each in self.sets.values() if isinstance(each, ToolRules)), None)
+def compile_rules(presentation: Presentation, server: str) -> dict[str, RuleSet]:
+    """Return the rules on the calls of a server, by the names of the features that they are of."""
+    return dict(_compile(presentation, server, lambda rules: True))
 
 
-def _compile(presentation: Presentation, server: str) -> Iterator[tuple[str, RuleSet]]:
+def compile_tool_rules(presentation: Presentation, server: str) -> ToolRules | None:
+    """Return how tools of a server are shown, if that is another way than it has them."""
+    found = _compile(presentation, server, lambda rules: rules.shows_tools)
+    return next((rules for _, rules in found if isinstance(rules, ToolRules)), None)
+
+
+def compile_message_rules(presentation: Presentation, server: str) -> list[RuleSet]:
+    """Return the rules that change what a server answers, and what it says by itself."""
+    return [rules for _, rules in _compile(presentation, server, lambda rules: rules.changes_messages)]
+
+
+def _compile(
+    presentation: Presentation, server: str, is_wanted: Callable[[Rules], bool]
+) -> Iterator[tuple[str, RuleSet]]:
+    for feature, rules in _rules_in(presentation):
+        if is_wanted(rules):
+            yield feature.name, feature.find(rules.compile)(presentation, server)
+
+
+def shows_tools(presentation: Presentation) -> bool:
+    """Return whether tools of a server are shown in another way than it has them."""
+    return any(rules.shows_tools for _, rules in _rules_in(presentation))
+
+
+def judging_rules(presentation: Presentation) -> list[object]:
+    """Return those rules of a server that decide about arguments, as the config has them."""
+    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation) if rules.judges]
+
+
+def message_rules(presentation: Presentation) -> list[object]:
+    """Return those rules of a server that change what it answers, as the config has them."""
+    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation) if rules.changes_messages]
+
+
+def _rules_in(presentation: Presentation) -> Iterator[tuple[Feature, Rules]]:
     for feature in FEATURES:
-        if feature.rules is not None and getattr(presentation.rules, feature.rules.key):
-            yield feature.name, feature.find(feature.rules.compile)(presentation, server)
+        if feature.rules is not None and feature.rules.key in presentation.rules:
+            yield feature, feature.rules

@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+# A set takes less time for a short text than a pattern does, and more for a long one.
+_SHORT = 200
+_ONLY_FIRST = [0]
 # What means something else next to other patterns: the ends of a text, quotes without an end, flags that are unset.
 _ALONE = re.compile(r"\\[AzQ]|\(\?[A-Za-z]*-")
 
@@ -53,17 +56,26 @@ def compile_pattern(pattern: str, *, dot_nl: bool = False, captures: bool = Fals
     return compiled
 
 
-def compile_any(patterns: Sequence[str]) -> Pattern | None:
-    """Return one pattern that is found in lines of text wherever one of these is found in one of the lines.
+def compile_absence(patterns: Sequence[str]) -> Callable[[bytes], bool] | None:
+    """Return a function that tells of lines of text whether none of these is in any of the lines.
 
-    It may be found where none of them is. None where there is no such pattern.
+    False means unknown. None where there is no such function.
     """
     if any(map(_ALONE.search, patterns)):
         return None
+    together = "(?m:" + "|".join(f"(?:{each})" for each in patterns) + ")"
     try:
-        return compile_pattern("(?m:" + "|".join(f"(?:{each})" for each in patterns) + ")", dot_nl=True)
+        pattern = compile_pattern(together, dot_nl=True)
     except BadPattern:  # together they are too large
         return None
+    find = compile_set([("", False), (together, False)])  # the first is always found, unless the search has failed
+
+    def is_absent(text: bytes) -> bool:
+        if find is not None and len(text) <= _SHORT:
+            return find(text) == _ONLY_FIRST
+        return pattern.search(text) is None
+
+    return is_absent
 
 
 def compile_set(patterns: Iterable[tuple[str, bool]]) -> Callable[[bytes], list[int] | None] | None:

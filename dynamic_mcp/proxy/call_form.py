@@ -40,7 +40,7 @@ class CheckForm(Step):
         params = call.params or {}
         if call.method == "tools/call":
             tool = wire.text(params.get("name"))
-            if (tool is None or not params.keys() <= _PLAIN) and self._is_ruled(call.group):
+            if (tool is None or not _PLAIN.issuperset(params)) and self._is_ruled(call.group):
                 _check(call, params)
             return next(call if call.tool == tool else structs.replace(call, tool=tool))
         if call.group.rules is not None and call.method not in HARMLESS:
@@ -48,8 +48,7 @@ class CheckForm(Step):
         return next(call)
 
     def _is_ruled(self, group: GroupView) -> bool:
-        has_rules = group.rules is not None or group.call_rules is not None
-        return has_rules or has_middleware(group, self.services)
+        return group.rules is not None or bool(group.call_rules) or has_middleware(group, self.services)
 
 
 def _check(call: UpstreamRequest, params: Mapping[str, Raw]) -> None:

@@ -134,6 +134,14 @@ class Step(_BaseStep):
         """Answer a call, mostly by `next`. Raises DynamicMcpError to refuse it."""
         raise NotImplementedError
 
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool, by the server's name, or None for the rest of what a group is sent.
+
+        What is the same for all of them can be looked up here, once.
+        """
+        run = self.__call__  # a lambda takes less time than a partial with keywords
+        return lambda call: run(call, next)
+
 
 class ChangingStep(_BaseStep):
     """A step that lets others change arguments, or that waits so long that the config may be another afterwards."""
@@ -141,6 +149,11 @@ class ChangingStep(_BaseStep):
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
         """Answer a call, by `restart` where it has waited or the arguments are others, and else by `next`."""
         raise NotImplementedError
+
+    def bind(self, group: GroupView, tool: str | None, next: Next, restart: Restart) -> Next:
+        """Return the step for calls of one tool; see `Step.bind`."""
+        run = self.__call__
+        return lambda call: run(call, next, restart)
 
 
 AnyStep = Step | ChangingStep
@@ -166,7 +179,7 @@ class Row(Struct, frozen=True):
 
 
 def _has_rules(group: GroupView, services: Services) -> bool:
-    return group.call_rules is not None or services.has_access_rules or has_middleware(group, services)
+    return bool(group.call_rules) or services.has_access_rules or has_middleware(group, services)
 
 
 def has_middleware(group: GroupView, services: Services) -> bool:
@@ -179,11 +192,11 @@ def has_middleware(group: GroupView, services: Services) -> bool:
 
 
 def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> bool:
-    return group.call_rules is not None and feature.name in group.call_rules.sets
+    return feature.name in group.call_rules
 
 
 def _may_ask(group: GroupView, services: Services) -> bool:
-    return services.has_access_rules or group.presentation.rules.asks
+    return services.has_access_rules or group.presentation.asks
 
 
 def _is_observed(group: GroupView, services: Services) -> bool:
@@ -375,7 +388,7 @@ class Chains:
         steps = self._find(group)
         if steps:
             head = [row for row in steps if row < _HEAD]
-            chain = self._link(steps, head, _ToolChains(partial(self._compile_for, steps)))
+            chain = self._link(steps, head, group, None, _ToolChains(partial(self._compile_for, steps)))
         else:
             chain = self._send
         group.chain = chain
@@ -389,18 +402,20 @@ class Chains:
         wanted = [row for row, step in steps.items() if row > after and step.is_wanted(group, tool)]
         if _LAST in wanted:
             wanted.remove(_LAST)
-            last = self._link(steps, [_LAST], _send_now)
-            return self._link(steps, wanted, partial(self._send_by, last))
-        return self._link(steps, wanted, self._send)
+            last = self._link(steps, [_LAST], group, tool, _send_now)
+            return self._link(steps, wanted, group, tool, partial(self._send_by, last))
+        return self._link(steps, wanted, group, tool, self._send)
 
-    def _link(self, steps: Mapping[int, AnyStep], rows: Iterable[int], chain: Next) -> Next:
+    def _link(
+        self, steps: Mapping[int, AnyStep], rows: Iterable[int], group: GroupView, tool: str | None, chain: Next
+    ) -> Next:
         """Return a chain of the steps in these rows, before another chain."""
         for row in sorted(rows, reverse=True):
             step = steps[row]
             if isinstance(step, ChangingStep):
-                chain = partial(step, next=chain, restart=partial(self._restart, row, self._version, chain))
+                chain = step.bind(group, tool, chain, partial(self._restart, row, self._version, chain))
             else:
-                chain = partial(step, next=chain)
+                chain = step.bind(group, tool, chain)
         return chain
 
     def _restart(

@@ -95,7 +95,7 @@ class HiddenThings:
         entries = group.known.entries(kind)
         if kind is not ListKind.TOOLS:
             return len(entries)
-        if presentation.rules.overrides:
+        if presentation.rules and _shows_tools(presentation):
             return self._count_overridden(group, presentation, group.known)
         tools = presentation.tools
         return len(entries) if (tools.include, tools.exclude) == (("*",), ()) else sum(map(tools.allows, entries))
@@ -107,6 +107,12 @@ class HiddenThings:
             known = catalog, presentation, 0 if shown is None else len(shown.tools)
             self._counts[group.name] = known
         return known[2]
+
+
+def _shows_tools(presentation: Presentation) -> bool:
+    from dynamic_mcp.policy.call_rules import shows_tools
+
+    return shows_tools(presentation)
 
 
 def _kind_of(request: Request) -> ListKind | None:

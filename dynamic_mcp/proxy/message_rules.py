@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp.wire import Frame
 
 if TYPE_CHECKING:  # loaded with the first rule
@@ -38,9 +37,7 @@ class MessageRules:
     def _find(self, server: str) -> Iterator[RuleSet]:
         for config in self._configs:
             shown = config.presentations.get(server)
-            if shown is None:
-                continue
-            for feature in FEATURES:
-                rules = feature.rules
-                if rules is not None and rules.changes_messages and getattr(shown.rules, rules.key):
-                    yield feature.find(rules.compile)(shown, server)
+            if shown is not None and shown.rules:
+                from dynamic_mcp.policy.call_rules import compile_message_rules
+
+                yield from compile_message_rules(shown, server)

@@ -34,10 +34,10 @@ def explain(answer: Frame, misfit: Misfit, group: GroupView, tool: str) -> Frame
 
 def _is_judged(group: GroupView, tool: str) -> bool:
     """Return whether a rule on calls, an access rule, a person or a schema of ours judges the arguments of a tool."""
-    own_name, rules = group.own_name(tool), group.call_rules
+    own_name = group.own_name(tool)
     if _has_own_schema(group, tool):
         return True
-    if rules is not None and any(each.judges(own_name) for each in rules.sets.values()):
+    if any(each.judges(own_name) for each in group.call_rules.values()):
         return True
     if group.rules is None:
         return False
@@ -59,6 +59,6 @@ def _has_own_schema(group: GroupView, tool: str) -> bool:
 
 def _present(words: str, group: GroupView, tool: str) -> str:
     """Return our words as the server's are shown: they may repeat what the model wrote."""
-    for each in () if group.call_rules is None else group.call_rules.sets.values():
+    for each in group.call_rules.values():
         words = each.present_text(tool, words)
     return words

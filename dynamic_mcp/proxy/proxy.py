@@ -31,11 +31,11 @@ from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import Elicitations
+from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
-from dynamic_mcp.proxy.pinned_groups import PinnedGroups
 from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
@@ -59,8 +59,7 @@ class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
-    become true before a config is applied. `pins` is the folder of lock files; without it, no definition is pinned.
-    `steps` replaces those of features.
+    become true before a config is applied. `steps` replaces those of features.
     """
 
     def __init__(
@@ -74,7 +73,6 @@ class Proxy:
         clock: Clock | None = None,
         state_folder: Path | None = None,
         has_base: bool = True,
-        pins: Path | None = None,
         steps: Mapping[str, MakeStep] | None = None,
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
@@ -83,10 +81,10 @@ class Proxy:
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
-        self._pinned = PinnedGroups(base, pins, self.note, lambda group: self._subscriptions.announce_soon(group))
-        self._views = Views({None: base}, self.groups, self._pinned.pin)
-        self._persons = Persons(self._add_person, self._remove_person)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
+        self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
+        self._views = Views({None: base}, self.groups, self._gates)
+        self._persons = Persons(self._add_person, self._remove_person)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
         self._resource_subscriptions, self._elicitations = ResourceSubscriptions(), Elicitations()
         self._logins = LoginOffers(logins, self._subscriptions)
@@ -180,7 +178,6 @@ class Proxy:
         services.has_access_rules = self._views.are_governed
         if services.approvals is None and config.asks:
             services.approvals = ApprovalCounts()
-        self._pinned.apply(config)
         self._chains.apply(configs)
         self._compile_answers()
 
@@ -244,7 +241,7 @@ class Proxy:
         await self._chains.close()
         await self._semantic_index.close()
         await self.groups.close()
-        await self._pinned.close()
+        await self._gates.close()
 
     def has_place(
         self, authentication: Authentication, only: str | None, profile: str | None, *, may_be_empty: bool = False

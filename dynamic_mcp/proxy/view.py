@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Kind, Profile
-from dynamic_mcp.config.resolved import Config, GroupConfig, Pinning, Presentation, Timeouts
+from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -24,9 +24,7 @@ from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
-    from dynamic_mcp.policy.call_rules import CallRules, ShownTool, ToolRules
-
-Pin = Callable[[Group, Pinning], None]
+    from dynamic_mcp.policy.call_rules import RuleSet, ShownTool, ToolRules
 
 _FEATURES = ("tools", "resources", "prompts")
 _METHODS = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get"}
@@ -36,8 +34,8 @@ class GroupView:
     """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
 
     `config` is what is run for it, `switched_off` the features that it does not let through. `rules` decide what of
-    it may be used; None is everything. `call_rules` are the config's rules on its calls, if there are any, and
-    `overridden` has its tools where the config shows them in another way. With a `base`, it is another view of the
+    it may be used; None is everything. `call_rules` are the config's rules on its calls, by their features, and
+    `overridden` those by which tools are shown in another way. With a `base`, it is another view of the
     same group with the same rules, which both use.
     """
 
@@ -54,17 +52,24 @@ class GroupView:
         self.name = group.name
         self.config: GroupConfig = group.config if base is None else base.config
         self.presentation = presentation
-        self.call_rules: CallRules | None = None
+        self.call_rules: dict[str, RuleSet] = {}
+        self.overridden: ToolRules | None = None
         if base is not None:
-            self.call_rules = base.call_rules
+            self.call_rules, self.overridden = base.call_rules, base.overridden
         elif presentation.rules:
-            self.call_rules = _compile(presentation, group.name)
-        self.overridden: ToolRules | None = None if self.call_rules is None else self.call_rules.tools
+            self._compile_rules()
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
         self.chain: Callable[..., Awaitable[Frame]] | None = None  # compiled by `Chains` with the first request
         self.allowed_lists: AllowedLists = AllowedLists(presentation, rules) if base is None else base.allowed_lists
+
+    def _compile_rules(self) -> None:
+        from dynamic_mcp.policy.call_rules import ToolRules, compile_rules
+
+        self.call_rules = compile_rules(self.presentation, self.name)
+        found = (each for each in self.call_rules.values() if isinstance(each, ToolRules))
+        self.overridden = next(found, None)
 
     def __repr__(self) -> str:
         return f"<GroupView of {self.group!r}>"
@@ -239,21 +244,14 @@ class GroupView:
         return allowed if self.overridden is None else self.overridden.show(allowed)
 
 
-def _compile(presentation: Presentation, server: str) -> CallRules:
-    from dynamic_mcp.policy.call_rules import CallRules
-
-    return CallRules(presentation, server)
-
-
 class GroupViews:
     """The group views that there are, so that views of different roles share those that are the same.
 
-    `former` are those of the config before. `pin` has the definitions of a group pinned.
+    `former` are those of the config before.
     """
 
-    def __init__(self, former: dict[Group, list[GroupView]] | None = None, pin: Pin | None = None) -> None:
+    def __init__(self, former: dict[Group, list[GroupView]] | None = None) -> None:
         self._former = former or {}
-        self._pin = pin
         self._current: dict[Group, list[GroupView]] = {}
 
     def __iter__(self) -> Iterator[GroupView]:
@@ -261,7 +259,7 @@ class GroupViews:
 
     def renew(self) -> GroupViews:
         """Return an empty pool that takes over from this one what is still the same."""
-        return GroupViews(self._current, self._pin)
+        return GroupViews(self._current)
 
     def forget(self, groups: Iterable[Group]) -> None:
         """Forget the views of groups that have ended."""
@@ -271,8 +269,6 @@ class GroupViews:
 
     def find(self, group: Group, presentation: Presentation, rules: GroupRules | None) -> GroupView:
         """Return the view of a group with this presentation and these rules."""
-        if self._pin is not None:
-            self._pin(group, presentation.pinning)
         current = self._current.setdefault(group, [])
         wanted = (group.config, presentation, rules)
         known = (*current, *self._former.get(group, ()))

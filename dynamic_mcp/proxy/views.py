@@ -13,9 +13,10 @@ from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.proxy.gates import Gates
 from dynamic_mcp.proxy.message_rules import MessageRules
 from dynamic_mcp.proxy.profiles import choose
-from dynamic_mcp.proxy.view import GroupViews, Pin, Scope, View, make_view
+from dynamic_mcp.proxy.view import GroupViews, Scope, View, make_view
 from dynamic_mcp.system.bounded import BoundedDict
 
 if TYPE_CHECKING:  # loaded with the first access rule
@@ -26,14 +27,15 @@ _MAX_VIEWS = 10_000
 
 
 class Views:
-    """Finds the view of a client on these groups; `pin` has their definitions pinned.
+    """Finds the view of a client on these groups, which get their `gates` before any client can see them.
 
     `messages` are the rules on what servers say by themselves.
     """
 
-    def __init__(self, configs: Mapping[Place, Config], groups: Groups, pin: Pin | None = None) -> None:
+    def __init__(self, configs: Mapping[Place, Config], groups: Groups, gates: Gates) -> None:
         self._groups = groups
-        self._pool = GroupViews(pin=pin)
+        self._gates = gates
+        self._pool = GroupViews()
         self._has_had_profiles = False
         self.apply(configs)
 
@@ -54,6 +56,7 @@ class Views:
     def apply(self, configs: Mapping[Place, Config]) -> None:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)
+        self._gates.apply(self._configs, self._groups)
         self.messages = MessageRules(self._configs.values())
         self._policy = _read_policy(configs[None])
         # a client that has chosen one keeps it, also once the config has none any more
@@ -66,6 +69,7 @@ class Views:
     def add(self, place: Place, config: Config) -> None:
         """Make views for a workspace or a person too."""
         self._configs[place] = config
+        self._gates.add(config.presentations, self._groups.of(place).values())
         self.messages = MessageRules(self._configs.values())
 
     def remove(self, place: Place, ended: Iterable[Group]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from msgspec import Raw
 
-from dynamic_mcp.search.fields import ToolTexts, extract_texts
-from dynamic_mcp.search.words import name_key, split_words, stem, trigrams
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.search.words import name_key, split_name, split_words, stem, trigrams
 
 MAX_WORDS = 1000
 # How many words of its tools a group may have in the index, each counted for every tool that has it. Of the tools
@@ -24,6 +24,12 @@ EXACT = "="  # prefix of a word itself, which distinguishes it from a stem
 MIN_FUZZY_LENGTH = 4
 MIN_LIKENESS = 0.55
 MIN_LIKENESS_OTHER_START = 0.65  # with a different first letter, which typos rarely change
+_MAX_TEXT = 2000
+_MAX_NODES = 500
+_MAX_SUMMARY = 1000
+_INNER = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties")
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class GroupIndex:
         postings: dict[str, list[tuple[int, float]]] = {}
         count = 0
         for number, (name, tool) in enumerate(tools.items()):
-            texts = extract_texts(name, tool) if count < MAX_POSTINGS else ToolTexts(name)
+            texts = _extract_texts(name, tool) if count < MAX_POSTINGS else _ToolTexts(name)
             terms = _weigh_terms(texts, about, tuning)
             count += len(terms)
             for term, weight in terms.items():
@@ -145,7 +151,7 @@ def _index_keys(group: str, names: Iterable[str]) -> dict[str, list[int]]:
     return table
 
 
-def _weigh_terms(tool: ToolTexts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
+def _weigh_terms(tool: _ToolTexts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
     """Weigh each term of a tool over all fields: BM25F (Zaragoza et al., TREC 2004) without the IDF."""
     fields = [
         (tuning.name, split_words(tool.name)),
@@ -157,12 +163,12 @@ def _weigh_terms(tool: ToolTexts, about: Iterable[tuple[Field, list[str]]], tuni
         *about,
     ]
     sums: dict[str, float] = {}
-    for field, terms in fields:
-        if not field.weight:
+    for tuned, terms in fields:
+        if not tuned.weight:
             continue
-        length = 1 - tuning.length_share + tuning.length_share * len(terms) / field.length
+        length = 1 - tuning.length_share + tuning.length_share * len(terms) / tuned.length
         for word, count in Counter(terms).items():
-            weight = field.weight * count / length
+            weight = tuned.weight * count / length
             for term in (EXACT + word, stem(word)) if tuning.has_stems else (EXACT + word,):
                 sums[term] = sums.get(term, 0.0) + weight
     return {term: weight / (weight + tuning.saturation) for term, weight in sums.items()}
@@ -175,3 +181,79 @@ def _split_all(texts: list[str]) -> list[str]:
         if len(words) > MAX_WORDS:
             break
     return words
+
+
+@dataclass
+class _ToolTexts:
+    """The texts of one tool, by field."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    parameters: list[str] = field(default_factory=list)
+    parameter_descriptions: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+
+
+def _extract_texts(name: str, tool: Raw) -> _ToolTexts:
+    """Extract the texts of a tool."""
+    decoded = wire.value(tool)
+    members = decoded if isinstance(decoded, dict) else {}
+    texts = _ToolTexts(name, _cut(members.get("title")), _cut(members.get("description")))
+    annotations = members.get("annotations")
+    if not texts.title and isinstance(annotations, dict):
+        texts.title = _cut(annotations.get("title"))
+    for schema in _walk_schemas(members.get("inputSchema")):
+        _add_schema(texts, schema)
+    return texts
+
+
+def summarize(name: str, tool: Raw) -> str:
+    """Describe a tool in one short text, the input of the semantic index."""
+    texts = _extract_texts(name, tool)
+    summary = ". ".join(filter(None, [" ".join(split_name(name)), texts.title, texts.description]))
+    if texts.parameters:
+        summary = f"{summary} ({', '.join(texts.parameters)})"
+    return summary[:_MAX_SUMMARY]
+
+
+def _walk_schemas(root: object) -> Iterator[Mapping[str, object]]:
+    """Yield a schema and its subschemas, outermost first, up to MAX_NODES."""
+    queue = [root]
+    for at in range(_MAX_NODES):
+        if at >= len(queue):
+            return
+        schema = queue[at]
+        if isinstance(schema, dict) and len(queue) <= _MAX_NODES:
+            queue += _subschemas(schema)
+        if isinstance(schema, dict):
+            yield schema
+
+
+def _subschemas(schema: Mapping[str, object]) -> Iterator[object]:
+    for key in _INNER:
+        inner = schema.get(key)
+        if isinstance(inner, dict):
+            yield from inner.values()
+    for key in _LISTS:
+        choices = schema.get(key)
+        if isinstance(choices, list):
+            yield from choices
+    for key in _SINGLE:
+        if isinstance(schema.get(key), dict):
+            yield schema[key]
+
+
+def _add_schema(texts: _ToolTexts, schema: Mapping[str, object]) -> None:
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        texts.parameters += list(properties)[:_MAX_NODES]
+        descriptions = (each.get("description") for each in properties.values() if isinstance(each, dict))
+        texts.parameter_descriptions += [_cut(text) for text in descriptions if isinstance(text, str)]
+    allowed = schema.get("enum")
+    if isinstance(allowed, list):
+        texts.values += [value[:_MAX_TEXT] for value in allowed[:_MAX_NODES] if isinstance(value, str)]
+
+
+def _cut(text: object) -> str:
+    return text[:_MAX_TEXT] if isinstance(text, str) else ""

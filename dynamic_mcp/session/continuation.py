@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp.errors import DynamicMcpError, Interrupted
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.answers import to_answer
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.system.task_set import TaskSet
@@ -71,10 +72,10 @@ class Journal:
     def __init__(self, keep: Callable[[bytes, bytes], None]) -> None:
         self._keep = keep
 
-    def note_answer(self, frame: Frame, answer: Frame) -> None:
+    def note_answer(self, request: Request, answer: Frame) -> None:
         """Note what a client has asked for, if it lasts."""
-        if frame.method in _LASTING and not len(answer.error):
-            self._keep(*_LASTING[frame.method](frame))
+        if request.method in _LASTING and not len(answer.error):
+            self._keep(*_LASTING[request.method](request))
 
     def note_question(self, id: int) -> None:
         """Note a request to the client that is in flight."""
@@ -85,20 +86,20 @@ class Journal:
         self._keep(b"question %d" % id, b"")
 
 
-def _note(frame: Frame) -> tuple[bytes, bytes]:
-    return frame.method.encode(), wire.request_line(0, frame.method, frame.params)
+def _note(request: Request) -> tuple[bytes, bytes]:
+    return request.method.encode(), wire.request_line(0, request.method, request.params)
 
 
-def _note_subscription(frame: Frame) -> tuple[bytes, bytes]:
-    return _name_subscription(frame), wire.request_line(0, frame.method, frame.params)
+def _note_subscription(request: Request) -> tuple[bytes, bytes]:
+    return _name_subscription(request), wire.request_line(0, request.method, request.params)
 
 
-def _forget_subscription(frame: Frame) -> tuple[bytes, bytes]:
-    return _name_subscription(frame), b""
+def _forget_subscription(request: Request) -> tuple[bytes, bytes]:
+    return _name_subscription(request), b""
 
 
-def _name_subscription(frame: Frame) -> bytes:
-    return b"subscription " + bytes(wire.member(frame.params, "uri"))
+def _name_subscription(request: Request) -> bytes:
+    return b"subscription " + bytes(wire.member(request.params, "uri"))
 
 
 _LASTING = {
@@ -178,7 +179,7 @@ def _refuse(line: bytes) -> bytes:
     if not (frame.method and len(frame.id)):
         return b""
     id = frame.id if wire.is_request_id(frame.id) else Raw(b"null")
-    answer = to_answer(frame, Interrupted(frame.method))
+    answer = to_answer(frame.method, Interrupted(frame.method))
     if len(answer.result) and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)):
         answer = Frame(result=wire.with_member(answer.result, envelope.COMPLETE, envelope.RESULT_TYPE))
     return wire.answer_line(id, answer)

@@ -11,30 +11,29 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Raw
 
 from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
-from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    DynamicMcpError,
-    Interrupted,
-)
-from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.errors import INVALID_REQUEST, METHOD_NOT_FOUND, Interrupted
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import revisions, wire
-from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
+from dynamic_mcp.mcp.lines import Oversized, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
-from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.request import Channel, Request
-from dynamic_mcp.proxy.view import View
-from dynamic_mcp.session.answers import error_line, gone, to_answer
-from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_asked
-from dynamic_mcp.session.request_checks import may_be_served, refuse_request
+from dynamic_mcp.session.answers import (
+    MAX_IN_FLIGHT,
+    answer_request,
+    error_line,
+    gone,
+    refuse_line,
+    refuse_request,
+    to_answer,
+    too_long,
+)
+from dynamic_mcp.session.client_connection import ClientConnection
+from dynamic_mcp.session.questions import Journal, Questions, may_be_asked
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
@@ -50,32 +49,38 @@ _OWN_METHODS = frozenset(("initialize", "ping"))
 MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 
 
-class Journal(QuestionJournal, Protocol):
-    """Whoever remembers what another process must know to go on with a session."""
-
-    def note_answer(self, frame: Frame, answer: Frame) -> None:
-        """Note a request of the client that has been answered."""
-        ...
-
-
 class _Exchange:
     """A request of the client that is being answered. Whoever takes it out of those in flight replies to it."""
 
-    __slots__ = ("frame", "reply", "task")
+    __slots__ = ("_in_flight", "_journal", "_key", "reply", "request", "task")
 
-    task: asyncio.Task[bytes]
+    task: asyncio.Task[None]
 
-    def __init__(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
-        self.frame = frame
+    def __init__(
+        self,
+        request: Request,
+        key: bytes,
+        reply: Callable[[bytes], None],
+        in_flight: dict[bytes, _Exchange],
+        journal: Journal | None,
+    ) -> None:
+        self.request = request
         self.reply = reply
+        self._key = key
+        self._in_flight = in_flight
+        self._journal = journal
+
+    def finish(self, request: Request, answer: Frame) -> None:
+        """Reply with the answer, unless somebody else has replied."""
+        if self._journal is not None:
+            self._journal.note_answer(request, answer)
+        if self._in_flight.get(self._key) is self:
+            del self._in_flight[self._key]
+            self.reply(wire.answer_line(request.id, answer))
 
 
 class Session:
-    """A client that writes to `receive` and is written to with `send`, a line at a time.
-
-    `journal` takes what another process must know to go on with the session; `first_id` is that of the first
-    request to the client.
-    """
+    """A client that writes to `receive` and is written to over its connection, a line at a time."""
 
     log_level = ""  # the client sets its level once for all
     is_parked = False
@@ -106,44 +111,29 @@ class Session:
         "workspace",
     )
 
-    def __init__(
-        self,
-        send: Callable[[bytes], None],
-        server: Server,
-        is_congested: Callable[[], bool] = lambda: False,
-        authentication: Authentication = LOCAL_USER,
-        *,
-        journal: Journal | None = None,
-        first_id: int = 1,
-        is_command: bool = False,
-        workspace: Workspace | None = None,
-        only: str | None = None,
-        profile: str | None = None,
-        transport: Transport = "stdio",
-        address: str = "",
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, connection: ClientConnection, server: Server, *, now: Callable[[], float] = time.time) -> None:
+        origin = connection.origin
         self.id = secrets.token_hex(ID_BYTES)
-        self.address = address
-        self.authentication = authentication
-        self.is_command = is_command
-        self.workspace = workspace
-        self.only = only
-        self.profile = profile
-        self.transport: Transport = transport
+        self.address = connection.address
+        self.authentication = origin.authentication
+        self.is_command = connection.is_command
+        self.workspace = origin.workspace
+        self.only = origin.only
+        self.profile = origin.profile
+        self.transport: Transport = origin.transport
         self.since = now()
         self.calls = 0
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
-        self._send = send
-        self._is_congested = is_congested
+        self._send = connection.send
+        self._is_congested = connection.is_congested
         self._server = server
         self._capabilities: Mapping[str, Raw] = {}
         self._serving: dict[bytes, _Exchange] = {}
         self._batches = TaskSet(log)
-        self._questions = Questions(journal, first_id)
-        self._journal = journal
+        self._journal = connection.journal
+        self._questions = Questions(connection.journal, connection.first_id)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -212,8 +202,8 @@ class Session:
         for key in [*self._serving]:
             exchange = self._serving.pop(key)
             exchange.task.cancel()
-            frame = exchange.frame
-            exchange.reply(wire.answer_line(frame.id, to_answer(frame, Interrupted(frame.method))))
+            id, method = exchange.request.id, exchange.request.method
+            exchange.reply(wire.answer_line(id, to_answer(method, Interrupted(method))))
         if batches := [*self._batches]:  # whose requests are answered by now
             await asyncio.wait(batches, timeout=_CANCEL_WITHIN_S)
 
@@ -224,6 +214,7 @@ class Session:
         self.is_closed = True
         for task in self._tasks():
             task.cancel("the client has gone")
+        self._serving.clear()
         self._questions.close()
         self._server.release(self)
 
@@ -238,22 +229,15 @@ class Session:
         return tasks
 
     def _receive_malformed(self, line: bytes, exc: wire.Malformed, reply: Callable[[bytes], None]) -> None:
-        if not line.strip():
-            reply(b"")
-        elif isinstance(line, Oversized):
-            why = f"a message of {line.size} bytes is over `max_message_bytes`"
-            reply(self._refuse_oversized(line, why))
+        if isinstance(line, Oversized):
+            answered = find_response_id(line)
+            if answered is not None and self._questions.refuse_answer(bytes(answered), too_long(line)):
+                reply(b"")
+                return
         elif wire.is_batch(line) and exc.code == INVALID_REQUEST:
             self.receive_batch(line, reply)
-        else:
-            reply(error_line(exc.id, exc.code, str(exc)))
-
-    def _refuse_oversized(self, line: bytes, why: str) -> bytes:
-        """Answer a request that is too long, and fail the question that an answer which is too long was for."""
-        answered = find_response_id(line)
-        if answered is not None and self._questions.refuse_answer(bytes(answered), why):
-            return b""
-        return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
+            return
+        reply(refuse_line(line, exc))
 
     def receive_batch(self, line: bytes, reply: Callable[[bytes], None], channel: Channel | None = None) -> None:
         """Take several messages, which get one answer; only some revisions have this.
@@ -268,7 +252,7 @@ class Session:
             reply(error_line(NULL, exc.code, str(exc)))
             return
         lines: list[bytes] = []
-        tasks: list[asyncio.Task[bytes]] = []
+        tasks: list[asyncio.Task[None]] = []
         for item in items:
             try:
                 frame = wire.parse(bytes(item))
@@ -284,43 +268,20 @@ class Session:
 
     def _begin(
         self, frame: Frame, reply: Callable[[bytes], None], channel: Channel | None
-    ) -> asyncio.Task[bytes] | None:
+    ) -> asyncio.Task[None] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
-        if not may_be_served(frame, key, self._serving):
+        refusal = refuse_request(frame, key, self._serving, MAX_IN_FLIGHT)
+        if refusal is not None:
             id = frame.id if wire.is_request_id(key) else NULL
-            reply(wire.answer_line(id, refuse_request(frame, key, self._serving)))
+            reply(wire.answer_line(id, refusal))
             return None
         self.calls += 1
-        exchange = self._serving[key] = _Exchange(frame, reply)
         view = self._server.view_for(self)  # that of now: what comes next may come with other rights
-        exchange.task = self._loop.create_task(self._serve(exchange, key, channel, view))
+        request = Request(frame.method, frame.params, self, view, channel, frame.id)
+        exchange = self._serving[key] = _Exchange(request, key, reply, self._serving, self._journal)
+        exchange.task = self._loop.create_task(answer_request(request, self.serve, exchange.finish))
         return exchange.task
-
-    async def _serve(self, exchange: _Exchange, key: bytes, channel: Channel | None, view: View) -> bytes:
-        frame = exchange.frame
-        mark = mark_request(frame.id)
-        try:
-            answer = await self.answer(frame, channel, view)
-        except wire.Malformed as exc:
-            answer = wire.error_frame(INVALID_PARAMS, str(exc))
-        except DynamicMcpError as exc:
-            answer = to_answer(frame, exc)
-        except Exception:
-            log.exception("a bug: answering %s failed", frame.method)
-            answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
-        else:
-            if self._journal is not None:
-                self._journal.note_answer(frame, answer)
-        finally:
-            mark.is_over = True
-            is_done = self._serving.get(key) is not exchange
-            if not is_done:
-                del self._serving[key]
-        line = wire.answer_line(frame.id, answer)
-        if not is_done:
-            exchange.reply(line)
-        return line
 
     def _take_notification(self, frame: Frame) -> bytes:
         """Take a notification, or the answer to a request that was made to the client; return what it is told."""
@@ -346,17 +307,19 @@ class Session:
     def _request(self, frame: Frame) -> Request:
         return Request(frame.method, frame.params, self, self._server.view_for(self))
 
-    def answer(self, frame: Frame, channel: Channel | None = None, view: View | None = None) -> Awaitable[Frame]:
-        """Answer one request. Raises DynamicMcpError and wire.Malformed."""
-        if frame.method in _OWN_METHODS:
-            return self._initialize(frame) if frame.method == "initialize" else _pong()
-        server = self._server
-        request = Request(frame.method, frame.params, self, view or server.view_for(self), channel, frame.id)
-        return server.answer(request)
+    def answer(self, frame: Frame) -> Awaitable[Frame]:
+        """Answer a request that was not received. Raises DynamicMcpError and wire.Malformed."""
+        return self.serve(self._request(frame))
 
-    async def _initialize(self, frame: Frame) -> Frame:
+    def serve(self, request: Request) -> Awaitable[Frame]:
+        """Answer a request. Raises DynamicMcpError and wire.Malformed."""
+        if request.method in _OWN_METHODS:
+            return self._initialize(request) if request.method == "initialize" else _pong()
+        return self._server.answer(request)
+
+    async def _initialize(self, request: Request) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says."""
-        params = wire.members(frame.params)
+        params = wire.members(request.params)
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))

@@ -7,42 +7,43 @@ what goes back to the client is translated here.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from msgspec import Raw
 
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
-    DynamicMcpError,
     Interrupted,
 )
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.envelope import Envelope, RequestMembers
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused, is_ours
 from dynamic_mcp.proxy.subscriptions import LEVELS
-from dynamic_mcp.session.answers import to_answer
+from dynamic_mcp.session.answers import (
+    MAX_IN_FLIGHT,
+    Refused,
+    answer_request,
+    error_answer,
+    refuse_request,
+    to_answer,
+    too_many,
+)
+from dynamic_mcp.session.client_connection import Origin
 from dynamic_mcp.session.listening import Listening
-from dynamic_mcp.session.modern_answers import refuse_state, to_modern
-from dynamic_mcp.session.modern_client import ModernCall, ModernClient, ModernClients, Origin, binding_of
+from dynamic_mcp.session.modern_client import ModernCall, ModernClient, ModernClients, binding_of
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.url_elicitations import answer_with_elicitations
 
-log = logging.getLogger(__name__)
-
-# Requests of one client that are served at once; those beyond are refused.
-MAX_IN_FLIGHT = 4096
 MAX_CLIENTS = 1000
 # A client that has made no request for this long is forgotten.
 _UNUSED_FOR_S = 3600.0
@@ -59,14 +60,6 @@ _REMOVED = frozenset(
     )
 )
 _DISCOVER, _LISTEN = "server/discover", "subscriptions/listen"
-
-
-class Refused(Exception):
-    """A request that is not served; `answer` says why."""
-
-    def __init__(self, code: int, why: str, data: object = None) -> None:
-        super().__init__(why)
-        self.answer = wire.error_frame(code, why, data)
 
 
 class ModernDispatcher:
@@ -98,12 +91,8 @@ class ModernDispatcher:
         """Start to answer a request, whose params may be split already. None: it is answered already."""
         try:
             return self._begin(frame, channel, origin, members or RequestMembers.of(frame))
-        except wire.Malformed as exc:
-            channel.answer(wire.error_frame(INVALID_PARAMS, str(exc)))
-        except StateRefused as exc:
-            channel.answer(refuse_state(exc))
-        except Refused as exc:
-            channel.answer(exc.answer)
+        except (wire.Malformed, StateRefused, Refused) as exc:
+            channel.answer(error_answer(frame.method, exc))
         return None
 
     def configure(self, *, max_in_flight: int, max_clients: int, unused_for_s: float) -> None:
@@ -125,7 +114,7 @@ class ModernDispatcher:
         if calls:
             await asyncio.gather(*(call.wait(within_s) for call in calls))
         for call in [call for client in self._clients for call in client.calls_in_flight]:
-            call.fail(self._to_modern(call.client, call.method, _to_error(call.method, Interrupted(call.method))))
+            call.fail(to_answer(call.method, Interrupted(call.method)))
 
     def close(self) -> None:
         """End everything at once."""
@@ -134,37 +123,44 @@ class ModernDispatcher:
     # --- a request -------------------------------------------------------------------------------------
 
     def _begin(self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers) -> ModernCall:
-        _check_frame(frame)
-        params, meta = members.params, members.meta
-        sender = _read_sender(frame.method, meta)
-        if frame.method in _REMOVED:
-            why = f"method not found: `{frame.method}` is not part of MCP {MODERN.name}"
-            raise Refused(METHOD_NOT_FOUND, why)
-        client = self._find_client(origin, sender, channel)
-        plain = envelope.without_envelope(params, meta)
-        plain.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
-        state = wire.text(plain.get("requestState")) if frame.method in envelope.MAY_ASK else None
+        """Start to answer a request. Raises Refused, StateRefused and Malformed."""
+        method = frame.method
+        refusal = refuse_request(frame, bytes(frame.id))
+        if refusal is not None:
+            raise Refused(refusal)
+        raw_meta = bytes(members.params.get("_meta", b""))
+        found = self._clients.recall(origin, raw_meta)
+        if found is None:
+            sender = _read_sender(method, members.meta)
+            log_level = (wire.text(sender.log_level) or "") if len(sender.log_level) else ""
+        if method in _REMOVED:
+            raise _refused(METHOD_NOT_FOUND, f"method not found: `{method}` is not part of MCP {MODERN.name}")
+        if found is None:
+            client = self._find_client(origin, sender, channel)
+            if envelope.is_for_one_hop(members.meta):
+                self._clients.remember(origin, raw_meta, client, log_level)
+        else:
+            client, log_level = found
+        if len(client.calls_in_flight) >= self._max_in_flight:
+            raise Refused(too_many(self._max_in_flight))
+        params = envelope.without_envelope(members.params, members.meta)
+        params.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
+        state = wire.text(params.get("requestState")) if method in envelope.MAY_ASK else None
         if state is not None and is_ours(state):
-            return self._resume(client, frame.method, plain, state, channel)
-        call_frame = Frame(method=frame.method, params=Raw(wire.encode(plain)), id=frame.id)
-        call = ModernCall(
-            client,
-            call_frame,
-            channel,
-            self._server.parked_calls,
-            log_level=wire.text(sender.log_level) or "",
-        )
-        if call.log_level:
-            self._server.want_level(client, call.log_level)
-        call.start(self._answer(call, call_frame, channel))
+            return self._resume(client, method, params, state, channel)
+        raw_params = Raw(wire.encode(params))
+        call = ModernCall(client, method, raw_params, channel, self._server, log_level=log_level)
+        if log_level:
+            self._server.want_level(client, log_level)
+        request = Request(method, raw_params, client, self._server.view_for(client), call, frame.id)
+        call.start(answer_request(request, self._use_case(method, channel), call.finish))
         return call
 
     def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:
         client = self._clients.find(origin, sender, channel)
         if client is None:
-            raise Refused(INTERNAL_ERROR, "too many clients are in use: no more are served; try again later")
-        if len(client.calls_in_flight) >= self._max_in_flight:
-            raise Refused(INTERNAL_ERROR, f"{self._max_in_flight} requests are in flight: no more are accepted")
+            why = "too many clients are in use: no more are served; try again later"
+            raise _refused(INTERNAL_ERROR, why)
         return client
 
     def _resume(
@@ -178,40 +174,24 @@ class ModernDispatcher:
         call.resume(responses, channel)
         return call
 
-    async def _answer(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
-        """Return the answer to a request as its client gets it."""
-        mark = mark_request(frame.id)
-        try:
-            answer = await self._serve(call, frame, channel)
-        except wire.Malformed as exc:
-            answer = wire.error_frame(INVALID_PARAMS, str(exc))
-        except StateRefused as exc:
-            answer = refuse_state(exc)
-        except DynamicMcpError as exc:
-            answer = _to_error(frame.method, exc)
-        except Exception:
-            log.exception("a bug: answering %s failed", frame.method)
-            answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
-        finally:
-            mark.is_over = True
-        return self._to_modern(call.client, frame.method, answer)
+    def _use_case(self, method: str, channel: Channel) -> Callable[[Request], Awaitable[Frame]]:
+        if method == _LISTEN:
+            return partial(self._listen, channel)
+        return self._discover if method == _DISCOVER else self._serve
 
-    async def _serve(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
-        client, server = call.client, self._server
-        if frame.method == _LISTEN:
-            return await self._listen(call, frame, channel)
-        if frame.method == _DISCOVER:
-            return await server.discover(client)
-        request = Request(frame.method, frame.params, client, server.view_for(client), call, frame.id)
-        return await answer_with_elicitations(request, server.answer)
+    def _serve(self, request: Request) -> Awaitable[Frame]:
+        return answer_with_elicitations(request, self._server.answer)
 
-    def _to_modern(self, client: ModernClient, method: str, answer: Frame) -> Frame:
-        return to_modern(answer, method, self._server.server_info(client), self._server.cache_hint(client, method))
+    def _discover(self, request: Request) -> Awaitable[Frame]:
+        return self._server.discover(request.client)
 
-    async def _listen(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
+    async def _listen(self, channel: Channel, request: Request) -> Frame:
         """Serve a stream of notifications until one side ends it."""
-        client, listening = call.client, Listening(frame.id, channel)
-        filter_at = wire.member(frame.params, "notifications")
+        client, call = request.client, request.channel
+        assert isinstance(client, ModernClient)
+        assert isinstance(call, ModernCall)
+        listening = Listening(request.id, channel)
+        filter_at = wire.member(request.params, "notifications")
         if bytes(filter_at)[:1] != b"{":
             raise wire.Malformed("`notifications`, the kinds to listen for, is missing")
         wanted = wire.members(filter_at)
@@ -225,37 +205,29 @@ class ModernDispatcher:
         return listening.end_result()
 
 
-def _check_frame(frame: Frame) -> None:
-    if frame.jsonrpc != "2.0":
-        raise Refused(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
-    if not wire.is_request_id(frame.id):
-        raise Refused(INVALID_REQUEST, "`id` is neither a string nor a number")
-
-
 def _read_sender(method: str, meta: Mapping[str, Raw]) -> Envelope:
     """Return what a request says of its sender. Raises Refused."""
     sender = envelope.read_envelope(meta)
     if sender is None and method == "initialize":
-        raise unsupported("", f"this client speaks MCP {MODERN.name}, which has no `initialize`")
+        raise _unsupported("", f"this client speaks MCP {MODERN.name}, which has no `initialize`")
     if sender is None:
-        raise Refused(INVALID_PARAMS, f"`{envelope.PROTOCOL_VERSION}` is missing from `_meta`")
+        raise _refused(INVALID_PARAMS, f"`{envelope.PROTOCOL_VERSION}` is missing from `_meta`")
     revision = revisions.find(sender.version)
     if revision is None or not revision.is_stateless:
-        raise unsupported(sender.version)
+        raise _unsupported(sender.version)
     if bytes(sender.capabilities)[:1] != b"{":
-        raise Refused(INVALID_PARAMS, f"`{envelope.CLIENT_CAPABILITIES}` is missing from `_meta`, or is no object")
+        raise _refused(INVALID_PARAMS, f"`{envelope.CLIENT_CAPABILITIES}` is missing from `_meta`, or is no object")
     if len(sender.log_level) and wire.text(sender.log_level) not in LEVELS:
-        raise Refused(INVALID_PARAMS, f"`{envelope.LOG_LEVEL}` must be one of {', '.join(LEVELS)}")
+        raise _refused(INVALID_PARAMS, f"`{envelope.LOG_LEVEL}` must be one of {', '.join(LEVELS)}")
     return sender
 
 
-def unsupported(version: str, why: str = "") -> Refused:
-    """Return the refusal of a revision that is not spoken."""
+def _unsupported(version: str, why: str = "") -> Refused:
     data: dict[str, object] = {"supported": SUPPORTED}
     if version:
         data["requested"] = version[:100]
-    return Refused(UNSUPPORTED_VERSION, why or f"MCP `{version[:100]}` is not spoken here", data)
+    return _refused(UNSUPPORTED_VERSION, why or f"MCP `{version[:100]}` is not spoken here", data)
 
 
-def _to_error(method: str, exc: DynamicMcpError) -> Frame:
-    return to_answer(Frame(method=method), exc)
+def _refused(code: int, why: str, data: object = None) -> Refused:
+    return Refused(wire.error_frame(code, why, data))

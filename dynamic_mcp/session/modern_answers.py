@@ -8,7 +8,6 @@ from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUN
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.cache_hints import CacheHint
-from dynamic_mcp.proxy.request_state import StateRefused
 
 # Codes of earlier revisions, which no modern client is sent (MCP 2026-07-28, basic, error codes).
 _RETIRED = {RESOURCE_NOT_FOUND: INVALID_PARAMS, URL_ELICITATION_REQUIRED: INTERNAL_ERROR}
@@ -24,11 +23,6 @@ def to_modern(answer: Frame, method: str, server_info: Raw, hint: CacheHint | No
     if hint is not None and envelope.result_type(answer.result) == envelope.COMPLETE:
         members = hint.members
     return Frame(result=envelope.as_modern(answer.result, server_info, members))
-
-
-def refuse_state(refusal: StateRefused) -> Frame:
-    """Return the error for a `requestState` that is not accepted."""
-    return wire.error_frame(INVALID_PARAMS, str(refusal), {"reason": refusal.reason})
 
 
 def _with_current_code(answer: Frame) -> Frame:

@@ -14,43 +14,38 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from hashlib import sha256
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
-from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel, ParkedCalls
+from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import gone
+from dynamic_mcp.session.client_connection import Origin
 from dynamic_mcp.session.listening import Listening, streams_for
+from dynamic_mcp.session.modern_answers import to_modern
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.shares import Shares
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.handshake import complete_info
 
 log = logging.getLogger(__name__)
 
 # Questions that come within this time of the first go to the client together.
 _GATHER_S = 0.02
+# The `_meta` of requests whose client is remembered, and how long each may be for that.
+_MAX_RECALLED, _MAX_RECALLED_BYTES = 1024, 1024
 # What no modern client knows, although a request may cause it.
 _RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
-
-
-class Origin(Struct, frozen=True):
-    """Where requests come from, as far as it is not in them."""
-
-    authentication: Authentication
-    transport: Transport
-    only: str | None = None
-    workspace: Workspace | None = None
-    profile: str | None = None
 
 
 class ModernClient:
@@ -157,6 +152,7 @@ class ModernClients:
         self._now = now
         self._wall_clock = wall_clock
         self._clients: dict[Hashable, ModernClient] = {}
+        self._recalled: BoundedDict[Hashable, tuple[ModernClient, str]] = BoundedDict(_MAX_RECALLED)
         self._shares = Shares()
 
     def __iter__(self) -> Iterator[ModernClient]:
@@ -182,6 +178,18 @@ class ModernClients:
         client.used_at = self._now()
         return client
 
+    def recall(self, origin: Origin, meta: bytes) -> tuple[ModernClient, str] | None:
+        """Return the client of requests with this `_meta`, and the log level that they want, if that is known."""
+        found = self._recalled.get((origin, meta))
+        if found is not None:
+            found[0].used_at = self._now()
+        return found
+
+    def remember(self, origin: Origin, meta: bytes, client: ModernClient, log_level: str) -> None:
+        """Note whose requests have this `_meta`, unless it is too long for that."""
+        if len(meta) <= _MAX_RECALLED_BYTES:
+            self._recalled[origin, meta] = client, log_level
+
     def drop_unused(self, before: float) -> None:
         """End the clients that nobody has used since then."""
         for client in self:
@@ -206,6 +214,8 @@ class ModernClients:
     def _drop(self, client: ModernClient) -> None:
         self._shares.remove(client)
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
+        for key in [key for key, found in self._recalled.items() if found[0] is client]:
+            del self._recalled[key]
         client.close()
 
 
@@ -223,16 +233,43 @@ class _Question:
 class ModernCall:
     """One request and its retries. `start` it with what answers it; `cancel` it while it has a channel."""
 
+    __slots__ = (
+        "__weakref__",
+        "_asked",
+        "_channel",
+        "_gathering",
+        "_loop",
+        "_number",
+        "_outcome",
+        "_params",
+        "_questions",
+        "_round",
+        "_server",
+        "_task",
+        "_undeclared",
+        "client",
+        "log_level",
+        "method",
+    )
+
+    _task: asyncio.Task[None]
+
     def __init__(
-        self, client: ModernClient, frame: Frame, channel: Channel, parked: ParkedCalls, *, log_level: str = ""
+        self,
+        client: ModernClient,
+        method: str,
+        params: Raw,
+        channel: Channel,
+        server: ModernServer,
+        *,
+        log_level: str = "",
     ) -> None:
         self.client = client
-        self.method = frame.method
+        self.method = method
         self.log_level = log_level
-        self._params = frame.params
+        self._params = params
         self._channel: Channel | None = channel
-        self._parked = parked
-        self._task: asyncio.Task[Frame]
+        self._server = server
         self._questions: dict[str, _Question] = {}
         self._undeclared: dict[str, object] = {}
         self._asked = 0
@@ -275,12 +312,21 @@ class ModernCall:
         """The call alone: its client may have others, which know nothing of each other."""
         return self
 
-    def start(self, work: Awaitable[Frame]) -> None:
-        """Begin; `work` returns the answer as its client gets it, and raises nothing."""
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Begin; `work` ends with `finish`, unless the call is cancelled."""
         self.client.calls += 1
         self.client.calls_in_flight.add(self)
-        self._task = asyncio.ensure_future(work)
-        self._task.add_done_callback(self._finish)
+        self._task = self._loop.create_task(work)
+
+    def finish(self, request: Request, answer: Frame) -> None:
+        """Answer the request, or keep the answer for the client if that is to come back first."""
+        answer = self._to_modern(answer)
+        if self._undeclared and _has_failed(answer):
+            answer = _name_undeclared(answer, self._undeclared)
+        if self._channel is None:
+            self._outcome = answer
+        else:
+            self._answer(answer)
 
     def cancel(self, reason: str) -> None:
         """End the call, because its client no longer waits for the answer; a parked one goes on."""
@@ -291,14 +337,15 @@ class ModernCall:
         """End the call without an answer, and tell the upstream."""
         self._channel = None
         self._close()
-        self._task.cancel(reason)
+        if self._task.cancel(reason):
+            self._task.add_done_callback(_forget_error)
 
     def fail(self, answer: Frame) -> None:
         """End the call with this answer, if somebody waits for one."""
         channel = self._channel
         self.abandon("the server is about to end")
         if channel is not None:
-            channel.answer(answer)
+            channel.answer(self._to_modern(answer))
 
     async def wait(self, within_s: float) -> None:
         """Wait until the call has an answer, for this long at most."""
@@ -318,7 +365,7 @@ class ModernCall:
         refusal = self._refusal(frame)
         if refusal is not None:
             return refusal
-        await self._parked.prepare()
+        await self._server.parked_calls.prepare()
         self._asked += 1
         key = f"{frame.method.partition('/')[0]}-{self._asked}"
         question = self._questions[key] = _Question(frame, self._loop.create_future())
@@ -381,13 +428,13 @@ class ModernCall:
         questions = self._open_questions()
         if self._channel is None or not questions:
             return
-        if not self._parked.has_room(self.principal):
+        if not self._server.parked_calls.has_room(self.principal):
             why = "too many calls wait for answers of their clients already"
             for each in questions.values():
                 each.future.set_result(wire.error_frame(INTERNAL_ERROR, why))
             return
         self._round += 1
-        self._number, state = self._parked.park(
+        self._number, state = self._server.parked_calls.park(
             self, self.binding(self._params), number=self._number, round_number=self._round
         )
         for each in questions.values():
@@ -399,20 +446,9 @@ class ModernCall:
 
     # --- the end ---------------------------------------------------------------------------------------
 
-    def _finish(self, task: asyncio.Task[Frame]) -> None:
-        if task.cancelled():
-            # a cancelled task keeps its error, and with it all that its frames refer to, until somebody takes it
-            with contextlib.suppress(asyncio.CancelledError):
-                task.result()
-            self._close()
-            return
-        answer = task.result()
-        if self._undeclared and _has_failed(answer):
-            answer = _name_undeclared(answer, self._undeclared)
-        if self._channel is None:
-            self._outcome = answer  # for the client, when it comes back
-        else:
-            self._answer(answer)
+    def _to_modern(self, answer: Frame) -> Frame:
+        client, server, method = self.client, self._server, self.method
+        return to_modern(answer, method, server.server_info(client), server.cache_hint(client, method))
 
     def _answer(self, frame: Frame) -> None:
         channel, self._channel = self._channel, None
@@ -422,13 +458,20 @@ class ModernCall:
 
     def _close(self) -> None:
         self.client.calls_in_flight.discard(self)
-        for each in self._open_questions().values():
-            each.future.set_result(gone())
+        if self._questions:
+            for each in self._open_questions().values():
+                each.future.set_result(gone())
         if self._number is not None:
-            self._parked.remove(self._number)
+            self._server.parked_calls.remove(self._number)
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
+
+
+def _forget_error(task: asyncio.Task[None]) -> None:
+    """Take the error of a cancelled task, which keeps it until then, with all that its frames refer to."""
+    with contextlib.suppress(asyncio.CancelledError):
+        task.result()
 
 
 def binding_of(client: ModernClient, method: str, params: Raw) -> bytes:

@@ -7,26 +7,24 @@ from collections.abc import Callable
 
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.lines import Oversized, find_request_id
 from dynamic_mcp.mcp.wire import NULL, Frame
-from dynamic_mcp.session.answers import error_line
+from dynamic_mcp.session.answers import duplicate_id, error_line, refuse_line
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import MAY_BE_MISSED
 from dynamic_mcp.session.modern import ModernDispatcher
-from dynamic_mcp.session.modern_client import ModernCall, Origin
+from dynamic_mcp.session.modern_client import ModernCall
 from dynamic_mcp.session.server import ModernServer
 
 Reply = Callable[[bytes], None]
 
 
 class ModernSession:
-    """Takes lines by `receive`, and writes with `send`; `reply` gets the answer to each line, or nothing."""
+    """Takes lines by `receive`, and writes over its connection; `reply` gets the answer to each line, or nothing."""
 
-    def __init__(
-        self, send: Callable[[bytes], None], server: ModernServer, is_congested: Callable[[], bool], origin: Origin
-    ) -> None:
-        self._send = send
-        self._is_congested = is_congested
-        self._origin = origin
+    def __init__(self, connection: ClientConnection, server: ModernServer) -> None:
+        self._send = connection.send
+        self._is_congested = connection.is_congested
+        self._origin = connection.origin
         self._dispatcher = ModernDispatcher(server)
         self._channels: dict[bytes, LineChannel] = {}
 
@@ -35,7 +33,7 @@ class ModernSession:
         try:
             frame = wire.parse(line)
         except wire.Malformed as exc:
-            reply(_refuse_malformed(line, exc))
+            reply(refuse_line(line, exc))
         else:
             self.receive_frame(frame, reply)
 
@@ -66,7 +64,7 @@ class ModernSession:
     def _begin(self, frame: Frame, reply: Reply) -> None:
         key = bytes(frame.id)
         if key in self._channels:
-            reply(error_line(frame.id, INVALID_REQUEST, "a request with this `id` is in flight"))
+            reply(wire.answer_line(frame.id, duplicate_id()))
             return
         channel = self._channels[key] = LineChannel(self, frame, reply)
         channel.call = self._dispatcher.begin(frame, channel, self._origin)
@@ -126,12 +124,3 @@ class LineChannel:
         if self.call is not None:
             self.call.cancel(reason)
         self._reply(b"")
-
-
-def _refuse_malformed(line: bytes, exc: wire.Malformed) -> bytes:
-    if not line.strip():
-        return b""
-    if isinstance(line, Oversized):
-        why = f"a message of {line.size} bytes is over `max_message_bytes`"
-        return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
-    return error_line(exc.id, exc.code, str(exc))

@@ -13,6 +13,7 @@ from msgspec import Raw
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.answers import gone
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -33,8 +34,12 @@ def may_be_asked(method: str, capabilities: Container[str]) -> bool:
     return any(name in capabilities for name in _NEEDS.get(method.partition("/")[0], _EXTENDED))
 
 
-class QuestionJournal(Protocol):
-    """Whoever remembers which requests to a client are in flight."""
+class Journal(Protocol):
+    """Remembers what another process must know to go on with a session."""
+
+    def note_answer(self, request: Request, answer: Frame) -> None:
+        """Note a request of the client and its answer."""
+        ...
 
     def note_question(self, id: int) -> None:
         """Note a request to the client that is in flight."""
@@ -59,7 +64,7 @@ class _Question:
 class Questions:
     """What one client is being asked; `first_id` is the id of the first request."""
 
-    def __init__(self, journal: QuestionJournal | None, first_id: int) -> None:
+    def __init__(self, journal: Journal | None, first_id: int) -> None:
         self._journal = journal
         self._ids = itertools.count(first_id)
         self._in_flight: dict[bytes, _Question] = {}

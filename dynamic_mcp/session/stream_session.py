@@ -7,55 +7,48 @@ as the stream lasts. A revision that is not spoken here decides nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from typing import Any
 
-from dynamic_mcp.client import Transport
-from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.session.legacy import Journal, Session
+from dynamic_mcp.session.client_connection import ClientConnection
+from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import ModernServer
 
 Reply = Callable[[bytes], None]
 
 
+class _Era(Enum):
+    """What a client has shown of its era."""
+
+    UNKNOWN = auto()
+    LEGACY = auto()
+    MODERN = auto()
+
+
+# Reading a member from its class takes ten times as long.
+_UNKNOWN, _LEGACY, _MODERN = _Era
+
+
 class StreamSession:
     """Takes lines by `receive`, as a `Session` does, and is given the same."""
 
-    def __init__(
-        self,
-        send: Callable[[bytes], None],
-        server: ModernServer,
-        is_congested: Callable[[], bool] = lambda: False,
-        authentication: Authentication = LOCAL_USER,
-        *,
-        journal: Journal | None = None,
-        first_id: int = 1,
-        is_command: bool = False,
-        workspace: Workspace | None = None,
-        only: str | None = None,
-        profile: str | None = None,
-        transport: Transport = "stdio",
-    ) -> None:
-        self.legacy = Session(
-            send,
-            server,
-            is_congested,
-            authentication,
-            journal=journal,
-            first_id=first_id,
-            is_command=is_command,
-            workspace=workspace,
-            only=only,
-            profile=profile,
-            transport=transport,
-        )
-        self.receive: Callable[..., None] = self._receive_first
-        self._send = send
+    def __init__(self, connection: ClientConnection, server: ModernServer) -> None:
+        self.legacy = Session(connection, server)
+        self._era = _UNKNOWN
+        self._connection = connection
         self._server = server
-        self._is_congested = is_congested
-        self._modern: Any = None  # a ModernSession, whose module comes with the first modern client
+        self._modern: Any = None  # a ModernSession, whose module comes with the first modern request
+
+    def receive(self, line: bytes, reply: Reply | None = None) -> None:
+        """Take one line, whatever it holds; `reply` gets its answer or, if it gets none, nothing."""
+        if self._era is _LEGACY:
+            self.legacy.receive(line, reply)
+        elif self._era is _MODERN:
+            self._modern.receive(line, reply or self._write)
+        else:
+            self._receive_first(line, reply)
 
     @property
     def is_command(self) -> bool:
@@ -73,16 +66,16 @@ class StreamSession:
 
     def answer(self, frame: Frame) -> Awaitable[Frame]:
         """Answer a legacy request; from now on this is a legacy client. Raises DynamicMcpError and wire.Malformed."""
-        self.receive = self.legacy.receive
+        self._era = _LEGACY
         return self.legacy.answer(frame)
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
-        await (self._modern or self.legacy).finish(within_s)
+        await self._current.finish(within_s)
 
     async def stop(self, within_s: float) -> None:
         """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
-        await (self._modern or self.legacy).stop(within_s)
+        await self._current.stop(within_s)
 
     def close(self) -> None:
         """End the session."""
@@ -92,7 +85,11 @@ class StreamSession:
 
     # --- the first request -----------------------------------------------------------------------------
 
-    def _receive_first(self, line: bytes, reply: Reply | None = None) -> None:
+    @property
+    def _current(self) -> Any:  # as above
+        return self._modern if self._era is _MODERN else self.legacy
+
+    def _receive_first(self, line: bytes, reply: Reply | None) -> None:
         try:
             frame = wire.parse(line)
         except wire.Malformed:
@@ -101,28 +98,23 @@ class StreamSession:
         if not (frame.method and len(frame.id)):
             self.legacy.receive(line, reply)
         elif (version := _modern_version(frame)) is None:
-            self.receive = self.legacy.receive
+            self._era = _LEGACY
             self.legacy.receive(line, reply)
         else:
-            modern = self._modern or self._open_modern()
+            if self._modern is None:
+                self._modern = self._open_modern()
             if revisions.find(version) is not None:
-                self._modern, self.receive = modern, self._receive_modern
-            modern.receive_frame(frame, reply or self._write)
-
-    def _receive_modern(self, line: bytes, reply: Reply | None = None) -> None:
-        self._modern.receive(line, reply or self._write)
+                self._era = _MODERN
+            self._modern.receive_frame(frame, reply or self._write)
 
     def _open_modern(self) -> Any:  # as above
-        from dynamic_mcp.session.modern_client import Origin
         from dynamic_mcp.session.modern_session import ModernSession
 
-        client = self.legacy
-        origin = Origin(client.authentication, client.transport, client.only, client.workspace, client.profile)
-        return ModernSession(self._send, self._server, self._is_congested, origin)
+        return ModernSession(self._connection, self._server)
 
     def _write(self, line: bytes) -> None:
         if line:
-            self._send(line)
+            self._connection.send(line)
 
 
 def _modern_version(frame: Frame) -> str | None:

@@ -23,6 +23,8 @@ _MAX_ROUNDS = 10
 async def answer_with_elicitations(request: Request, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
     """Answer a request, and again each time that its client has opened the URLs that the server asks for."""
     found = await answer(request)
+    if not len(found.error):
+        return found
     for _ in range(_MAX_ROUNDS):
         elicitations = required_elicitations(found.error)
         if not elicitations or not await _have_been_opened(request, elicitations):

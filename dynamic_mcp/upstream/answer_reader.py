@@ -13,8 +13,7 @@ from dynamic_mcp.errors import ProtocolViolation
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized, on_one_line
-from dynamic_mcp.upstream.endpoint import HttpEndpoint
-from dynamic_mcp.upstream.responses import chunks, media_type
+from dynamic_mcp.upstream.endpoint import HttpEndpoint, chunks, media_type
 
 # How long a stream may take to end after its answer; only then can its connection be reused.
 _END_WITHIN_S = 1.0

@@ -9,8 +9,8 @@ import asyncio
 import random
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote, urlsplit
@@ -20,13 +20,13 @@ import httpx2
 from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import HttpError, ProtocolViolation, Unreachable
+from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.oauth.authorization import Authorization, Challenge
 from dynamic_mcp.observe.current_request import outgoing_headers
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream import http_errors
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.mask import mask_of, mask_secrets
-from dynamic_mcp.upstream.responses import chunks
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -43,6 +43,7 @@ _RESERVED_HEADERS = frozenset(
     )
 )
 _RESERVED_PREFIX = "mcp-param-"
+JSON, EVENTS = "application/json", "text/event-stream"
 
 
 def _no_time() -> float:
@@ -291,3 +292,32 @@ def _retry_after_s(response: httpx2.Response) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+def media_type(response: httpx2.Response) -> str:
+    """Return the media type of a body, without parameters; empty if the response names none."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_event_stream(response: httpx2.Response) -> bool:
+    """Tell whether a request for a stream of events was accepted."""
+    return response.status_code == 200 and media_type(response) == EVENTS
+
+
+def chunks(response: httpx2.Response) -> aclosing[AsyncGenerator[bytes, None]]:
+    """Return the chunks of a body as they arrive, decompressed; close the generator after use."""
+    if "content-encoding" in response.headers:
+        return aclosing(response.aiter_bytes())
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    stream = aiter(response.stream)  # as above, without the layer that decompresses
+    assert isinstance(stream, AsyncGenerator)
+    return aclosing(stream)
+
+
+async def read_events(response: httpx2.Response, stream: EventStream, take: Callable[[Event], None]) -> None:
+    """Hand over the events of a body until it ends."""
+    async with chunks(response) as parts:
+        async for part in parts:
+            for event in stream.feed(part):
+                take(event)

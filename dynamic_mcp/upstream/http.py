@@ -21,10 +21,9 @@ from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.answer_reader import AnswerReader
-from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
+from dynamic_mcp.upstream.endpoint import EVENTS, JSON, Headers, HttpEndpoint, is_event_stream, read_events
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.outbox import Outbox
-from dynamic_mcp.upstream.responses import EVENTS, JSON, is_event_stream, read_events
 
 log = logging.getLogger(__name__)
 

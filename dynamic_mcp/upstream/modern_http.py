@@ -14,15 +14,13 @@ import httpx2
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import EventStream
-from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, encode_value
+from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, ToolHeaders, encode_value
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.answer_reader import AnswerReader
-from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
+from dynamic_mcp.upstream.endpoint import EVENTS, JSON, Headers, HttpEndpoint
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.modern_headers import ToolHeaders
-from dynamic_mcp.upstream.responses import EVENTS, JSON
 
 log = logging.getLogger(__name__)
 

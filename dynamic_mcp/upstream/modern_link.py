@@ -13,11 +13,11 @@ import math
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Protocol, cast
+from typing import cast
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Caller, ClientHello
+from dynamic_mcp.client import Caller, Client
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -34,6 +34,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
+from dynamic_mcp.mcp.mirrored_headers import ToolHeaders
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import group_logger
@@ -42,7 +43,6 @@ from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
 from dynamic_mcp.upstream.handshake import ServerHello, error_code
 from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, Listener
-from dynamic_mcp.upstream.modern_headers import ToolHeaders
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.modern_subscription import ModernSubscription
 
@@ -71,13 +71,6 @@ _LONGEST_CANCELLATION = 4096
 _MAYBE_LEGACY = frozenset((400, 404, 405, 410))
 _HINTS = (envelope.TTL_MS, envelope.CACHE_SCOPE)
 _Prepare = Callable[[Frame, Caller], Frame]
-
-
-class _Greeted(Protocol):
-    """A client that has said what it is."""
-
-    @property
-    def hello(self) -> ClientHello: ...
 
 
 class ModernLink:
@@ -155,7 +148,7 @@ class ModernLink:
         """
         if method in _REPLACED:
             return await self._replace(method, params or {}, timeout_s)
-        if caller is not None and cast(_Greeted, caller.client).hello.revision.is_stateless:
+        if caller is not None and cast(Client, caller.client).hello.revision.is_stateless:
             return await self._send(method, params, timeout_s, caller, label, caller.log_level)
         level = self._level if caller is not None else ""
         began = asyncio.get_running_loop().time()
@@ -220,7 +213,7 @@ class ModernLink:
     ) -> Frame:
         stamp = self._stamp
         if stamp.is_common and caller is not None:
-            stamp = stamp.of_client(cast(_Greeted, caller.client).hello)
+            stamp = stamp.of_client(cast(Client, caller.client).hello)
         stamped = stamp.params(params, level)
         try:
             answer = await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
@@ -245,7 +238,7 @@ class ModernLink:
         return answer
 
     def _capabilities_of(self, caller: Caller) -> Mapping[str, Raw]:
-        return self._stamp.of_client(cast(_Greeted, caller.client).hello).capabilities
+        return self._stamp.of_client(cast(Client, caller.client).hello).capabilities
 
     async def _check_era(self) -> None:
         """End the link if the server has become one of another era, so that the next one finds out anew."""

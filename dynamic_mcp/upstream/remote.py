@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from dynamic_mcp.config.resolved import GroupConfig, Remote
+from dynamic_mcp.mcp.mirrored_headers import ToolHeaders
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.upstream.endpoint import HttpEndpoint
 from dynamic_mcp.upstream.http import HttpTransport
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.modern_headers import ToolHeaders
 from dynamic_mcp.upstream.modern_http import ModernHttpTransport
 from dynamic_mcp.upstream.sse import SseTransport
 

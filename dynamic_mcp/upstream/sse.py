@@ -13,10 +13,16 @@ import httpx2
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
-from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, is_same_origin
+from dynamic_mcp.upstream.endpoint import (
+    Headers,
+    HttpEndpoint,
+    is_event_stream,
+    is_same_origin,
+    media_type,
+    read_events,
+)
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.outbox import Outbox
-from dynamic_mcp.upstream.responses import is_event_stream, media_type, read_events
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,7 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.process.child import Process, start
-from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
+from dynamic_mcp.upstream.process.child import Process, explain_failure, start, suggest_remedy
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)

@@ -17,7 +17,7 @@ from pathlib import Path
 from dynamic_mcp.features.audit.arguments import Mode
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
-from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.proxy.request import Observer, Observers
 from tests.benchmarks.access_rules import Peer
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from dynamic_mcp.features.audit import chain, days, index_file
-from dynamic_mcp.features.audit.index import AuditIndex
+from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.index import AuditIndex, file_for
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.query import LineFilter, Subject
 from dynamic_mcp.features.audit.reader import StoredLine
@@ -116,12 +116,12 @@ def _list(index: AuditIndex, wanted: LineFilter) -> list[StoredLine]:
 
 def ask(directory: Path, rounds: int) -> None:
     """Print how long the index takes, and how long each question."""
-    index_file.file_for(directory).unlink(missing_ok=True)
+    file_for(directory).unlink(missing_ok=True)
     began, began_busy = time.perf_counter(), time.process_time()
     index = AuditIndex(directory)
     index.refresh()
     print(f"made the index in {time.perf_counter() - began:.1f} s, busy {time.process_time() - began_busy:.1f} s")
-    file = index_file.file_for(directory)
+    file = file_for(directory)
     log = sum(each.stat().st_size for each in days.list_files(directory))
     print(f"the log has {log / 1e6:.0f} MB, the index {file.stat().st_size / 1e6:.0f} MB")
     measure("refresh, nothing new", rounds, index.refresh)

@@ -14,9 +14,8 @@ import statistics
 import time
 
 from dynamic_mcp.features.metrics.exposition import Form, render
-from dynamic_mcp.features.metrics.gauges import read_gauges
+from dynamic_mcp.features.metrics.gauges import process_families, read_gauges
 from dynamic_mcp.features.metrics.observer import MetricsObserver
-from dynamic_mcp.features.metrics.process import process_families
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observer, Observers
 from tests.benchmarks.access_rules import ANSWER, Peer

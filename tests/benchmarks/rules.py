@@ -20,9 +20,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.config.access import ToolAccess
-from dynamic_mcp.config.rules import Cache, Counted, Guard, Limit, Place, Plugin, Redact, Rules
+from dynamic_mcp.config.resolved import Rules
+from dynamic_mcp.config.rules import Plugin
+from dynamic_mcp.features.cache.config import Cache
+from dynamic_mcp.features.guards.config import Guard
+from dynamic_mcp.features.limits.config import Counted, Limit
+from dynamic_mcp.features.redaction.config import Place, Redact
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.benchmarks import driver
 from tests.benchmarks.core import SERVER, plain, through_group
@@ -58,27 +64,27 @@ ALLOWED = (
 PRESETS = ("keys", "tokens", "emails", "card_numbers")
 OTHERS: Mapping[str, Rules] = {
     "overrides": rules_of(**OTHER_OVERRIDES),
-    "guards": Rules(guards=tuple(Guard(f"guards[{n}]", (f"other_{n}_*",), deny="x") for n in TEN)),
-    "limits": Rules(limits=tuple(Limit(f"limits[{n}]", (f"other_{n}_*",), rate=1, concurrent=1) for n in TEN)),
-    "cache": Rules(cache=tuple(Cache(f"cache[{n}]", (f"*other_{n}*",), (f"x://{n}/*",)) for n in TEN)),
-    "redact": Rules(redact=tuple(Redact(f"redact[{n}]", (f"other_{n}_*",), pattern="[0-9]+") for n in TEN)),
+    "guards": {"guards": tuple(Guard(f"guards[{n}]", (f"other_{n}_*",), deny="x") for n in TEN)},
+    "limits": {"limits": tuple(Limit(f"limits[{n}]", (f"other_{n}_*",), rate=1, concurrent=1) for n in TEN)},
+    "cache": {"cache": tuple(Cache(f"cache[{n}]", (f"*other_{n}*",), (f"x://{n}/*",)) for n in TEN)},
+    "redact": {"redact": tuple(Redact(f"redact[{n}]", (f"other_{n}_*",), pattern="[0-9]+") for n in TEN)},
 }
 PASSING: Mapping[str, Rules] = {
     "overrides": rules_of(**OVERRIDES),
-    "guards": Rules(guards=(*DENIED, *ALLOWED)),
-    "limits": Rules(
-        limits=(
+    "guards": {"guards": (*DENIED, *ALLOWED)},
+    "limits": {
+        "limits": (
             *(Limit(f"limits[{n}]", ("q*", f"x{n}"), COUNTED[n % 2 :], rate=1e6, burst=1_000_000) for n in range(5)),
             *(Limit(f"limits[{n}]", ("q*", f"x{n}"), COUNTED[n % 2 :], concurrent=64) for n in range(5, 10)),
         )
-    ),
+    },
     "cache": OTHERS["cache"],
-    "redact": Rules(
-        redact=(
+    "redact": {
+        "redact": (
             *(Redact(f"redact[{n}]", presets=(name,), places=PLACES[min(n, 1) :]) for n, name in enumerate(PRESETS)),
             *(Redact(f"redact[{n}]", ("q*",), pattern=rf"\bcustomer-{n}-[0-9]{{6}}") for n in range(4, 10)),
         )
-    ),
+    },
 }
 
 
@@ -92,7 +98,7 @@ class PassOn(Middleware):
 
 def all_of(kinds: Mapping[str, Rules]) -> Rules:
     """Return the rules of all kinds together."""
-    return Rules(**{kind: getattr(rules, kind) for kind, rules in kinds.items()})
+    return {kind: rules[kind] for kind, rules in kinds.items()}
 
 
 class Client:
@@ -106,7 +112,7 @@ class Client:
         self.proxy = Proxy(self._config, opener=Opener(up=[server]))
         self._server = server
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._session = Session(self._take, self.proxy)
+        self._session = Session(ClientConnection(self._take), self.proxy)
 
     async def start(self) -> None:
         """Open plug-ins, and shake hands."""
@@ -147,16 +153,16 @@ def _line(method: str, params: Json) -> bytes:
 
 def clients() -> Mapping[str, Client]:
     """Return a client for each row of the table, those first that others are compared with."""
-    hit = Rules(cache=(Cache("cache[0]", tools=("query",), ttl_s=3600),))
+    hit = {"cache": (Cache("cache[0]", tools=("query",), ttl_s=3600),)}
     return {
-        "no rules": Client(Rules()),
+        "no rules": Client({}),
         "all, others": Client(all_of(OTHERS)),
         "all, pass": Client(all_of(PASSING)),
         **{f"{kind}, others": Client(rules) for kind, rules in OTHERS.items()},
         **{f"{kind}, pass": Client(rules) for kind, rules in PASSING.items() if kind != "cache"},
         "a hit": Client(hit),
-        "a plug-in": Client(Rules(), (Plugin(f"{PassOn.__module__}:{PassOn.__qualname__}"),)),
-        "8 KB, no rules": Client(Rules(), text=LONG),
+        "a plug-in": Client({}, (Plugin(f"{PassOn.__module__}:{PassOn.__qualname__}"),)),
+        "8 KB, no rules": Client({}, text=LONG),
         "8 KB, all, pass": Client(all_of(PASSING), text=LONG),
     }
 

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.cli.fixtures import calc, cli, config, home, state
+from tests.cli.fixtures import cli, config, home, state
 
-__all__ = ["calc", "cli", "config", "home", "state"]
+__all__ = ["cli", "config", "home", "state"]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import CliRunner
-from tests.cli.pinning import Calculator
 from tests.cli.setting_up import SECRET
 from tests.program import full, odd
 
@@ -26,13 +25,6 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The state directory of the proxies and of the commands."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "dynamic-mcp"
-
-
-@pytest.fixture
-def calc(cli: CliRunner, state: Path, monkeypatch: pytest.MonkeyPatch) -> Calculator:
-    """A config with a server whose definitions can be changed, and pins and catalogs of its own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cli.folder / "cache"))
-    return Calculator(cli)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dynamic_mcp.cli.progress import Progress
+from dynamic_mcp.cli.output import Progress
 from tests.cli.commands import CliRunner
 from tests.program import full, odd, running
 from tests.terminal import INTERRUPT, open_terminal, strip_escapes

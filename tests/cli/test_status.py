@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dynamic_mcp.cli.call_rates import WINDOW_S, CallRates
-from dynamic_mcp.cli.process_table import Memory, Process, measure_memory, measure_tree
+from dynamic_mcp.cli.proxy_status import WINDOW_S, CallRates, Memory, Process, measure_memory, measure_tree
 from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, ProxyStatus, RunningProxy, SessionStatus
 from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 from tests.program import UPSTREAMS, Json, full, odd, running

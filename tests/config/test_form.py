@@ -18,8 +18,12 @@ from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.problems import find_problems
 from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.config.resolved import Embeddings, IdentityProvider
-from dynamic_mcp.config.rules import Cache, Guard, Limit, Plugin, Redact
+from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.config.section import alternatives, file_fields, reader, sections_in
+from dynamic_mcp.features.cache.config import Cache
+from dynamic_mcp.features.guards.config import Guard
+from dynamic_mcp.features.limits.config import Limit
+from dynamic_mcp.features.redaction.config import Redact
 
 Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
 Place = Callable[[Any], Any]
@@ -195,9 +199,13 @@ def test_nobody_can_name_the_kind_of_a_server_that_the_form_finds_out() -> None:
 
 
 def test_nobody_can_give_what_the_program_finds_out_about_a_section() -> None:
-    server = form.root(_server({"command": "x", "guards": [{"deny": "x", "x-id": "mine"}]})).servers["a"]
-    assert server.guards is not None
-    assert server.guards[0].id == "guards[0]"
+    members: dict[str, object] = {
+        "command": "x",
+        "guards": [{"deny": "x", "x-id": "mine"}],
+        "x-rules": {"limits": [{"rate": "1/s"}]},
+    }
+    server = form.root(_server(members)).servers["a"]
+    assert server.rules == {"guards": (Guard("guards[0]", deny="x"),)}
 
 
 @pytest.mark.parametrize("depth", [100, 5000])

@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 
 import dynamic_mcp
+from dynamic_mcp.config import form
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.section import file_fields
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.chain import ORDER
 from tests.program import odd
 
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 BOUND_S = 60
+SETTINGS = file_fields(form.Settings)
 each_feature = pytest.mark.parametrize("feature", FEATURES, ids=[each.name for each in FEATURES])
 # In one process: the help of all commands, a look at a config, and serving it.
 CORE = """
@@ -29,6 +32,22 @@ from dynamic_mcp.cli.main import run
 assert run(["--help"]) == 0
 assert run(["check", "--json", "-c", sys.argv[1]]) == 0
 assert run([sys.argv[1]]) == 0
+"""
+# What is wrong with a config, and whether it is refused for that.
+PROBLEMS = """
+import json, sys
+from dynamic_mcp.config import form
+from dynamic_mcp.config.problems import find_problems
+tree = json.load(open(sys.argv[1]))
+problems = find_problems(tree)
+try:
+    form.root(tree)
+except ValueError:
+    assert problems
+else:
+    assert not problems
+for each in problems:
+    print(each.where, each.message)
 """
 IMPORTS = """
 import pkgutil, dynamic_mcp
@@ -47,13 +66,14 @@ def test_each_row_has_a_room_and_each_room_has_a_row() -> None:
 @each_feature
 def test_what_a_row_names_is_there(feature: Feature) -> None:
     named = [feature.observer, feature.check, feature.probe, feature.change_listener, feature.server_source]
-    named.append(feature.status)
+    named += [feature.catalog_check, feature.gates, feature.status]
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
-    classes = [*feature.steps.values(), *([feature.rules.compile] if feature.rules else [])]
-    classes += [feature.section] if feature.section else []
-    assert all(feature.find(each) is not None for each in classes)
+    named = [*feature.steps.values(), *([feature.section] if feature.section else [])]
+    if feature.rules is not None:
+        named += filter(None, [feature.rules.section, feature.rules.resolve, feature.rules.compile])
+    assert all(feature.find(each) is not None for each in named)
     assert feature.steps.keys() <= {row.slot for row in ORDER}
     assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
     assert all(hasattr(Config, member) for member in feature.wanted_by)
@@ -86,6 +106,22 @@ def test_a_feature_is_removed_by_deleting_its_room_and_its_row(feature: Feature,
     (called,) = (each["result"] for each in answers if each.get("id") == len(frames) - 1)
     assert "hello" in called["content"][0]["text"]
     assert not called.get("isError")
+
+
+@each_feature
+def test_without_it_its_part_of_a_config_is_an_error(feature: Feature, tmp_path: Path) -> None:
+    copy_without(feature.name, tmp_path / "dynamic_mcp")
+    server: dict[str, object] = {"command": "x"}
+    keys = (*feature.keys, *(f"settings.{each}" for each in feature.wanted_by if each in SETTINGS))
+    settings: dict[str, object] = {key.removeprefix("settings."): [] for key in keys}
+    if feature.rules is not None:
+        server[feature.rules.key] = {} if "settings" not in feature.rules.places else []
+        settings |= {feature.rules.key: []} if "settings" in feature.rules.places else {}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"mcpServers": {"a": server}, "settings": settings}))
+    said = run(tmp_path, PROBLEMS, str(config)).splitlines()
+    wrong = [*(f"settings.{key}" for key in settings), *(f"mcpServers.a.{key}" for key in server if key != "command")]
+    assert sorted(said) == sorted(f"{key} is an unknown field" for key in wrong)
 
 
 @pytest.mark.full

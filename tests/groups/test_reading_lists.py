@@ -65,6 +65,22 @@ async def test_a_list_that_cannot_be_read_again_stays_as_it_was() -> None:
         assert on.is_(State.READY)
 
 
+async def test_a_list_that_is_being_read_is_not_read_again_for_those_who_wait_for_it() -> None:
+    upstream = FakeUpstream()
+    del upstream.answers["tools/list"]
+    async with scene(upstream) as on:
+        id = (await upstream.hears("tools/list"))["id"]
+        waiting = [asyncio.create_task(on.group.catalog()) for _ in range(3)]
+        await settled()
+
+        upstream.say({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool("echo")]}})
+        for each in waiting:
+            assert list((await each).tools) == ["echo"]
+        await on.clock.pass_(5)
+
+        assert len(upstream.heard("tools/list")) == 1
+
+
 async def test_whoever_waits_for_a_reading_is_not_left_waiting_when_the_link_is_lost() -> None:
     upstream = serving()
     async with scene(upstream, FakeUpstream()) as on:
@@ -137,6 +153,18 @@ async def test_other_notifications_of_the_upstream_pass_to_the_observer() -> Non
         await settled()
 
         assert [frame.method for frame in on.watcher.frames] == ["notifications/message"]
+
+
+async def test_what_comes_in_the_stream_of_a_call_that_is_over_is_for_nobody() -> None:
+    upstream = serving()
+    async with scene(upstream) as on:
+        await on.call()
+
+        upstream.link.receive(b'{"jsonrpc":"2.0","method":"x/odd"}', b"99")
+        await settled()
+
+        assert [frame.method for frame in on.watcher.frames] == ["x/odd"]
+        assert on.watcher.concerned == [[]]
 
 
 # --- lists that fail -------------------------------------------------------------------------------------

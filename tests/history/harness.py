@@ -18,6 +18,7 @@ from dynamic_mcp.face import frames
 from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.face.socket import SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.face_parties import HELLO, Frames, Reception
@@ -42,7 +43,7 @@ _TIMEOUTS = Timeouts(connect_s=60, tools_s=60, resources_s=60, prompts_s=60)
 
 def connect(proxy: Proxy, send: Send) -> Session:
     """Begin a session, which takes lines by `receive`."""
-    return Session(send, proxy)
+    return Session(ClientConnection(send), proxy)
 
 
 async def disconnect(proxy: Proxy, session: Session | StreamSession) -> None:

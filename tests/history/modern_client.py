@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.history.harness import Host, Line, Send, disconnect
 from tests.history.record import Json, nonces_in, parse
@@ -234,7 +235,9 @@ class _ModernLine:
         self._host = host
         self._proxy = proxy
         self._number = number
-        self._session: StreamSession | None = StreamSession(lambda line: host.pass_on(number, line), proxy)
+        self._session: StreamSession | None = StreamSession(
+            ClientConnection(lambda line: host.pass_on(number, line)), proxy
+        )
 
     def send(self, line: bytes) -> None:
         self.talk.send(line)

@@ -10,9 +10,7 @@ import pytest
 from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.formats.documents import parse_document
-from dynamic_mcp.importer.formats.remote_headers import header_fields
-from dynamic_mcp.importer.formats.remote_shapes import remote_shape_of
-from dynamic_mcp.importer.formats.shapes import container_of
+from dynamic_mcp.importer.formats.shapes import container_of, header_fields, remote_shape_of
 from dynamic_mcp.importer.formats.tree import is_like
 from dynamic_mcp.importer.installer import find_target
 from dynamic_mcp.importer.model import Scope

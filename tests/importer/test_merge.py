@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.importer.convert.identity import identify
 from dynamic_mcp.importer.convert.memory import Memory, Record
-from dynamic_mcp.importer.convert.three_way import Sides, merge_three_way, update_fingerprint
+from dynamic_mcp.importer.convert.merge import Sides, merge_three_way, update_fingerprint
 from dynamic_mcp.importer.formats.tree import NOTHING
 
 Entry = dict[str, Any]  # whatever JSON a server has

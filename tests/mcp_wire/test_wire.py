@@ -278,6 +278,21 @@ def test_text_is_the_string_or_none(data: bytes, text: str | None) -> None:
     assert wire.text(None) is None
 
 
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b'{"a":[1,null]}', {"a": [1, None]}),
+        (b'{"a":"\\ud83d"}', {"a": "\ud83d"}),
+        (b"nothing", None),
+        (b"[" * 100_000, None),
+        (b"9" * 5000, None),
+    ],
+    ids=["plain", "half a surrogate pair", "no JSON", "deep nesting", "a long number"],
+)
+def test_a_value_is_what_the_json_says_or_none(data: bytes, value: object) -> None:
+    assert wire.value(Raw(data)) == value
+
+
 # --- writing -------------------------------------------------------------------------------------------
 
 

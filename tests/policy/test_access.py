@@ -213,9 +213,9 @@ def test_an_expression_is_about_the_thing_who_asks_for_it_and_its_arguments() ->
     for name, arguments, access in others:
         assert effect(found, name, arguments, access=access) is Effect.DENY
     policy = Policy(access_of(roles={"dev": [{"when": when}]}))
-    assert (
-        effect(policy.rules_for(person("bob", "dev")).for_group("up"), "a", b'{"n":2}', access="read") is Effect.DENY
-    )
+    for subject, expected in (("ann", Effect.ALLOW), ("bob", Effect.DENY)):
+        own = policy.rules_for(person(subject, "dev")).for_group("up")
+        assert effect(own, "a", b'{"n":2}', access="read") is expected
 
 
 def test_a_token_without_a_scope_is_told_which_one_it_lacks() -> None:
@@ -254,6 +254,11 @@ def test_who_may_do_everything_is_served_as_if_there_were_no_rules() -> None:
     assert not rules_of({}, {"tools": ["a"], "effect": "ask"}).allows_everything
 
 
+def test_tools_are_classified_only_for_rules_that_ask_for_it() -> None:
+    assert not rules_of({"tools": ["a"]}, {"resources": ["*"]}).needs_classes
+    assert rules_of({"tools": ["a"]}, {"access": "read"}).needs_classes
+
+
 def test_everybody_with_the_same_rights_has_the_same_rules() -> None:
     policy = Policy(access_of(roles={str(number): [{"tools": [str(number)]}] for number in range(5)}))
 
@@ -278,6 +283,15 @@ def test_a_template_is_listed_if_one_of_its_uris_may_be_allowed(template: str, *
         {"resources": ["file:///srv/docs/private/*"], "effect": "deny"},
         {"resources": ["db://users"], "effect": "deny"},
     )
+
+    assert found.shows_template(template) is is_shown
+
+
+@pytest.mark.parametrize(("template", "is_shown"), [("db://{table}", True), ("file:///keys/{name}", False)])
+def test_where_everything_else_is_allowed_only_templates_that_are_denied_are_hidden(
+    template: str, *, is_shown: bool
+) -> None:
+    found = rules_of({"resources": ["file:///keys/*"], "effect": "deny"}, default="allow")
 
     assert found.shows_template(template) is is_shown
 

@@ -81,3 +81,12 @@ def test_a_value_whose_own_keys_are_in_capitals_is_found_as_it_is() -> None:
 
     assert ArgumentPath("$.place").select(given) == [{"City": ["Bonn"]}]
     assert ArgumentPath("$.list[*]").select(given) == [{"N": 1}]
+
+
+@pytest.mark.parametrize("text", [None, b"", b"null", b"[1]", b'"a"'])
+@pytest.mark.parametrize("path", ["$.a", "$.A", "$..a"])
+def test_a_call_without_an_object_of_arguments_has_no_values(text: bytes | None, path: str) -> None:
+    given = Arguments(None if text is None else Raw(text))
+
+    assert given.value is None
+    assert ArgumentPath(path).select(given) == []

@@ -11,7 +11,7 @@ from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import CommandLine
 from dynamic_mcp.packs import library
 from dynamic_mcp.policy.classify import access_of, classify
-from dynamic_mcp.upstream.cli.tools import make_tool
+from dynamic_mcp.upstream.cli.transport import make_tool
 
 
 def tool(

@@ -143,6 +143,7 @@ def test_arguments_that_servers_may_read_differently_are_an_error(raw: bytes, ef
         ("$.database", {"database": "stage", "data\u200bbase": "prod"}),
         ("$.gr\u00f6\u00dfe", {"gro\u0308sse": "stage"}),
         ("$.kind", {"\u212aind": "stage"}),
+        ("$.Database", {"database": "prod"}),
         ("$.Db.Name", {"db": {"name": "prod"}}),
         ("$..name", {"list": [{"name": "stage"}, {"Name": "prod"}]}),
         ("$['data base']", {"Data Base": 1}),

@@ -204,6 +204,7 @@ def test_a_file_is_the_same_however_it_is_written(uri: str) -> None:
         "file:///C:/allowed/..\\secret/a",
         "file:///C:/../../secret/a",
         "file:/x/..///C:/secret/a?x",
+        "file:////C:%5C..%5Csecret/a",
     ],
 )
 def test_a_drive_is_the_same_however_it_is_written(uri: str) -> None:
@@ -247,8 +248,9 @@ def test_a_directory_by_itself_is_of_what_is_in_it(uri: str) -> None:
 
 def test_brackets_that_are_not_around_a_host_are_allowed_by_none_and_denied_by_all() -> None:
     globs = UriGlobs(["https://[::1]/*"])
-    assert not globs.match_all("https://x[::1]/a")
-    assert globs.match_any("https://x[::1]/a")
+    for uri in ("https://x[::1]/a", "https://::1]/a", "https://[::1/a"):
+        assert not globs.match_all(uri)
+        assert globs.match_any(uri)
 
 
 def test_the_host_of_a_template_is_the_same_however_it_is_written() -> None:

@@ -122,7 +122,7 @@ def test_serving_stdio_servers_imports_nothing_that_only_others_need(
 
 
 # Own modules that a start loads before the answer to `initialize`. It only ever gets smaller.
-MOST_AT_THE_START = 190
+MOST_AT_THE_START = 170
 # Of features that no config here asks for, of other ways in, and of what comes with the first server or call.
 NOT_AT_THE_START = (
     "asgi", "cli.client", "cli.commands", "config.clients", "config.model", "config.problems", "doctor",
@@ -140,13 +140,13 @@ HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocol
 WATCH_MODULES = """
 import logging, sys
 from dynamic_mcp.session.legacy import Session
-answer = Session.answer
-async def watched(self, frame, *rest):
-    answered = await answer(self, frame, *rest)
-    if frame.method == "initialize":
+serve = Session.serve
+async def watched(self, request):
+    answered = await serve(self, request)
+    if request.method == "initialize":
         print(*sys.modules, file=sys.stderr, flush=True)
     return answered
-Session.answer = watched
+Session.serve = watched
 def watch_log(record):
     if record.getMessage() == "loaded what a client may come to":
         print("later", *sys.modules, file=sys.stderr, flush=True)
@@ -257,11 +257,11 @@ async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
     config.write_text('{"mcpServers": {}}')
     code = (
         "import os, dynamic_mcp.session.legacy as s\n"
-        "answer = s.Session.answer\n"
+        "serve = s.Session.serve\n"
         "async def chatty(*args):\n"
         "    print('stray', flush=True); os.write(1, b'stray')\n"
-        "    return await answer(*args)\n"
-        "s.Session.answer = chatty\n"
+        "    return await serve(*args)\n"
+        "s.Session.serve = chatty\n"
         "from dynamic_mcp.cli.main import run\n"
         f"run([{str(config)!r}])"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.access import Access
@@ -73,11 +72,10 @@ class Desk:
         *groups: PresentedGroup,
         store: CatalogStore | None = None,
         access: Access | None = None,
-        pins: Path | None = None,
     ) -> None:
         self.connector = Connector()
         config = config_of(*groups, access=access)
-        self.proxy = Proxy(config, opener=self.connector, catalog_store=store, pins=pins)
+        self.proxy = Proxy(config, opener=self.connector, catalog_store=store)
 
     async def join(self, who: Authentication = LOCAL_USER, *, only: str | None = None) -> Client:
         """Greet a client of a person."""
@@ -102,9 +100,8 @@ async def desk(
     *groups: PresentedGroup,
     store: CatalogStore | None = None,
     access: Access | None = None,
-    pins: Path | None = None,
 ) -> AsyncIterator[Desk]:
-    scene = Desk(*(groups or (group_config("far", upstream=remote()),)), store=store, access=access, pins=pins)
+    scene = Desk(*(groups or (group_config("far", upstream=remote()),)), store=store, access=access)
     try:
         yield scene
     finally:

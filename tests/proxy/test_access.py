@@ -181,6 +181,22 @@ async def test_what_is_allowed_passes_unchanged() -> None:
         assert "error" not in await client.request("resources/subscribe", {"uri": "file:///docs/a"})
 
 
+@pytest.mark.parametrize(
+    "reference",
+    [{"type": "ref/prompt", "name": "up__review"}, {"type": "ref/resource", "uri": "file:///keys/{blob}"}],
+    ids=["prompt", "template"],
+)
+async def test_what_is_allowed_is_completed(reference: Json) -> None:
+    async with scene({"prompts": ["review"], "resources": ["file:///keys/*"]}) as on:
+        client = await on.join("dev")
+
+        answer = await client.request(
+            "completion/complete", {"ref": reference, "argument": {"name": "a", "value": ""}}
+        )
+
+        assert answer["result"] == {"completion": {"values": []}}
+
+
 async def test_arguments_decide_about_a_tool_that_is_there() -> None:
     async with scene({"tools": ["*"], "arguments": {"$.database": {"enum": ["stage"]}}}) as on:
         client = await on.join("dev")
@@ -249,6 +265,26 @@ async def test_a_call_that_waits_for_its_server_is_decided_by_the_rules_when_it_
     opener.gate.set()
 
     assert "no group is named `up`" in text_of(await calling)
+    await proxy.close()
+
+
+@pytest.mark.parametrize("way", ["plain prompt", "resource"])
+async def test_what_is_hidden_while_a_request_waits_for_it_does_not_exist_for_it_any_more(way: str) -> None:
+    upstream, config = FakeUpstream(EVERYTHING), group_config()
+    opener = Opener(up=[upstream])
+    opener.gate.clear()
+    proxy = Proxy(config_of(config, access=access_of(roles={"dev": [{}]})), opener=opener)
+    client = Client(proxy, authentication=person("ann", "dev"))
+    await client.initialize()
+    hidden, _ = pair_of(way)
+    asking = asyncio.create_task(ask_for(client, way, hidden))
+    await settled()
+
+    proxy.apply(config_of(config, access=access_of(roles={"dev": [{"tools": ["*"]}]})))
+    opener.gate.set()
+
+    assert await asking == await ask_for(client, way, hidden)
+    assert [upstream.heard(method) for method in ("prompts/get", "resources/read")] == [[], []]
     await proxy.close()
 
 

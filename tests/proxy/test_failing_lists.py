@@ -27,7 +27,7 @@ from tests.fakes import (
     tool,
 )
 from tests.features.overrides.overridden import rules_of
-from tests.proxy.pinned import Server, pinned_group, proxy_of
+from tests.features.pins.pinned import Server, pinned_group, proxy_of
 
 NO_NETWORK = Error(-32603, "getaddrinfo ENOTFOUND api.example.com")
 READ = {"contents": [{"uri": "x://a", "text": "A"}]}

@@ -12,8 +12,10 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.config.access import Access
-from dynamic_mcp.config.resolved import Answers, Exposure, Validation
-from dynamic_mcp.config.rules import Cache, Guard, Redact, Rules
+from dynamic_mcp.config.resolved import Answers, Exposure, Rules, Validation
+from dynamic_mcp.features.cache.config import Cache
+from dynamic_mcp.features.guards.config import Guard
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
 from tests.features.audit.audited import audited
@@ -197,7 +199,7 @@ async def test_the_explanation_counts_for_the_limit_of_a_result() -> None:
 
 
 async def test_the_explanation_is_redacted_as_results_are() -> None:
-    rules = Rules(redact=(Redact("r", pattern=r"secret-\d+", replacement="[x]"),))
+    rules = {"redact": (Redact("r", pattern=r"secret-\d+", replacement="[x]"),)}
     async with client_of(Opener(up=[_upstream(FAILED)]), group_config("up", rules=rules)) as client:
         await client.initialize()
 
@@ -211,7 +213,7 @@ async def test_the_explanation_is_redacted_as_results_are() -> None:
 async def test_an_explained_error_is_not_kept() -> None:
     listed = [tool("create", inputSchema=SCHEMA, annotations={"readOnlyHint": True})]
     upstream = _upstream(FAILED, **{"tools/list": {"tools": listed}})
-    rules = Rules(cache=(Cache("c", tools=("create",), ttl_s=60, per="all"),))
+    rules = {"cache": (Cache("c", tools=("create",), ttl_s=60, per="all"),)}
     async with client_of(Opener(up=[upstream]), group_config("up", rules=rules)) as client:
         await client.initialize()
 
@@ -234,7 +236,7 @@ async def test_the_log_has_the_call_as_it_was_sent_and_the_error_as_the_servers(
 
 # --- where we judge --------------------------------------------------------------------------------------
 
-GUARD = Rules(guards=(Guard("g", tools=("create",), path="$.title", deny="^/etc"),))
+GUARD = {"guards": (Guard("g", tools=("create",), path="$.title", deny="^/etc"),)}
 OVERRIDE = rules_of(create={"arguments": {"title": {"rename": "subject"}}})
 ON_ARGUMENTS = access_of(
     roles={"dev": [{}, {"tools": ["create"], "arguments": {"$.count": {"min": 5}}, "effect": "deny"}]}
@@ -263,7 +265,7 @@ async def _judged(
 
 @pytest.mark.parametrize(
     ("rules", "access"),
-    [(GUARD, None), (OVERRIDE, None), (Rules(), ON_ARGUMENTS), (Rules(), APPROVED)],
+    [(GUARD, None), (OVERRIDE, None), ({}, ON_ARGUMENTS), ({}, APPROVED)],
     ids=["a guard", "an override", "an access rule", "an approval"],
 )
 async def test_arguments_must_fit_where_they_are_judged_and_only_there(rules: Rules, access: Access | None) -> None:
@@ -278,7 +280,7 @@ async def test_arguments_must_fit_where_they_are_judged_and_only_there(rules: Ru
 
 
 async def test_an_access_rule_that_looks_at_no_arguments_leaves_them_to_the_server() -> None:
-    async with _judged(_upstream(), Rules(), ALLOWED) as client:
+    async with _judged(_upstream(), {}, ALLOWED) as client:
         assert await client.call("up", "create", ODD) == DONE
 
 
@@ -290,7 +292,7 @@ async def test_a_config_can_leave_arguments_to_the_server_that_it_judges() -> No
 
 async def test_strict_refuses_before_the_server_is_troubled() -> None:
     upstream = _upstream()
-    async with _judged(upstream, Rules(), None, "strict") as client:
+    async with _judged(upstream, {}, None, "strict") as client:
         refused = await client.call("up", "create", ODD)
 
     assert refused["isError"] is True

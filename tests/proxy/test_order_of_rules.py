@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,18 +12,18 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.config.rules import Plugin, Redact, Rules
+from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
 from dynamic_mcp.features.overrides.shown_tool import ShownTool
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.call_rules import CallRules
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
@@ -61,18 +61,36 @@ class NotedGuards(Guards):
         return super().judge(tool, arguments, shown_name=shown_name)
 
 
+class NotedRate(Rate, frozen=True):
+    """Notes that a call is counted."""
+
+    steps: Steps
+
+    def bucket_of(self, person: Hashable, tool: str) -> Hashable:
+        self.steps.note("limits")
+        return super().bucket_of(person, tool)
+
+
+class NotedRoom(Room, frozen=True):
+    """Notes that a call takes a place."""
+
+    steps: Steps
+
+    def gate_of(self, person: Hashable, tool: str) -> Hashable:
+        self.steps.note("concurrent")
+        return super().gate_of(person, tool)
+
+
 class NotedLimits(Limits):
     def __init__(self, steps: Steps) -> None:
         super().__init__((), "up")
         self.steps = steps
 
     def rates_for(self, tool: str) -> tuple[Rate, ...]:
-        self.steps.note("limits")
-        return (Rate("a rate", "limits[0]", per_person=False, per_tool=False, interval_s=1e-6, slack_s=1.0),)
+        return (NotedRate("a rate", "limits[0]", False, True, 1e-6, 1.0, self.steps),)
 
     def rooms_for(self, tool: str) -> tuple[Room, ...]:
-        self.steps.note("concurrent")
-        return (Room("a room", "limits[1]", per_person=False, per_tool=False, places=5),)
+        return (NotedRoom("a room", "limits[1]", False, True, 5, self.steps),)
 
 
 class NotedCache(CacheRules):
@@ -81,8 +99,11 @@ class NotedCache(CacheRules):
         self.steps = steps
 
     def for_tool(self, name: str) -> KeepRule | None:
+        return KeepRule("a rule", "up", ttl_s=1.0, per_person=False, max_bytes=0)
+
+    def digest_of_reader(self, name: str, definition: Raw) -> bytes | None:
         self.steps.note("cache")
-        return super().for_tool(name)
+        return None
 
 
 class NotedRedactor(Redactor):
@@ -162,9 +183,12 @@ class NotedGroup(GroupView):
     def __init__(self, view: GroupView, steps: Steps) -> None:
         super().__init__(view.group, view.presentation, view.rules)
         self.steps = steps
-        self.call_rules = rules = CallRules(view.presentation, "up")
-        rules.sets |= {"guards": NotedGuards(steps), "limits": NotedLimits(steps), "cache": NotedCache(steps)}
-        rules.sets["redaction"] = NotedRedactor(steps)
+        self.call_rules |= {
+            "guards": NotedGuards(steps),
+            "limits": NotedLimits(steps),
+            "redaction": NotedRedactor(steps),
+            "cache": NotedCache(steps),
+        }
 
     def find_shown(self, tool: str) -> ShownTool | None:
         return NotedTool(self.steps)
@@ -300,7 +324,7 @@ async def test_a_result_is_redacted_after_it_is_written_down_and_before_it_is_cu
         steps.note("upstream")
         return {"content": [{"type": "text", "text": "secret " * 1000}]}
 
-    rules = Rules(redact=(Redact("r0", pattern="secret", replacement="[x]"),))
+    rules = {"redact": (Redact("r0", pattern="secret", replacement="[x]"),)}
     config = config_of(
         group_config("up", rules=rules, answers=Answers(limit=1000, validate=None, compact=False)),
     )

@@ -8,7 +8,7 @@ import threading
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy
@@ -18,7 +18,7 @@ from tests.features.plugins.scene import ANSWERS, proxy_of, upstream, use
 from tests.policy.rules import access_of, person
 
 EFFECTS = pytest.mark.parametrize("effect", ["ask", "deny"])
-RULES = Rules(redact=(Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),))
+RULES = {"redact": (Redact("redact[0]", places=("arguments",), pattern="secret", replacement="***"),)}
 ABLE = {"tools": {"listChanged": True}, "tasks": {"requests": {"tools": {"call": {}}}}}
 TASK = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-01-01T00:00:00Z"}
 
@@ -88,13 +88,43 @@ class SlowRedactor(Redactor):
     """Holds up the thread that replaces in long arguments."""
 
     def __init__(self) -> None:
-        super().__init__(RULES.redact)
+        super().__init__(RULES["redact"])
         self.has_begun, self.may_end = threading.Event(), threading.Event()
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
-        self.has_begun.set()
-        assert self.may_end.wait(BOUND_S)
+        if threading.current_thread() is not threading.main_thread():
+            self.has_begun.set()
+            assert self.may_end.wait(BOUND_S)
         return super().redact_arguments(tool, arguments)
+
+
+class Lengthening(Middleware):
+    """Makes arguments so long that they are redacted in a thread."""
+
+    async def call(self, request: CallRequest, next: Next) -> CallResult:
+        return await next(request.replace(arguments={"text": "a secret" + "!" * 50_000}))
+
+
+@pytest.mark.parametrize("effect", [None, "ask", "deny"])
+async def test_long_arguments_of_a_plug_in_are_redacted_and_decided_by_the_config_of_then(effect: str | None) -> None:
+    server, redactor = upstream(), SlowRedactor()
+    plugins, group = (use(Lengthening),), group_config("a", rules=RULES)
+    rules = access_of(roles={"dev": [{}, {"tools": ["echo"], "effect": effect}]}) if effect else None
+    async with proxy_of(config_of(group, middleware=plugins), Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
+        client = Client(proxy, authentication=person("ann", "dev"))
+        await client.initialize()
+        proxy.view_for(client.session)["a"].call_rules["redaction"] = redactor
+        calling = asyncio.create_task(client.call("a", "echo", {"text": "short"}))
+        assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
+        if rules is not None:
+            after = config_of(group, middleware=plugins, access=rules)
+            await proxy.prepare(after)
+            proxy.apply(after)
+        redactor.may_end.set()
+
+        assert bool((await calling).get("isError")) is (effect is not None)
+        sent = [each["params"]["arguments"] for each in server.heard("tools/call")]
+        assert sent == ([] if effect else [{"text": "a ***" + "!" * 50_000}])
 
 
 @EFFECTS
@@ -105,9 +135,7 @@ async def test_the_first_access_rules_hold_for_a_call_whose_long_arguments_are_r
     try:
         client = Client(proxy, authentication=person("ann", "dev"))
         await client.initialize()
-        rules = proxy.view_for(client.session)["a"].call_rules
-        assert rules is not None
-        rules.sets["redaction"] = redactor
+        proxy.view_for(client.session)["a"].call_rules["redaction"] = redactor
         calling = asyncio.create_task(client.call("a", "echo", {"text": "x" * 50_000}))
         assert await asyncio.to_thread(redactor.has_begun.wait, BOUND_S)
         proxy.apply(config_of(group_config("a", rules=RULES), access=access))

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dynamic_mcp.config.rules import Cache, Rules
-from dynamic_mcp.policy.pins.definition import PinKind
-from dynamic_mcp.policy.pins.lock_file import Lock, update_lock
+from dynamic_mcp.features.cache.config import Cache
+from dynamic_mcp.features.pins.definition import PinKind
+from dynamic_mcp.features.pins.lock_file import PinSet, update_lock
 from tests.fakes import BOUND_S, Client, Json, settled, text_of
 from tests.features.overrides.overridden import rules_of
-from tests.proxy.pinned import (
-    LOCK,
+from tests.features.pins.pinned import (
     Server,
     client_of,
     described,
+    lock_path,
     pinned_group,
     tools_of,
     until_written,
 )
 
-KEPT = Rules(cache=(Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),))
+KEPT = {"cache": (Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),)}
 SHOWN = rules_of(merge={"rename": "land"}, secret={"hide": True})
 OTHER_HASH = f"h1:{'0' * 64}"
 
@@ -47,7 +47,7 @@ async def until_shown(client: Client, *names: str) -> None:
 def pin_otherwise(file: Path, kind: PinKind, name: str) -> None:
     """Write to the lock file that something was approved as something else."""
 
-    def change(lock: Lock) -> Lock:
+    def change(lock: PinSet) -> PinSet:
         pins = lock.servers["up"]
         pin = pins.find(kind, name)
         assert pin is not None
@@ -78,13 +78,13 @@ async def test_what_is_held_back_is_not_answered_from_what_was_kept(tmp_path: Pa
     server = Server(reader, shifty, templates=[{"uriTemplate": "x://{a}", "name": "pages"}])
     async with client_of(tmp_path, pinned_group(rules=KEPT), only="up", up=server) as client:
         await client.request("resources/templates/list")
-        await until_written(tmp_path / LOCK, lambda lock: "x://{a}" in lock.servers["up"].templates)
+        await until_written(lock_path(), lambda lock: "x://{a}" in lock.servers["up"].templates)
         server.change(reader, described("add", "Mails."))
         await until_shown(client, "get")
         assert await call(client, "get") == "ran get"
         assert "result" in await client.request("resources/read", {"uri": "x://1"})
-        pin_otherwise(tmp_path / LOCK, PinKind.TOOL, "get")
-        pin_otherwise(tmp_path / LOCK, PinKind.TEMPLATE, "x://{a}")
+        pin_otherwise(lock_path(), PinKind.TOOL, "get")
+        pin_otherwise(lock_path(), PinKind.TEMPLATE, "x://{a}")
         await until_shown(client)
         assert "held back" in await call(client, "get")
         read = await client.request("resources/read", {"uri": "x://1"})

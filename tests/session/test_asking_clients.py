@@ -11,6 +11,7 @@ from msgspec import Raw
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, config_of, settled
 from tests.session.desk import BATCHES, greeted_client, ignore_status, make_client
@@ -142,7 +143,7 @@ async def test_finishing_with_nothing_in_flight_is_done_at_once() -> None:
 
 async def test_floods_are_dropped_while_the_client_does_not_read_and_what_matters_is_not() -> None:
     sent: list[bytes] = []
-    session = Session(sent.append, Proxy(config_of()), is_congested=lambda: True)
+    session = Session(ClientConnection(sent.append, is_congested=lambda: True), Proxy(config_of()))
 
     for method in ("notifications/message", "notifications/progress", "notifications/tools/list_changed"):
         session.notify(Frame(method=method))

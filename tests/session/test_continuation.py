@@ -13,6 +13,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import Json, settled
@@ -52,12 +53,12 @@ class Process:
         self.notes: dict[bytes, bytes] = dict(self.continuation.notes)
         self.replies: dict[int, Json] = {}
         self._journal = Journal(self._keep)
-        self.session = Session(
+        connection = ClientConnection(
             lambda line: self.lines.append(json.loads(line)),
-            self.desk,
             journal=self._journal,
             first_id=self.continuation.first_id,
         )
+        self.session = Session(connection, self.desk)
 
     async def resume(self) -> None:
         """Go on with what was left."""

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from dynamic_mcp.mcp.lines import Lines
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import Json, settled
 from tests.session.desk import BATCHES, Desk, cancel, make_client, next_json
@@ -75,7 +76,7 @@ async def test_every_request_of_a_batch_counts() -> None:
 
 
 async def test_a_session_knows_when_it_began() -> None:
-    session = Session(lambda line: None, Desk(), now=lambda: 1_800_000_000.0)
+    session = Session(ClientConnection(lambda line: None), Desk(), now=lambda: 1_800_000_000.0)
 
     assert session.since == 1_800_000_000.0
 

@@ -17,8 +17,7 @@ import pytest
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.upstream.process.child import Process, start, terminate_all
-from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans, no_server_mark
-from dynamic_mcp.upstream.process.table import now_in_ticks, read_stat
+from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans, no_server_mark, now_in_ticks, read_stat
 from tests.program import BOUND_S
 
 # Echoes its input, and ignores SIGTERM.

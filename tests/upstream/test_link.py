@@ -114,6 +114,19 @@ async def test_each_request_has_its_own_time_whichever_came_first() -> None:
     assert await result_of(patient) == "in time"
 
 
+async def test_a_request_has_time_left_until_it_is_answered_and_none_then() -> None:
+    upstream = FakeUpstream()
+    link = link_to(upstream)
+    request = begin(link)
+    id = (await upstream.hears("tools/call"))["id"]
+    assert 0 < link.left_s(b"%d" % id) <= 5
+
+    answer(upstream, id, {})
+    await request
+
+    assert link.left_s(b"%d" % id) == 0
+
+
 async def test_when_the_awaiting_task_is_cancelled_the_upstream_is_told() -> None:
     upstream = FakeUpstream()
     link = link_to(upstream)

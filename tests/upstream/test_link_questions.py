@@ -11,9 +11,10 @@ from dynamic_mcp.client import Caller
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.upstream.link import MAX_QUESTIONS
 from tests.fake_parties import FakeCaller, link_to
 from tests.fakes import FakeUpstream, Json, settled
-from tests.upstream.linked import answer, ask, begin
+from tests.upstream.linked import answer, ask, begin, result_of
 
 # --- requests of the upstream ----------------------------------------------------------------------------
 
@@ -135,6 +136,43 @@ async def test_the_id_of_a_request_withdrawn_in_the_same_breath_can_be_used_agai
     ask(upstream, 1)
 
     assert (await upstream.hears("an answer"))["id"] == 1
+
+
+async def test_a_request_is_withdrawn_also_while_the_proxy_asks_something_itself() -> None:
+    upstream, caller = FakeUpstream(), FakeCaller()
+    link = link_to(upstream, home=caller)
+    own = begin(link, "prompts/list")
+    id = (await upstream.hears("prompts/list"))["id"]
+    ask(upstream, "q")
+    await settled()
+
+    upstream.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}})
+    answer(upstream, id, {"prompts": []})
+    await settled()
+
+    assert await result_of(own) == {"prompts": []}
+    assert caller.answer.cancelled()
+
+
+async def test_the_questions_of_one_call_are_not_counted_for_another() -> None:
+    upstream, first, second = FakeUpstream(), FakeCaller(), FakeCaller()
+    link = link_to(upstream)
+    for caller in (first, second):
+        begin(link, caller=caller)
+    await upstream.hears("tools/call", times=2)
+    streams = [b"%d" % call["id"] for call in upstream.heard("tools/call")]
+
+    for number in range(MAX_QUESTIONS):
+        link.receive(b'{"jsonrpc":"2.0","id":"1-%d","method":"roots/list"}' % number, streams[0])
+    for number in range(MAX_QUESTIONS):
+        link.receive(b'{"jsonrpc":"2.0","id":"2-%d","method":"roots/list"}' % number, streams[1])
+    link.receive(b'{"jsonrpc":"2.0","id":"too many","method":"roots/list"}', streams[1])
+    await settled()
+
+    assert (len(first.asked), len(second.asked)) == (MAX_QUESTIONS, MAX_QUESTIONS)
+    assert [(message["id"], message["error"]["code"]) for message in upstream.heard("an answer")] == [
+        ("too many", -32600)
+    ]
 
 
 async def test_when_the_link_is_lost_nobody_is_asked_any_longer() -> None:

@@ -103,6 +103,6 @@ def matrix(this: Invocation, *, as_csv: bool, connect: bool) -> int:
 @common_options
 def classify(this: Invocation, group: str | None, *, connect: bool) -> int:
     """Show which tools count as `read` and which as `write`, who says so, and why."""
-    from dynamic_mcp.cli.access_classes import show_classes
+    from dynamic_mcp.cli.access_matrix import show_classes
 
     return show_classes(this, group, connects=connect)

@@ -58,7 +58,7 @@ def command(this: Invocation, /, name: str, program: tuple[str, ...], **given: A
 
 def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: dict[str, Any]) -> int:
     from dynamic_mcp.cli.config_editor import add_server, parse_pairs
-    from dynamic_mcp.cli.headers import parse_headers
+    from dynamic_mcp.cli.direct_server import parse_headers
 
     url = given["url"]
     if program and url:

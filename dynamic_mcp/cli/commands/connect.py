@@ -39,8 +39,7 @@ def command(
     \b
     dynamic-mcp connect https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
     """
-    from dynamic_mcp.cli.direct_server import DirectServer
-    from dynamic_mcp.cli.headers import parse_headers
+    from dynamic_mcp.cli.direct_server import DirectServer, parse_headers
     from dynamic_mcp.cli.startup import connect
 
     if unquoted:  # click would show what stands there, such as the second half of a header

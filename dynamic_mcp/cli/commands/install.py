@@ -67,7 +67,7 @@ def command(
     dynamic-mcp install vscode --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     dynamic-mcp install zed --profile review
     """
-    from dynamic_mcp.cli.headers import parse_headers
+    from dynamic_mcp.cli.direct_server import parse_headers
     from dynamic_mcp.cli.installer import Start, install
 
     if headers and url is None:

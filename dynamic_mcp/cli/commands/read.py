@@ -10,7 +10,10 @@ from dynamic_mcp.cli.options import asking_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from dynamic_mcp.cli.invocation import Invocation
+    from dynamic_mcp.config.resolved import Config
 
 
 @click.command(short_help="Read a resource.")
@@ -24,6 +27,23 @@ def command(this: Invocation, uri: str, *, group: str | None, timeout: str | Non
 
     Text is printed as text; anything else is saved to a file. --json prints the whole result.
     """
-    from dynamic_mcp.cli.resource_reader import read_resource
+    from dynamic_mcp.cli import content_view
+    from dynamic_mcp.cli.client import with_timeout
+    from dynamic_mcp.cli.runner import run
 
-    return read_resource(this, uri, group, timeout=timeout, save=save)
+    config = with_timeout(this.read_config(group), timeout, "resources_s")
+    result = run(_read(this, config, uri, group or ""))
+    if this.out.is_json_requested:
+        this.out.print_json(bytes(result))
+    else:
+        with content_view.reject_malformed(group or uri):
+            content_view.show_contents(this.out, result, save)
+    return 0
+
+
+async def _read(this: Invocation, config: Config, uri: str, group: str) -> Raw:
+    from dynamic_mcp.cli.client_opener import open_client
+
+    async with open_client(this, config, may_ask=True) as client:
+        with this.out.progress(f"waiting for {uri}"):
+            return await client.ask("resources/read", {"uri": uri}, group=group)

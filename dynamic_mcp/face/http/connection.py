@@ -9,14 +9,14 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import cast
 
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.face.http import limits
-from dynamic_mcp.face.http.answer import AnswerState, HttpExchange
+from dynamic_mcp.face.http.answer import ENDED, WAITING, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
 from dynamic_mcp.face.http.body_budget import BodyHold
-from dynamic_mcp.face.http.connection_state import ConnectionState as _State
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Receiver, Response
 from dynamic_mcp.face.http.head_cache import HeadCache
@@ -29,23 +29,58 @@ from dynamic_mcp.face.http.rules import Refusal
 log = logging.getLogger(__name__)
 
 
+class _State(Enum):
+    """What comes next on a connection. A request leads from IDLE through HEAD, BODY and ANSWER back to IDLE.
+
+    HEAD and BODY are left out where the whole comes at once. HEAD leads back to IDLE if it was an empty line, BODY if
+    the answer comes before the end of the body. All of them lead to LINGERING and CLOSING, and LINGERING to CLOSING.
+    """
+
+    IDLE = auto()
+    """A request, of which nothing has come."""
+    HEAD = auto()
+    """The rest of a head."""
+    BODY = auto()
+    """The rest of a body."""
+    ANSWER = auto()
+    """The answer: the request is complete."""
+    LINGERING = auto()
+    """Nothing more; what comes is read and forgotten."""
+    CLOSING = auto()
+    """The end, once everything is written."""
+
+
+class _Input(Enum):
+    """What comes from the client. READING ↔ PAUSED, and both → ENDED."""
+
+    READING = auto()
+    PAUSED = auto()
+    """Nothing: we do not read, because enough is waiting."""
+    ENDED = auto()
+    """Nothing more: the client has closed its side, but may still read."""
+
+
+# Reading a member from its class takes ten times as long, several times with each request.
+_IDLE, _HEAD, _BODY, _ANSWER, _LINGERING, _CLOSING = _State
+_READING, _PAUSED, _ENDED = _Input
+
+
 class HttpConnection(asyncio.Protocol):
     """Parses requests, hands them to the handler, and keeps the client within its bounds."""
 
     __slots__ = (
-        "_body", "_connections", "_deadline", "_exchange", "_has_eof", "_heads", "_hold", "_input", "_is_advancing",
-        "_is_full", "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_request_site", "_sent", "_site",
-        "_state", "_taken", "_transport", "_unread_deadline",
+        "_body", "_buffer", "_connections", "_deadline", "_exchange", "_heads", "_hold", "_input", "_is_advancing",
+        "_is_unread", "_lingered", "_peer", "_receiver", "_request_site", "_sent", "_site", "_state", "_taken",
+        "_transport", "_unread_deadline",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._state = _State.HEAD
-        self._input = InputBuffer()
-        self._is_in_head = self._is_advancing = False
-        self._is_paused = False  # we do not read
-        self._is_full = False  # the client does not read
-        self._has_eof = False
+        self._state = _IDLE
+        self._input = _READING
+        self._buffer = InputBuffer()
+        self._is_advancing = False  # a handler may answer while it is told of a request
+        self._is_unread = False  # by the client: our buffer is full
         self._exchange: HttpExchange | None = None
         self._receiver: Receiver | None = None
         self._body: RequestBody | None = None
@@ -74,24 +109,24 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what the client sends."""
-        if self._state is _State.LINGERING:
+        if self._state is _LINGERING:
             self._lingered += len(data)
             if self._lingered > limits.LINGER_BYTES:
                 self._close()
-        elif self._state is not _State.CLOSING:
-            self._input.add(data)
+        elif self._state is not _CLOSING:
+            self._buffer.add(data)
             self._advance()
 
     def eof_received(self) -> bool:
         """Take it that the client sends nothing more. True: it may still read its answers."""
-        self._has_eof = True
-        if self._state in (_State.HEAD, _State.LINGERING):
+        self._input = _ENDED
+        if self._state in (_IDLE, _HEAD, _LINGERING):
             self._close()
             return False
         exchange, receiver = self._exchange, self._receiver
-        is_waiting = exchange is not None and exchange.state is AnswerState.WAITING
+        is_waiting = exchange is not None and exchange.state is WAITING
         may_be_half_open = not self._peer.is_secure and (receiver is None or not receiver.needs_client)
-        if self._state is _State.ANSWER and is_waiting and may_be_half_open:  # TLS cannot be
+        if self._state is _ANSWER and is_waiting and may_be_half_open:  # TLS cannot be
             self._deadline = self._next_deadline()
             return True
         self._transport.abort()
@@ -99,23 +134,23 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Begin nothing more for a client that does not read."""
-        self._is_full = True
+        self._is_unread = True
         self._watch_reader()
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._is_full = False
-        if self._state is _State.LINGERING:
+        self._is_unread = False
+        if self._state is _LINGERING:
             self._deadline = self._next_deadline()
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever is answering."""
-        self._state = _State.CLOSING
+        self._state = _CLOSING
         self._connections.remove(self)
         if self._site is not None:
             self._connections.admission.leave(self._site)
-        self._input, self._body = InputBuffer(), None
+        self._buffer, self._body = InputBuffer(), None
         self._release_hold()
         self._drop_exchange()
 
@@ -125,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
         """Act if what this waits for has not come in time."""
         if self._hold is not None and self._body is None:
             self._hold.settle()
-        if self._is_full or self._state is _State.CLOSING:
+        if self._is_unread or self._state is _CLOSING:
             taken = self._sent - self.unread_bytes()
             if taken != self._taken:
                 self._watch_reader()
@@ -136,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close now if no request is on its way; otherwise its answer says that it is the last one."""
-        if self._state is _State.HEAD and not self._input:
+        if self._state is _IDLE and not self._buffer:
             self._close()
 
     def abort(self) -> None:
@@ -165,20 +200,24 @@ class HttpConnection(asyncio.Protocol):
     def end_exchange(self) -> None:
         """Go on with the next request, or close."""
         exchange, self._exchange, self._receiver = self._exchange, None, None
-        self._release_hold()
-        self._end_request()
+        if self._hold is not None:
+            self._release_hold()
+        if self._request_site is not None:
+            self._end_request()
         if self._connections.is_closing or (exchange is not None and not exchange.is_keep_alive):
-            if self._state is _State.BODY or self._input:
+            if self._state is _BODY or self._buffer:
                 self._linger()
             else:
                 self._close()
             return
-        if self._state is _State.ANSWER:
-            self._state = _State.HEAD
-        elif self._body is not None:
-            self._body.drop()
-        self._deadline = self._next_deadline()
-        if self._input or self._has_eof:
+        if self._state is _ANSWER:
+            self._state = _IDLE
+            self._deadline = self._connections.now + limits.IDLE_FOR_S
+        else:
+            if self._body is not None:
+                self._body.drop()
+            self._deadline = self._next_deadline()
+        if self._buffer or self._input is _ENDED:
             self._advance()
 
     def unread_bytes(self) -> int:
@@ -195,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Begin what can be begun, and read on if there is room for more."""
-        if self._is_advancing:  # a handler has answered at once
+        if self._is_advancing:
             return
         self._is_advancing = True
         try:
@@ -208,53 +247,71 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(refusal.status, refusal.reason, refusal.headers)
         finally:
             self._is_advancing = False
-        if len(self._input) > limits.AHEAD_BYTES or self._is_paused:
+        if len(self._buffer) > limits.AHEAD_BYTES or self._input is _PAUSED:
             self._pause_or_resume()
 
     def _step(self) -> bool:
         """Take a head or a piece of a body; return False if nothing more can be taken for now."""
-        if self._state is _State.HEAD and not self._is_full:
-            if self._input and self._take_head():
+        state = self._state
+        if state is _ANSWER:
+            return False
+        if state is _BODY:
+            return len(self._buffer) > 0 and self._take_body()
+        if state in (_IDLE, _HEAD) and not self._is_unread:
+            if self._buffer and self._take_head():
                 return True
-            if self._has_eof:
+            if self._input is _ENDED:
                 self._close()
-        elif self._state is _State.BODY and self._input:
-            return self._take_body()
         return False
 
     def _pause_or_resume(self) -> None:
-        is_behind = len(self._input) > limits.AHEAD_BYTES
-        if is_behind != self._is_paused and not self._has_eof and not self._transport.is_closing():
-            self._is_paused = is_behind
-            if is_behind:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+        is_behind = len(self._buffer) > limits.AHEAD_BYTES
+        if self._transport.is_closing():
+            return
+        if is_behind and self._input is _READING:
+            self._input = _PAUSED
+            self._transport.pause_reading()
+        elif not is_behind and self._input is _PAUSED:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        self._input = _READING
+        self._transport.resume_reading()
 
     # --- the head --------------------------------------------------------------------------------------
 
     def _take_head(self) -> bool:
-        raw = self._input.take_head()
+        buffer = self._buffer
+        known = self._heads.find(buffer.peek())
+        if known is not None:
+            request, size = known
+            self._begin(request, None, size)
+            return True
+        raw = buffer.take_head()
         if raw is None:
-            if self._is_in_head != bool(self._input):  # it was only an empty line, or a head begins
-                self._is_in_head = bool(self._input)
+            state = _HEAD if buffer else _IDLE  # a head begins, or it was only an empty line
+            if state is not self._state:
+                self._state = state
                 self._deadline = self._next_deadline()
             return False
-        self._is_in_head = False
         if raw == PREFACE_OF_HTTP2:
             self._close()
             return False
-        self._begin(*self._heads.parse(raw))
+        request, parser = self._heads.parse(raw)
+        self._begin(request, parser, 0)
         return True
 
-    def _begin(self, request: Request, parser: MessageParser | None) -> None:
+    def _begin(self, request: Request, parser: MessageParser | None, head_bytes: int) -> None:
+        """Begin a request; so many bytes of its head are still in the buffer."""
         self._exchange = HttpExchange(self, request)
         length = request.length
-        if length is None or len(self._input) < length:
+        if length is None or len(self._buffer) < head_bytes + length:
+            if head_bytes:
+                self._buffer.take_message(head_bytes, 0)
             self._begin_with_body(request, parser)
             return
-        body = self._input.take(length) if length else b""
-        self._state, self._deadline = _State.ANSWER, math.inf
+        body = self._buffer.take_message(head_bytes, length)
+        self._state, self._deadline = _ANSWER, math.inf
         if (receiver := self._hand_over(request)) is not None:
             self._deliver(receiver, body)
 
@@ -276,17 +333,17 @@ class HttpConnection(asyncio.Protocol):
             log.exception("a bug: a request cannot be handled")
             self._fail()
             return None
-        if exchange.state is not AnswerState.ENDED:
+        if exchange.state is not ENDED:
             self._receiver = receiver
-        return receiver if exchange.state is AnswerState.WAITING else None
+        return receiver if exchange.state is WAITING else None
 
     # --- the body --------------------------------------------------------------------------------------
 
     def _begin_with_body(self, request: Request, parser: MessageParser | None) -> None:
         """Begin a request whose body has not come yet, or not all of it."""
-        self._state = _State.BODY
+        self._state = _BODY
         self._body = body = RequestBody(request.length, parser)
-        body.is_coming = not request.expects_continue or bool(self._input)
+        body.is_coming = not request.expects_continue or bool(self._buffer)
         receiver = self._hand_over(request)
         if receiver is None:
             body.drop()
@@ -296,7 +353,7 @@ class HttpConnection(asyncio.Protocol):
         elif not body.is_coming:
             body.is_coming = True
             self.send(CONTINUE)
-        if self._state is _State.BODY:
+        if self._state is _BODY:
             self._deadline = self._next_deadline()
 
     def _take_body(self) -> bool:
@@ -304,7 +361,7 @@ class HttpConnection(asyncio.Protocol):
         assert body is not None
         if not body.is_wanted and self._exchange is not None:  # the answer decides whether the rest is read
             return False
-        self._input.skip(body.feed(self._input.peek()))
+        self._buffer.skip(body.feed(self._buffer.peek()))
         if not body.is_complete():
             if body.thrown_away > limits.DRAIN_BYTES:
                 self._linger()
@@ -318,7 +375,7 @@ class HttpConnection(asyncio.Protocol):
                     self._deadline = self._next_deadline()
             return True
         self._body = None
-        self._state = _State.HEAD if self._exchange is None else _State.ANSWER
+        self._state = _IDLE if self._exchange is None else _ANSWER
         self._deadline = self._next_deadline()
         if receiver is not None and body.is_wanted:
             self._deliver(receiver, body.take())
@@ -360,25 +417,25 @@ class HttpConnection(asyncio.Protocol):
     # --- how it goes wrong, and how it ends ------------------------------------------------------------
 
     def _next_deadline(self) -> float:
-        match self._state:
-            case _State.HEAD if self._is_in_head:
-                return self._connections.clock() + limits.HEAD_WITHIN_S
-            case _State.HEAD:
-                return self._connections.now + limits.IDLE_FOR_S
-            case _State.BODY if self._exchange is None or (self._body is not None and self._body.is_wanted):
-                return self._connections.now + limits.BODY_PROGRESS_WITHIN_S
-            case _State.ANSWER if self._has_eof:
-                return self._connections.clock() + limits.HALF_OPEN_FOR_S
-            case _State.LINGERING:
-                return self._connections.clock() + limits.LINGER_FOR_S
+        state, connections = self._state, self._connections
+        if state is _IDLE:
+            return connections.now + limits.IDLE_FOR_S
+        if state is _HEAD:
+            return connections.clock() + limits.HEAD_WITHIN_S
+        if state is _BODY and (self._exchange is None or (self._body is not None and self._body.is_wanted)):
+            return connections.now + limits.BODY_PROGRESS_WITHIN_S
+        if state is _ANSWER and self._input is _ENDED:
+            return connections.clock() + limits.HALF_OPEN_FOR_S
+        if state is _LINGERING:
+            return connections.clock() + limits.LINGER_FOR_S
         return math.inf
 
     def _expire(self) -> None:
-        if self._state is _State.HEAD and self._is_in_head:
+        if self._state is _HEAD:
             self._refuse(408, "the head of the request has not come in time")
-        elif self._state is _State.BODY:
+        elif self._state is _BODY:
             self._refuse(408, "the body of the request has not come in time")
-        elif self._state is _State.ANSWER:
+        elif self._state is _ANSWER:
             self._transport.abort()
         else:
             self._close()
@@ -400,14 +457,14 @@ class HttpConnection(asyncio.Protocol):
     def _refuse(self, status: int, reason: str, headers: Headers = ()) -> None:
         """Answer instead of the handler, if it has not begun to, and close."""
         exchange = self._exchange
-        if exchange is None and self._state is _State.BODY:  # it was answered before it went wrong
+        if exchange is None and self._state is _BODY:  # it was answered before it went wrong
             self._linger()
-        elif exchange is not None and exchange.state is not AnswerState.WAITING:
+        elif exchange is not None and exchange.state is not WAITING:
             self._transport.abort()
         else:
             self._drop_exchange()
             self._exchange = answer = HttpExchange(self)
-            self._state = _State.BODY  # more may be coming
+            self._state = _BODY  # more may be coming
             content_type = (b"content-type", b"text/plain; charset=utf-8")
             answer.respond(Response(status, (content_type, *headers), reason.encode() + b"\n"))
 
@@ -427,21 +484,20 @@ class HttpConnection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Send nothing more, and forget what still comes, until the client closes or has had its time."""
-        self._input, self._body = InputBuffer(), None
-        if self._has_eof or self._transport.is_closing():
+        self._buffer, self._body = InputBuffer(), None
+        if self._input is _ENDED or self._transport.is_closing():
             self._close()
             return
-        self._state = _State.LINGERING
+        self._state = _LINGERING
         self._deadline = self._next_deadline()
-        if self._is_paused:
-            self._is_paused = False
-            self._transport.resume_reading()
+        if self._input is _PAUSED:
+            self._resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
     def _close(self) -> None:
         """Close once everything is written, or nobody reads it."""
-        self._state = _State.CLOSING
-        self._input, self._body = InputBuffer(), None
+        self._state = _CLOSING
+        self._buffer, self._body = InputBuffer(), None
         self._watch_reader()
         self._transport.close()

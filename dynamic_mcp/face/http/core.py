@@ -13,6 +13,8 @@ from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
+
 from dynamic_mcp.client import Transport
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
@@ -31,33 +33,46 @@ from dynamic_mcp.face.http.paths import Paths, Place, Route
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.post_checks import refuse_post
 from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
-from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
+from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.client_connection import Origin
 from dynamic_mcp.session.modern import ModernDispatcher
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
-# Something is written on a stream at least this often, and no connection of a stream lasts longer than this.
-_KEEP_ALIVE_EVERY_S = 15.0
+# No connection of a stream lasts longer than this.
 _STREAM_FOR_S = 600.0
 _MAX_HELLO_BYTES = 1 << 20
 # Where there are as many sessions as there may be, one that nobody has used for this long makes room for a new one.
 _ABANDONED_AFTER_S = 300.0
 
+_MCP = Place.MCP  # reading a member from its class takes ten times as long
 _METHODS: dict[Place, bytes] = {
-    Place.MCP: b"GET, POST, DELETE, OPTIONS",
+    _MCP: b"GET, POST, DELETE, OPTIONS",
     Place.EVENTS: b"GET, OPTIONS",
     Place.MESSAGES: b"POST, OPTIONS",
     Place.READY: b"GET, HEAD, OPTIONS",
 }
 _MODERN_METHODS = b"POST, OPTIONS"
+
+
+class _Checked(Struct, frozen=True):
+    """What the head of a POST to the path of MCP says that is not refused, as long as the options are the same."""
+
+    guard: Guard
+    route: Route
+    cors: Headers
+    is_legacy: bool
+
+
+def _nothing_there() -> Response:
+    return refusal(404, "there is nothing at this path")
 
 
 class HttpFace:
@@ -114,6 +129,9 @@ class HttpFace:
         return None
 
     def _begin(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
+        checked = head.notes.checked if head.notes is not None else None
+        if isinstance(checked, _Checked) and checked.guard is self._guard:
+            return self._authenticate(head, exchange, checked.route, checked)
         path = head.target.partition(b"?")[0]
         route = self._paths.find(path, head.root_path)
         if route is not None and route.place is Place.HEALTH:
@@ -123,25 +141,36 @@ class HttpFace:
         refused = self._guard.check(head)
         if refused is not None:
             return self._note_refusal(head, refused)
-        methods = _METHODS[route.place]
         if head.method == "OPTIONS":
-            return self._guard.preflight(head, methods)
+            return self._guard.preflight(head, _METHODS[route.place])
         if route.place is Place.READY and head.method in ("GET", "HEAD"):
             return self._tell_load()
+        return self._authenticate(head, exchange, route, None)
+
+    def _authenticate(
+        self, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
+    ) -> Receiver | Response:
         outcome = self._authenticator.authenticate(head)
         if not isinstance(outcome, Future):
-            return self._go_on(outcome, head, exchange, route)
+            return self._go_on(outcome, head, exchange, route, checked)
 
         def go_on(outcome: Outcome) -> Receiver | None:
-            return self._respond(self._go_on(outcome, head, exchange, route), head, exchange)
+            return self._respond(self._go_on(outcome, head, exchange, route, checked), head, exchange)
 
         return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
 
-    def _go_on(self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+    def _go_on(
+        self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
+    ) -> Receiver | Response:
         """Serve a request whose sender is known; one that is refused is answered with that."""
         if isinstance(outcome, Response):
             return self._note_refusal(head, outcome)
-        return self._serve(Arrival(head, exchange, route, outcome, self._forwarding))
+        arrival = Arrival(head, exchange, route, outcome, self._forwarding)
+        if checked is None:
+            return self._serve(arrival)
+        if not self._may_be_there(head, route, outcome):
+            return _nothing_there()
+        return self._begin_post(arrival, checked)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
         find = self._authenticator.find_page
@@ -151,7 +180,7 @@ class HttpFace:
         if refused is not None:
             return self._note_refusal(head, refused)
         if page is None:
-            return refusal(404, "there is nothing at this path")
+            return _nothing_there()
         cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
         return PageReceiver(head, exchange, page, cors, self._pages, partial(self._note_refusal, head))
 
@@ -171,14 +200,14 @@ class HttpFace:
         """Serve a request of a known client."""
         head, route = arrival.head, arrival.route
         if not self._may_be_there(head, route, arrival.authentication):
-            return refusal(404, "there is nothing at this path")
-        method, methods = head.method, _METHODS[route.place]
+            return _nothing_there()
+        method = head.method
         if route.place is Place.MCP and method != "POST" and is_modern(head):
             why = f"MCP {MODERN.name} has POST only: no sessions, and streams are answers to `subscriptions/listen`"
             return refusal(405, why, ((b"allow", _MODERN_METHODS),))
         match route.place:
             case Place.MCP if method == "POST":
-                return self._begin_post(arrival)
+                return self._begin_first_post(arrival)
             case Place.MCP if method == "GET":
                 return self._listen(arrival)
             case Place.MCP if method == "DELETE":
@@ -187,40 +216,43 @@ class HttpFace:
                 return self._open_old(arrival)
             case Place.MESSAGES if method == "POST":
                 return self._begin_old_post(arrival)
-        return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", methods),))
+        allowed = (b"allow", _METHODS[route.place])
+        return refusal(405, f"the method `{method[:50]}` is not for this path", (allowed,))
 
     def _may_be_there(self, head: RequestHead, route: Route, authentication: Authentication) -> bool:
         """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
-        has_session = route.place is Place.MCP and b"mcp-session-id" in head.headers and not is_modern(head)
-        if has_session:
+        if b"mcp-session-id" in head.headers and route.place is _MCP and not is_modern(head):
             return True
         is_everybodys = route.profile == self._options.profile  # the one that the server serves at its own path
         return self._proxy.has_place(authentication, route.only, route.profile, may_be_empty=is_everybodys)
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
-    def _begin_post(self, arrival: Arrival) -> Receiver | Response:
+    def _begin_first_post(self, arrival: Arrival) -> Receiver | Response:
+        """Check what the head of a POST says, and note it for those that come with the same head."""
         head = arrival.head
-        headers = head.headers
-        refused = refuse_post(headers, self._options.max_body_bytes)
+        refused = refuse_post(head.headers)
         if refused is not None:
             return refused
-        if not is_legacy(head):
-            cors = self._guard.cors_headers(headers)
-            return self._modern.receive(arrival, cors=cors)
+        cors = self._guard.cors_headers(head.headers)
+        checked = _Checked(self._guard, arrival.route, cors, is_legacy(head))
+        if head.notes is not None:
+            head.notes.checked = checked
+        return self._begin_post(arrival, checked)
+
+    def _begin_post(self, arrival: Arrival, checked: _Checked) -> Receiver | Response:
+        headers = arrival.head.headers
+        if declared_bytes(headers) > self._options.max_body_bytes:
+            return too_long(self._options.max_body_bytes)
+        if not checked.is_legacy:
+            return self._modern.receive(arrival, cors=checked.cors)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
             found = self._find(arrival)
             if isinstance(found, Response):
                 return found
             session = found
-        return Post(
-            self,
-            arrival,
-            session=session,
-            cors=self._guard.cors_headers(headers),
-            max_body_bytes=self._most_bytes(session),
-        )
+        return Post(self, arrival, session=session, cors=checked.cors, max_body_bytes=self._most_bytes(session))
 
     def _most_bytes(self, session: HttpSession | None) -> int:
         """Return how long a message may be; one that begins a session is never long."""
@@ -282,7 +314,7 @@ class HttpFace:
         if not is_json(head.headers):
             return refusal(415, "`Content-Type` must be `application/json`")
         if declared_bytes(head.headers) > self._options.max_body_bytes:
-            return refusal(413, f"a message may have {self._options.max_body_bytes} bytes at most")
+            return too_long(self._options.max_body_bytes)
         _, _, query = head.target.partition(b"?")
         id = dict(part.partition(b"=")[::2] for part in query.split(b"&")).get(b"session_id", b"")
         session = self._sessions.get(id)
@@ -327,17 +359,18 @@ class HttpFace:
             return refused
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
-        create = partial(
-            Session,
-            server=self._proxy,
-            authentication=arrival.authentication,
-            only=route.only,
-            profile=route.profile,
-            transport=transport,
-            address=arrival.address,
-        )
+        origin = Origin(arrival.authentication, transport, only=route.only, profile=route.profile)
         id = secrets.token_urlsafe(24)
-        session = HttpSession(id, create, route=route, now=self._now, budget=self._budget, is_old=is_old)
+        session = HttpSession(
+            id,
+            self._proxy,
+            origin,
+            address=arrival.address,
+            route=route,
+            now=self._now,
+            budget=self._budget,
+            is_old=is_old,
+        )
         self._sessions[id.encode()] = session
         self._shares.add(session)
         log.debug("a session over HTTP has begun, for %s", arrival.address or "a Unix socket")
@@ -374,12 +407,12 @@ class HttpFace:
         for session in [*self._sessions.values()]:
             session.end_expired(is_valid)
             for request in [*session.in_flight]:
-                request.answer_soon(now)
+                request.check(now)
             for stream in [*session.streams.values()]:
                 if stream.is_connected and session.may_poll and now - stream.connected_at > _STREAM_FOR_S:
                     stream.pause()
-                elif now - stream.written_at >= _KEEP_ALIVE_EVERY_S:
-                    stream.keep_alive()
+                else:
+                    stream.keep_alive(now)
             session.forget_older(now - KEEP_S)
             if now - session.used_at > self._options.session_timeout_s and session.is_idle:
                 self.end(session)

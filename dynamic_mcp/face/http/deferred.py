@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
-from dynamic_mcp.face.http.responses import Headers, refusal, with_headers
+from dynamic_mcp.face.http.responses import Headers, refusal, too_long, with_headers
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -56,7 +56,7 @@ class DeferredRequest:
 
     def refuse_body(self) -> None:
         """Refuse a message that is too long for everybody."""
-        self._exchange.respond(refusal(413, f"a message may have {self.max_body_bytes} bytes at most"))
+        self._exchange.respond(too_long(self.max_body_bytes))
 
     def disconnected(self) -> None:
         """Take it that the client has gone."""

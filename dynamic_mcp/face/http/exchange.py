@@ -13,13 +13,19 @@ from dynamic_mcp.identity import Authentication
 GONE = "gone"
 
 
+class HeadNotes(Struct):
+    """What a handler has found out about a head that may come again, whatever the length of its body."""
+
+    checked: object = None
+
+
 class RequestHead(Struct, frozen=True, gc=False):
     """The head of an HTTP request.
 
     `target` is the path and the query as they were sent. Names of headers are lower case; the values of one that was
     sent several times are joined by `, `, and its name is among the `repeated`. `peer` is the address at the other
     end of the socket, empty over a Unix socket, or `GONE`, and `port` the port there. `root_path` is what the way in
-    knows to stand before our own paths.
+    knows to stand before our own paths. `notes` are there if the same head may come again on its connection.
     """
 
     method: str
@@ -30,6 +36,7 @@ class RequestHead(Struct, frozen=True, gc=False):
     is_secure: bool = False
     root_path: str = ""
     port: int = 0
+    notes: HeadNotes | None = None
 
 
 class Response(Struct, frozen=True, gc=False):

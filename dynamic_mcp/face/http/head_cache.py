@@ -23,11 +23,29 @@ class HeadCache:
         self._request: Request | None = None
         self._before = self._length = self._after = b""
 
+    def find(self, data: bytes | bytearray) -> tuple[Request, int] | None:
+        """Return what the head says that `data` begins with, and its length in bytes; None if it is not known."""
+        request = self._request
+        if request is None or not data.startswith(self._before):
+            return None
+        start = len(self._before)
+        end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
+        if end < 0 or not data.startswith(self._after, end):
+            return None
+        if data[start:end] != self._length:
+            length = bytes(data[start:end])
+            if not length.isdigit():
+                return None
+            head = structs.replace(request.head, headers={**request.head.headers, b"content-length": length})
+            request = structs.replace(request, head=head, length=int(length))
+            self._length, self._request = length, request
+        return request, end + len(self._after)
+
     def parse(self, raw: bytes) -> tuple[Request, MessageParser | None]:
         """Return what a whole head says, and what parses the body if that is chunked. Raises Refusal."""
-        known = self._find(raw)
-        if known is not None:
-            return known, None
+        known = self.find(raw)
+        if known is not None and known[1] == len(raw):
+            return known[0], None
         parser = MessageParser()
         request = parser.parse_head(raw, self._peer)
         self._remember(raw, request)
@@ -41,16 +59,3 @@ class HeadCache:
         else:  # such as GET: an open stream needs no memory for a head that may not come again
             self._before = self._length = self._after = b""
             self._request = None
-
-    def _find(self, raw: bytes) -> Request | None:
-        request, before, after = self._request, self._before, self._after
-        if request is None or not raw.startswith(before) or not raw.endswith(after):
-            return None
-        length = raw[len(before) : len(raw) - len(after)]
-        if length == self._length:
-            return request
-        if not length.isdigit() or len(length) > _MOST_DIGITS:
-            return None
-        head = structs.replace(request.head, headers={**request.head.headers, b"content-length": length})
-        self._length, self._request = length, structs.replace(request, head=head, length=int(length))
-        return self._request

@@ -39,7 +39,7 @@ def find_mismatch(arrival: Arrival, frame: Frame, members: RequestMembers, tools
     A body that has no version says nothing that could differ; it is refused for that.
     """
     headers = arrival.head.headers
-    if repeated := _find_repeated(arrival.head.repeated):
+    if arrival.head.repeated and (repeated := _find_repeated(arrival.head.repeated)):
         return f"the header `{ascii(repeated.decode('latin-1'))[1:-1][:100]}` is there twice"
     method = headers.get(_METHOD)
     if method is None:
@@ -48,9 +48,19 @@ def find_mismatch(arrival: Arrival, frame: Frame, members: RequestMembers, tools
         return "the header `Mcp-Method` names another method than the body"
     params = members.params
     version = members.meta.get(envelope.PROTOCOL_VERSION)
-    if version is not None and (wire.text(version) or "").encode() != headers[VERSION]:
+    if version is not None and not _is_text(version, headers[VERSION]):
         return "the header `MCP-Protocol-Version` names another revision than `_meta`"
     return _compare_name(headers, frame.method, params) or _compare_arguments(arrival, frame, params, tools)
+
+
+def _is_text(data: Raw, value: bytes) -> bool:
+    """Return whether a JSON string is this text."""
+    return bytes(data) == b'"%b"' % value or (wire.text(data) or "").encode() == value
+
+
+def _is_word(value: bytes) -> bool:
+    """Return whether a value stands for itself in a header as well as in JSON."""
+    return value.replace(b"_", b"").replace(b"-", b"").isalnum()
 
 
 def _find_repeated(repeated: frozenset[bytes]) -> bytes:
@@ -61,13 +71,15 @@ def _compare_name(headers: Mapping[bytes, bytes], method: str, params: Mapping[s
     member = NAMED_BY.get(method)
     if member is None:
         return ""
-    expected, value = wire.text(params.get(member)), headers.get(_NAME)
+    expected, value = params.get(member), headers.get(_NAME)
     if value is None:
         return "the header `Mcp-Name` is missing" if member in params else ""
+    if expected is not None and _is_word(value) and bytes(expected) == b'"%b"' % value:  # nearly always
+        return ""
     name = decode_value(value)
     if name is None:
         return "the header `Mcp-Name` is malformed"
-    return "" if name == expected else f"the header `Mcp-Name` differs from `params.{member}`"
+    return "" if name == wire.text(expected) else f"the header `Mcp-Name` differs from `params.{member}`"
 
 
 def _compare_arguments(arrival: Arrival, frame: Frame, params: Mapping[str, Raw], tools: Tools) -> str:

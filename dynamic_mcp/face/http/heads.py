@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import JSON
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 TOO_MANY_CONNECTIONS = (
@@ -27,6 +28,7 @@ _PHRASES = {
     503: "Service Unavailable", 504: "Gateway Timeout", 505: "HTTP Version Not Supported",
 }  # fmt: skip
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {phrase}\r\n".encode() for status, phrase in _PHRASES.items()}
+_JSON_FIELDS = b"".join(b"%b: %b\r\n" % field for field in JSON)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -55,7 +57,10 @@ def response_head(response: Response, date: bytes, framing: bytes) -> bytes:
     """Return a whole head; `date` and `framing` are lines of it."""
     status = response.status
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
-    fields = b"".join([b"%b: %b\r\n" % field for field in response.headers])
+    if response.headers is JSON:  # nearly always
+        fields = _JSON_FIELDS
+    else:
+        fields = b"".join([b"%b: %b\r\n" % field for field in response.headers])
     return b"%b%b%b%b\r\n" % (line, date, fields, framing)
 
 

@@ -50,6 +50,18 @@ class InputBuffer:
         self.skip(count)
         return taken
 
+    def take_message(self, head: int, length: int) -> bytes:
+        """Return the body of this length behind a head of that many bytes, and forget both."""
+        self._scanned = 0
+        self._has_skipped_line = False
+        data, end = self._data, head + length
+        body = bytes(data[head:end])
+        if end == len(data):
+            self._data = b""
+        else:
+            self.skip(end)
+        return body
+
     def peek(self) -> bytes | bytearray:
         """Return everything that is there."""
         return self._data

@@ -18,13 +18,14 @@ from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
+from dynamic_mcp.face.http.stream import ALIVE, Stream, event_of
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.modern_client import Origin
+from dynamic_mcp.session.client_connection import Origin
 
 _LEGACY = frozenset(revision.name.encode() for revision in LEGACY)
 _MODERN = frozenset(revision.name.encode() for revision in REVISIONS if revision.is_stateless)
@@ -91,6 +92,7 @@ class ModernRequests:
         self._dispatcher = dispatcher
         self._tools = tools
         self._in_flight: set[ModernPost] = set()
+        self._last_origin: Origin | None = None
         self.configure(options)
 
     def __repr__(self) -> str:
@@ -158,13 +160,31 @@ class ModernRequests:
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:
         """Start to answer a request. None: it is answered already."""
         self._in_flight.add(post)
-        route = post.arrival.route
-        origin = Origin(post.arrival.authentication, "http", only=route.only, profile=route.profile)
-        return self._dispatcher.begin(frame, post, origin, post.members)
+        return self._dispatcher.begin(frame, post, self._origin_of(post.arrival), post.members)
+
+    def _origin_of(self, arrival: Arrival) -> Origin:
+        """Return where a request comes from; the same object as for the request before if it is the same place."""
+        origin, authentication, route = self._last_origin, arrival.authentication, arrival.route
+        if (
+            origin is None
+            or origin.authentication is not authentication
+            or origin.only != route.only
+            or origin.profile != route.profile
+        ):
+            origin = self._last_origin = Origin(authentication, "http", route.only, profile=route.profile)
+        return origin
 
     def end(self, post: ModernPost) -> None:
         """Take it that nothing more comes of a request."""
         self._in_flight.discard(post)
+
+    # --- Streams ---------------------------------------------------------------------------------------
+
+    def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> Stream:
+        """Answer with a stream that belongs to the request alone: no event has an id, and nobody comes back to it."""
+        stream = Stream(self.now)
+        stream.start(arrival.exchange, cors, event_of(line) if line else ALIVE)
+        return stream
 
 
 class _UnknownVersion:

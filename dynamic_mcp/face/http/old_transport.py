@@ -5,7 +5,7 @@ from __future__ import annotations
 from dynamic_mcp.face.http.exchange import Exchange, Response
 from dynamic_mcp.face.http.messages import check_utf8
 from dynamic_mcp.face.http.post import Sessions
-from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, with_headers
+from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
@@ -53,7 +53,7 @@ class OldPost:
 
     def refuse_body(self) -> None:
         """Answer a message that is too long."""
-        self._respond(refusal(413, f"a message may have {self.max_body_bytes} bytes at most"))
+        self._respond(too_long(self.max_body_bytes))
 
     def disconnected(self) -> None:
         """Take it that the client has gone from this connection; its stream is another one."""

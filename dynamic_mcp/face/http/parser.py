@@ -12,7 +12,7 @@ import socket
 import httptools
 from msgspec import Struct
 
-from dynamic_mcp.face.http.exchange import GONE, RequestHead
+from dynamic_mcp.face.http.exchange import GONE, HeadNotes, RequestHead
 from dynamic_mcp.face.http.limits import MAX_FIELDS, MAX_HEAD_BYTES
 from dynamic_mcp.face.http.rules import Refusal, check_host
 
@@ -140,6 +140,7 @@ class MessageParser:
             is_secure=peer.is_secure,
             root_path=peer.root_path,
             port=peer.port,
+            notes=HeadNotes(),
         )
         return Request(
             head=head,

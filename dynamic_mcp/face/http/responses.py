@@ -37,6 +37,11 @@ def refusal(
     return Response(status, JSON + headers, body)
 
 
+def too_long(most_bytes: int) -> Response:
+    """Return the refusal of a message that is longer than it may be."""
+    return refusal(413, f"a message may have {most_bytes} bytes at most")
+
+
 def with_headers(response: Response, headers: Headers) -> Response:
     """Return a response with more headers."""
     return Response(response.status, response.headers + headers, response.body) if headers else response

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
-
 from dynamic_mcp.errors import INSUFFICIENT_SCOPE
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON
@@ -14,13 +12,9 @@ _MARK = b'"code":%d' % INSUFFICIENT_SCOPE
 
 def find_missing(line: bytes) -> tuple[str, ...]:
     """Return the scopes that an answer says are missing; nothing for every other answer."""
-    if _MARK not in line:
+    if _MARK not in line or wire.is_batch(line):
         return ()
-    return missing_in(wire.parse(line).error)
-
-
-def missing_in(error: Raw) -> tuple[str, ...]:
-    """Return the scopes that a JSON-RPC error says are missing."""
+    error = wire.parse(line).error
     if not len(error) or bytes(wire.member(error, "code")) != b"%d" % INSUFFICIENT_SCOPE:
         return ()
     scopes = wire.value(wire.member(error, "data", "scopes"))

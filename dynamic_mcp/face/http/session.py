@@ -16,9 +16,11 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
-from dynamic_mcp.face.http.stream import Stream
+from dynamic_mcp.face.http.stream import SessionStream
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import Server
 
 # Messages that wait for the client to open a stream.
 _MAX_WAITING = 1000
@@ -32,7 +34,7 @@ ENDED = refusal(404, "the session has ended: begin a new one with `initialize`")
 class InFlight(Protocol):
     """A request in flight, or a batch of them, and its way back."""
 
-    def answer_soon(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Begin a stream if the answer takes its time."""
         ...
 
@@ -42,7 +44,7 @@ class InFlight(Protocol):
 
 
 class HttpSession:
-    """One session. `create` makes what takes its messages; it is given `send` and `is_congested`."""
+    """One session, begun from this origin and address."""
 
     __slots__ = (
         "_budget",
@@ -65,8 +67,10 @@ class HttpSession:
     def __init__(
         self,
         id: str,
-        create: Callable[..., Session],
+        server: Server,
+        origin: Origin,
         *,
+        address: str,
         route: Route,
         now: Callable[[], float],
         budget: ReplayBudget,
@@ -78,12 +82,12 @@ class HttpSession:
         self.now = now
         self.used_at = now()
         self.in_flight: set[InFlight] = set()
-        self.streams: dict[int, Stream] = {}  # those that are not finished
-        self.session = create(self.send, is_congested=self._is_congested)
+        self.streams: dict[int, SessionStream] = {}  # those that are not finished
+        self.session = Session(ClientConnection(self.send, self._is_congested, origin, address), server)
         self._budget = budget
         self._store: ReplayStore | None = None
         self._last_stream = 0
-        self._standalone: Stream | None = None
+        self._standalone: SessionStream | None = None
         self._has_listened = False
         self._waiting: deque[bytes] | None = None
         self._waiting_bytes = 0
@@ -98,7 +102,7 @@ class HttpSession:
 
     def belongs_to(self, arrival: Arrival) -> bool:
         """Tell whether a request is of the one who has begun the session, and at the same path."""
-        return (self.route, self.principal) == (arrival.route, arrival.authentication.principal)
+        return self.route == arrival.route and self.principal == arrival.authentication.principal
 
     @property
     def is_idle(self) -> bool:
@@ -114,27 +118,34 @@ class HttpSession:
 
     # --- streams ---------------------------------------------------------------------------------------
 
-    def open_stream(self, arrival: Arrival, headers: Headers = ()) -> Stream:
-        """Answer with a stream of its own."""
+    @property
+    def id_header(self) -> Headers:
+        """What names the session to its client, in the answer to its first request."""
+        return ((b"mcp-session-id", self.id.encode()),)
+
+    def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> SessionStream:
+        """Answer with a stream of its own, which begins with this message if there is one."""
         self._last_stream += 1
-        stream = self.streams[self._last_stream] = Stream(self, self._last_stream)
-        stream.connect(arrival, headers)
+        stream = self.streams[self._last_stream] = SessionStream(self, self._last_stream)
+        stream.connect(arrival, cors if b"mcp-session-id" in arrival.head.headers else self.id_header + cors)
+        if line:
+            stream.send(line)
         return stream
 
-    def listen(self, arrival: Arrival, headers: Headers = ()) -> Stream:
+    def listen(self, arrival: Arrival, headers: Headers = ()) -> SessionStream:
         """Open the stream for what no request has caused; an older one is finished, and gets nothing more."""
         if self._standalone is not None:
-            self.finish(self._standalone)
+            self.finish_stream(self._standalone)
         self._standalone = self.open_stream(arrival, headers)
         self._listen()
         return self._standalone
 
-    def adopt(self, stream: Stream) -> None:
+    def adopt(self, stream: SessionStream) -> None:
         """Use this as the stream for what no request has caused."""
         self.streams[stream.number] = self._standalone = stream
         self._listen()
 
-    def resume(self, number: int, last: int, arrival: Arrival, headers: Headers = ()) -> Stream | None:
+    def resume(self, number: int, last: int, arrival: Arrival, headers: Headers = ()) -> SessionStream | None:
         """Go on with a stream after a message; None if what the client has missed is not known any more."""
         stream = self.streams.get(number)
         if stream is not None and stream.last_number == last:
@@ -144,7 +155,7 @@ class HttpSession:
         if missed is None or (stream is not None and last > stream.last_number):
             return None
         if stream is None:  # it was finished meanwhile: this is its end
-            stream = Stream(self, number)
+            stream = SessionStream(self, number)
             stream.last_number = last + len(missed)
             stream.connect(arrival, headers, missed)
             stream.finish()
@@ -154,7 +165,7 @@ class HttpSession:
             self._listen()
         return stream
 
-    def finish(self, stream: Stream) -> None:
+    def finish_stream(self, stream: SessionStream) -> None:
         """End a stream: nothing follows on it."""
         stream.finish()
         self.streams.pop(stream.number, None)
@@ -216,7 +227,7 @@ class HttpSession:
             self._store = ReplayStore(self._budget)
         self._store.add(stream, number, event, self.now())
 
-    def stream_disconnected(self, stream: Stream) -> None:
+    def stream_disconnected(self, stream: SessionStream) -> None:
         """Take it that nobody reads a stream at the moment."""
         self.used_at = self.now()
 

@@ -38,6 +38,7 @@ from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.policy.call_rules import judging_rules
 from dynamic_mcp.proxy.request import ApprovalCounts, ApprovalNote, Event, Next, Request, UpstreamRequest
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
@@ -307,8 +308,8 @@ class HumanApproval:
 
 def _rules_of(config: Config) -> object:
     """Return what says who is asked about what."""
-    guards = {name: each.rules.guards for name, each in config.presentations.items() if each.rules.guards}
-    return config.access, settings_of(config), guards
+    judging = ((name, judging_rules(each)) for name, each in config.presentations.items())
+    return config.access, settings_of(config), {name: rules for name, rules in judging if rules}
 
 
 def _observe_refusal(message: UpstreamRequest, reason: str) -> None:

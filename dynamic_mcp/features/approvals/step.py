@@ -28,10 +28,11 @@ def make_approval(services: Services) -> HumanApproval:
 
     folder = services.state_folder
     if folder is None:
-        return HumanApproval(services.config, services.note, is_command=True)
+        return HumanApproval(services.config, services.note, clock=services.clock, is_command=True)
     return HumanApproval(
         services.config,
         services.note,
+        clock=services.clock,
         open_server=lambda receive: ApprovalServer(folder / FOLDER, receive),
         notices=ApprovalNotices(),
     )

@@ -18,6 +18,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
+from dynamic_mcp.policy.call_rules import judging_rules
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.request import UpstreamRequest
@@ -90,11 +91,10 @@ class Subject(Struct, frozen=True):
         self._check_by_call_rules(edited)
 
     def _check_by_call_rules(self, edited: Raw) -> None:
-        rules = self.group.call_rules
-        if rules is None or self.key.kind != "tool":
+        if self.key.kind != "tool":
             return
         try:
-            for each in rules.sets.values():
+            for each in self.group.call_rules.values():
                 each.check_arguments(self.key.name, edited)
         except DynamicMcpError as exc:
             raise InvalidArguments(exc.message) from None
@@ -137,7 +137,7 @@ def describe(message: UpstreamRequest, rule: str, right: Right | None = None) ->
         kind=kind.noun,
         name=name,
         definition=sha256(wire.compact(entry)).digest(),
-        rules=(group.rules, group.presentation.rules.guards),
+        rules=(group.rules, tuple(judging_rules(group.presentation))),
         rule=rule,
         arguments=_digest(params, f"`{one_line(shown, _LONGEST_NAME)}` of group `{group.name}`"),
         session=client if group.config.share is Share.SESSION else None,

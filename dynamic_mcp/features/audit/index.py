@@ -1,23 +1,31 @@
 """An index over the files of the audit log, which answers questions about a million lines within a second.
 
-It only follows the files, can be removed at any time, and is made anew where it is damaged. If it cannot be kept,
-it is made in memory.
+It is a private SQLite file in the cache, one per directory of logs. It only follows the log, can be removed at any
+time, and is made anew where it is damaged. If it cannot be kept, it is made in memory.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
-from dynamic_mcp.features.audit import days, index_file, query
-from dynamic_mcp.features.audit.indexing import FileIndexer, forget, list_heads, read_known
-from dynamic_mcp.features.audit.query import CallCount, LineFilter, Subject
-from dynamic_mcp.features.audit.reader import Place, StoredLine, read_places
+import msgspec
+from msgspec import Struct
+
+from dynamic_mcp.features.audit import days, query
+from dynamic_mcp.features.audit.query import NO_ERRORS, CallCount, LineFilter, Subject, pace_of
+from dynamic_mcp.features.audit.reader import DAMAGED, Place, StoredLine, read_places, read_whole_lines
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.database_file import DatabaseFile
 
 T = TypeVar("T")
 
@@ -27,6 +35,39 @@ log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 
 _CANNOT_KEEP = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
+_FORMAT = 1
+# Another command has the file for a second while it adds lines.
+_BUSY_S = 60.0
+_SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA temp_store = MEMORY;
+PRAGMA cache_size = -65536;
+CREATE TABLE IF NOT EXISTS files (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, head TEXT NOT NULL, mark BLOB NOT NULL, done INTEGER NOT NULL,
+  latest INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS words (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+INSERT OR IGNORE INTO words VALUES (0, '');
+CREATE TABLE IF NOT EXISTS lines (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, file INTEGER NOT NULL, start INTEGER NOT NULL,
+  size INTEGER NOT NULL, event INTEGER NOT NULL, who INTEGER NOT NULL, client INTEGER NOT NULL, grp INTEGER NOT NULL,
+  name INTEGER NOT NULL, shown INTEGER NOT NULL, config INTEGER NOT NULL, decision INTEGER NOT NULL,
+  failed INTEGER NOT NULL, denied INTEGER NOT NULL, took INTEGER NOT NULL, pace INTEGER NOT NULL,
+  bytes INTEGER NOT NULL);
+"""
+# Made after the first lines, since many are added faster without. The last two have all that statistics need.
+_ORDER = (
+    "CREATE INDEX IF NOT EXISTS lines_at ON lines (at)",
+    "CREATE INDEX IF NOT EXISTS lines_who ON lines (who, pace, at, event, config, failed, denied, bytes)",
+    "CREATE INDEX IF NOT EXISTS lines_grp ON lines (grp, name, pace, at, event, config, failed, denied, bytes)",
+)
+# A transaction keeps other commands from writing for as long as this many lines take.
+_BATCH = 50_000
+_MARK_BYTES = 80
+_COLUMNS = (
+    "at, file, start, size, event, who, client, grp, name, shown, config, decision, failed, denied, took, pace, bytes"
+)
+_INSERT = f"INSERT INTO lines ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - no text of others
 
 
 class AuditIndex:
@@ -34,11 +75,11 @@ class AuditIndex:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._database = index_file.database_for(directory)
+        self._database = _database_for(directory)
         self._identity = 0
         self._last = 0
         self._connection = self._open()
-        self._indexer = FileIndexer(self._connection)
+        self._indexer = _FileIndexer(self._connection)
 
     def close(self) -> None:
         """Close the file."""
@@ -65,12 +106,12 @@ class AuditIndex:
 
     def follow(self, wanted: LineFilter) -> Iterator[list[StoredLine]]:
         """Yield the lines that were added since the last refresh, whenever the next ones are asked for."""
-        seen = list_heads(read_known(self._connection))
+        seen = _list_heads(_read_known(self._connection))
         self._last = self._last_row()
         while True:
             self.refresh()
             places = self._work(partial(self._find_new, wanted, seen))
-            seen = list_heads(read_known(self._connection))
+            seen = _list_heads(_read_known(self._connection))
             yield list(read_places(self._directory, places))
 
     def _find_new(self, wanted: LineFilter, seen: dict[str, int]) -> list[Place]:
@@ -85,11 +126,11 @@ class AuditIndex:
     # --- following the files -----------------------------------------------------------------------------------
 
     def _refresh(self, progress: Progress | None) -> None:
-        known = read_known(self._connection)
+        known = _read_known(self._connection)
         files = {file.name: file for file in days.list_files(self._directory)}
         if gone := [each.id for name, each in known.items() if name not in files]:
             with self._transaction():
-                forget(self._connection, gone)
+                _forget(self._connection, gone)
         grown = _Growth(progress)
         for name, file in files.items():
             status = file.stat()
@@ -98,7 +139,7 @@ class AuditIndex:
                 grown.add(file, status.st_size - (before.done if before is not None else 0))
         for file, size in grown.files.items():
             self._index(file, size, grown)
-        for statement in index_file.ORDER:
+        for statement in _ORDER:
             self._connection.execute(statement)
 
     def _index(self, file: Path, size: int, grown: _Growth) -> None:
@@ -151,7 +192,7 @@ class AuditIndex:
             self._database.remove(self._identity)
             self._connection = self._open()
         self._last = 0
-        self._indexer = FileIndexer(self._connection)
+        self._indexer = _FileIndexer(self._connection)
 
 
 class _Growth:
@@ -171,3 +212,188 @@ class _Growth:
         self._read[file] = min(done, self.files[file])
         if self._progress is not None:
             self._progress(sum(self._read.values()), sum(self.files.values()))
+
+
+def file_for(directory: Path) -> Path:
+    """Return the index of the log in a directory."""
+    name = sha256(os.fsencode(directory.resolve())).hexdigest()[:16]
+    return paths.cache_dir() / "audit" / f"{name}.v{_FORMAT}.sqlite"
+
+
+def _database_for(directory: Path) -> DatabaseFile:
+    return DatabaseFile(file_for(directory), _SCHEMA, _BUSY_S)
+
+
+class _KnownFile(Struct, frozen=True):
+    """A file that is in the index: how far, what is before that place, and its status when it was read last.
+
+    `latest` is the time of the last line, which stands for that of a line without one.
+    """
+
+    id: int
+    name: str
+    head: str
+    mark: bytes
+    done: int
+    latest: int
+    inode: int
+    size: int
+    changed: int
+
+    def is_same(self, status: os.stat_result) -> bool:
+        """Tell whether nothing was written to the file since."""
+        return (self.inode, self.size, self.changed) == (status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def may_go_on(self, file: BinaryIO, status: os.stat_result) -> bool:
+        """Tell whether lines were only added to the file since."""
+        if status.st_size < self.done or (status.st_size == self.size and not self.is_same(status)):
+            return False
+        start = max(self.done - _MARK_BYTES, 0)
+        file.seek(start)
+        return file.read(self.done - start) == self.mark
+
+
+class _Row(Struct, frozen=True, gc=False):
+    """What the index needs to know of a line."""
+
+    at: datetime
+    event: str = ""
+    outcome: str = "success"
+    subject: str = ""
+    client: str = ""
+    config: str = ""
+    group: str = ""
+    name: str = ""
+    shown: str = ""
+    decision: str = ""
+    result_bytes: int = 0
+    ms: float = 0.0
+    wait_ms: float = 0.0
+
+
+_decode = msgspec.json.Decoder(_Row).decode
+
+
+def _read_known(connection: sqlite3.Connection) -> dict[str, _KnownFile]:
+    """Return the files that are in the index, by their names."""
+    rows = connection.execute("SELECT id, name, head, mark, done, latest, inode, size, changed FROM files")
+    return {row[1]: _KnownFile(*row) for row in rows}
+
+
+def _forget(connection: sqlite3.Connection, ids: list[int]) -> None:
+    """Remove files and their lines from the index, in a transaction."""
+    marks = ", ".join("?" * len(ids))
+    connection.execute(f"DELETE FROM lines WHERE file IN ({marks})", ids)  # noqa: S608 - no text of others
+    connection.execute(f"DELETE FROM files WHERE id IN ({marks})", ids)  # noqa: S608
+
+
+class _FileIndexer:
+    """Puts the lines of files into the index, in transactions that others may run at the same time.
+
+    What is known of a file is how far it was read, and the bytes before that place. Because lines are chained, these
+    bytes are others where any line before them was written anew.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._words: dict[str, int] = {"": 0}
+
+    def advance(self, path: Path) -> int | None:
+        """Add the next lines of a file, in a transaction; return where they end, None if there were none."""
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            known = _read_known(self._connection).get(path.name)
+            if known is not None and known.is_same(status):
+                return None
+            if known is None or not known.may_go_on(file, status):
+                known = self._begin(path.name, file, known)
+            return self._add(known, file, status)
+
+    def _begin(self, name: str, file: BinaryIO, known: _KnownFile | None) -> _KnownFile:
+        """Begin with a file that is new, or another than it was."""
+        if known is not None:
+            _forget(self._connection, [known.id])
+        first = next(read_whole_lines(file, 0), (0, b""))[1]
+        head = sha256(first).hexdigest() if first else ""
+        cursor = self._connection.execute(
+            "INSERT INTO files VALUES (NULL, ?, ?, ?, 0, 0, 0, -1, 0)", [name, head, b""]
+        )
+        assert cursor.lastrowid is not None
+        return _KnownFile(cursor.lastrowid, name, head, b"", 0, 0, 0, -1, 0)
+
+    def _add(self, known: _KnownFile, file: BinaryIO, status: os.stat_result) -> int | None:
+        lines = list(itertools.islice(read_whole_lines(file, known.done), _BATCH))
+        rows = list(self._rows(known, lines))
+        self._connection.executemany(_INSERT, rows)
+        done, mark, head = known.done, known.mark, known.head
+        if lines:
+            start, last = lines[-1]
+            done = start + len(last)
+            file.seek(max(done - _MARK_BYTES, 0))
+            mark = file.read(done - file.tell())
+            head = head or sha256(lines[0][1]).hexdigest()
+        is_whole, latest = len(lines) < _BATCH, rows[-1][0] if rows else known.latest
+        self._connection.execute(
+            "UPDATE files SET head = ?, mark = ?, done = ?, latest = ?, inode = ?, size = ?, changed = ?"
+            " WHERE id = ?",
+            [
+                head,
+                mark,
+                done,
+                latest,
+                status.st_ino,
+                status.st_size if is_whole else -1,
+                status.st_mtime_ns,
+                known.id,
+            ],
+        )
+        return None if is_whole else done
+
+    def _rows(self, known: _KnownFile, lines: list[tuple[int, bytes]]) -> Iterator[tuple[int, ...]]:
+        word, file, before = self._word, known.id, known.latest
+        for start, data in lines:
+            try:
+                row = _decode(data)
+                before = at = int(row.at.timestamp() * 1000 + 0.5)
+            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OverflowError):
+                yield (before, file, start, len(data), word(DAMAGED), 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+                continue
+            yield (
+                at,
+                file,
+                start,
+                len(data),
+                word(row.event),
+                word(row.subject),
+                word(row.client),
+                word(row.group),
+                word(row.name),
+                word(row.shown),
+                word(row.config),
+                word(row.decision),
+                row.outcome not in NO_ERRORS,
+                row.outcome == "denied",
+                int(row.ms * 1000),
+                pace_of(row.ms - row.wait_ms),  # a person's time says nothing of a tool
+                row.result_bytes,
+            )
+
+    def _word(self, text: str) -> int:
+        found = self._words.get(text)
+        if found is None:
+            found = self._words[text] = self._find_word(text)
+        return found
+
+    def _find_word(self, text: str) -> int:
+        text = text.encode(errors="replace").decode()  # half of a surrogate pair
+        row = self._connection.execute("SELECT id FROM words WHERE text = ?", [text]).fetchone()
+        if row is not None:
+            return int(row[0])
+        added = self._connection.execute("INSERT INTO words (text) VALUES (?)", [text]).lastrowid
+        assert added is not None
+        return added
+
+
+def _list_heads(known: Mapping[str, _KnownFile]) -> dict[str, int]:
+    """Return how far files are in the index, by their first lines."""
+    return {each.head: each.done for each in known.values()}

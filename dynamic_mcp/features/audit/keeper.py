@@ -1,18 +1,23 @@
-"""Looks after the log in a thread: syncs it to disk, closes what dead processes left open, seals and removes days."""
+"""Looks after the log in a thread: syncs it to disk, closes what dead processes left open, seals and removes days.
+
+Seals are sent to where they cannot be changed together with the log: the system log, or a program.
+"""
 
 from __future__ import annotations
 
 import logging
+import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from logging.handlers import SysLogHandler
 from pathlib import Path
 from queue import SimpleQueue
 
 from msgspec import Struct
 
-from dynamic_mcp.features.audit import chain, days, delivery, journal, seals
-from dynamic_mcp.features.audit.delivery import DeliveryError
+from dynamic_mcp.features.audit import chain, days, journal, seals
 from dynamic_mcp.features.audit.log import AuditLog
 from dynamic_mcp.features.audit.seals import Seal, Signer
 from dynamic_mcp.system.text import pluralize
@@ -21,6 +26,10 @@ log = logging.getLogger(__name__)
 
 _SYNC_EVERY_S = 1.0
 _CLOSE_WITHIN_S = 3.0
+_COMMAND_WITHIN_S = 30.0
+_MAX_OUTPUT_SHOWN = 300
+# Where the system log listens: Linux and the BSDs, macOS.
+_SYSLOG_SOCKETS = ("/dev/log", "/var/run/syslog")
 
 
 class Keeping(Struct, frozen=True):
@@ -117,9 +126,9 @@ class Keeper:
         data = chain.encode(seal)
         ways: list[Callable[[], None]] = []
         if self._keeping.seal_syslog:
-            ways.append(lambda: delivery.send_to_syslog(data.decode(), delivery.find_syslog()))
+            ways.append(lambda: send_to_syslog(data.decode(), _find_syslog()))
         if self._keeping.seal_command:
-            ways.append(lambda: delivery.run_command(self._keeping.seal_command, data))
+            ways.append(lambda: run_command(self._keeping.seal_command, data))
         for send in ways:
             try:
                 send()
@@ -133,3 +142,52 @@ class Keeper:
             if day in sealed:
                 days.file_of(self._log.directory, day).unlink(missing_ok=True)
                 log.info("the audit log of %s was removed", day)
+
+
+class DeliveryError(Exception):
+    """A seal was not delivered."""
+
+
+def _find_syslog() -> str:
+    """Return the socket of the system log. Raises DeliveryError."""
+    found = next((path for path in _SYSLOG_SOCKETS if Path(path).exists()), None)
+    if found is None:
+        raise DeliveryError("this machine has no system log")
+    return found
+
+
+def send_to_syslog(text: str, address: str) -> None:
+    """Send a line to the system log at a socket. Raises DeliveryError."""
+    try:
+        handler = _Syslog(address)
+    except OSError as exc:
+        raise DeliveryError(f"{address}: {exc}") from None
+    try:
+        handler.ident = "dynamic-mcp: "
+        handler.emit(logging.LogRecord("audit", logging.INFO, "", 0, text, None, None))
+    finally:
+        handler.close()
+
+
+def run_command(command: Sequence[str], data: bytes, *, within_s: float = _COMMAND_WITHIN_S) -> None:
+    """Run a program with some bytes as its stdin, within a bound. Raises DeliveryError."""
+    try:
+        done = subprocess.run(
+            command, input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=within_s, check=False
+        )
+    except (OSError, ValueError) as exc:
+        raise DeliveryError(f"`{command[0]}`: {exc}") from None
+    except subprocess.TimeoutExpired:
+        raise DeliveryError(f"`{command[0]}` took longer than {within_s:g} s") from None
+    if done.returncode:
+        said = done.stderr[-_MAX_OUTPUT_SHOWN:].decode(errors="replace").strip()
+        raise DeliveryError(f"`{command[0]}` ended with {done.returncode}{said and f': {said!r}'}")
+
+
+class _Syslog(SysLogHandler):
+    def __init__(self, address: str) -> None:
+        super().__init__(address, SysLogHandler.LOG_AUTH, socket.SOCK_DGRAM)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        """Raise what has happened: DeliveryError."""
+        raise DeliveryError("the system log does not take it")

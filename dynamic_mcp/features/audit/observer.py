@@ -1,6 +1,7 @@
 """Records what clients ask of servers: one line for each call, read and prompt, whatever comes of it.
 
-A call has an open line before it is sent, and its line once its answer is there, or will not come.
+A call has an open line before it is sent, and its line once its answer is there, or will not come. The members of an
+event that a line has a place for go there, the others into its detail; whatever it says, its line can be read again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import get_args
 
+import msgspec
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.config.masking import mask_value
+from dynamic_mcp.config.observe import Audit
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import (
     AccessDenied,
     ApprovalDenied,
@@ -25,20 +31,88 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.features.audit import chain
 from dynamic_mcp.features.audit.arguments import ArgumentRecord, Mode
-from dynamic_mcp.features.audit.events import describe, line_of_event
+from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.line import Outcome as Verdict
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.features.audit.subjects import ClientLines, Pattern, UsedThings
-from dynamic_mcp.features.audit.trail import Trail
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Observation, Observer, UpstreamRequest
 from dynamic_mcp.proxy.targets import EVENTS, Target, find_target, find_trace
+from dynamic_mcp.system import paths
 
 _REFUSALS = (AccessDenied, RefusedByGuard, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)
 _LONGEST_ID = 200
+# Members that are on the line itself, by the names that they have there.
+_LINE_MEMBERS = {
+    "address": "address",
+    "issuer": "issuer",
+    "subject": "subject",
+    "provider": "auth",
+    "group": "group",
+    "kind": "kind",
+    "name": "name",
+    "decision": "decision",
+    "rule": "rule",
+    "approval": "approval",
+    "by": "approved_by",
+    "error": "error",
+}
+_APPROVAL_EVENTS = "approval."
+_VERDICTS: Mapping[str, Verdict] = {
+    **{each: each for each in get_args(Verdict)},
+    "allowed": "success",
+    "expired": "denied",
+    "dropped": "denied",
+    "withdrawn": "cancelled",
+}
+_LONGEST_TEXT = 1000
+_LONGEST_DETAIL = 64 << 10
+
+
+def make_service(context: ObserverContext) -> Auditing:
+    """Return the log of a proxy."""
+    return Auditing(context.proxy.roles_of)
+
+
+class Auditing(ObserverService):
+    """Writes the log of a proxy, whose `roles_of` returns all roles of a client."""
+
+    def __init__(self, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
+        self._roles_of = roles_of
+        self._trails: dict[Audit, Trail] = {}
+
+    def apply(self, config: Config) -> AuditObserver | None:
+        """Write the log as this config says. Requests in flight go on with that of the config before."""
+        settings = config.audit
+        if settings is None:
+            return None
+        trail = self._trail(structs.replace(settings, arguments="keys"))
+        return AuditObserver(trail, arguments=settings.arguments, config=str(config.file), roles_of=self._roles_of)
+
+    @property
+    def failures(self) -> int:
+        """How often something could not be written."""
+        return sum(trail.recorder.failures for trail in self._trails.values())
+
+    async def close(self) -> None:
+        """Write what is left."""
+        for trail in self._trails.values():
+            trail.recorder.close()  # here, as all that it records is recorded here
+            await asyncio.to_thread(trail.close)
+        self._trails.clear()
+
+    def _trail(self, settings: Audit) -> Trail:
+        found = self._trails.get(settings)
+        if found is None:
+            keeping = Keeping(settings.keep_s, settings.seal.key, settings.seal.syslog, settings.seal.command)
+            directory = settings.path or paths.state_dir() / "audit"
+            found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
+        return found
 
 
 class _Ending(Struct, frozen=True):
@@ -168,7 +242,7 @@ class AuditObserver(Observer):
             "approved_by": note.by or note.channel,
             "wait_ms": round(note.waited_s * 1000, 3),
             "original_arguments": self._arguments.describe(note.original),
-            "detail": describe({"reason": note.reason}) if note.reason else wire.ABSENT,
+            "detail": _encode_detail({"reason": note.reason}) if note.reason else wire.ABSENT,
         }
 
 
@@ -216,3 +290,34 @@ def _text(id: Raw) -> str:
     """Return the id of a request, a text without its quotation marks."""
     text = bytes(id)[:_LONGEST_ID].decode(errors="replace")
     return (wire.text(id) or text)[:_LONGEST_ID] if text.startswith('"') else text
+
+
+def line_of_event(line: AuditLine, event: Event) -> AuditLine:
+    """Return a line of whoever has caused an event, or of nobody, as the line of that event."""
+    members = dict(event.members)
+    placed: dict[str, object] = {}
+    if event.name.startswith(_APPROVAL_EVENTS):
+        members["approval"] = members.pop("id", "")
+        placed["wait_ms"] = round(_number(members.pop("waited_s", 0.0)) * 1000, 3)
+        placed["outcome"] = "pending" if event.name == "approval.requested" else "success"
+    said = members.pop("outcome", None)
+    if said is not None:
+        placed["outcome"] = _VERDICTS.get(str(said), "unknown")
+        if said != placed["outcome"]:
+            members["verdict"] = said
+    for name, place in _LINE_MEMBERS.items():
+        if name in members:
+            placed[place] = str(members.pop(name))[:_LONGEST_TEXT]
+    if members:
+        placed["detail"] = _encode_detail(members)
+    return structs.replace(line, event=event.name, **placed)
+
+
+def _encode_detail(members: Mapping[str, object]) -> Raw:
+    """Return the detail of a line: without secrets, and of a bounded length."""
+    data = msgspec.json.encode(mask_value(msgspec.json.decode(msgspec.json.encode(members))))
+    return Raw(data if len(data) <= _LONGEST_DETAIL else msgspec.json.encode({"cut": len(data)}))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

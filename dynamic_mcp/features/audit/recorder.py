@@ -7,14 +7,19 @@ written later; if that is not enough, a gap line says how many are lost.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import islice
+from pathlib import Path
 
 from dynamic_mcp.errors import NotRecorded
+from dynamic_mcp.features.audit.arguments import KeyedDigest, load_key
 from dynamic_mcp.features.audit.journal import Journal
-from dynamic_mcp.features.audit.keeper import Keeper
+from dynamic_mcp.features.audit.keeper import Keeper, Keeping
 from dynamic_mcp.features.audit.line import AuditLine
 from dynamic_mcp.features.audit.log import AuditLog, gap_line
 from dynamic_mcp.system.text import os_reason, pluralize
@@ -152,3 +157,41 @@ class Recorder:
             self._is_failing = True
             then = "calls that may change something are refused" if self._stops_writes else "calls go on unrecorded"
             log.error("the audit log in %s cannot be written: %s; %s", self._log.directory, os_reason(exc), then)
+
+
+class Trail:
+    """The log in one directory, open until `close`: what writes it, and what looks after it."""
+
+    def __init__(self, directory: Path, keeping: Keeping, *, stops_writes: bool) -> None:
+        self.directory = directory
+        self._log = AuditLog(directory)
+        self._keeper = Keeper(self._log, keeping)
+        self.recorder = Recorder(self._log, self._keeper, stops_writes=stops_writes)
+        self._prefix = os.urandom(6).hex()
+        self._numbers = itertools.count(1)
+        self._keeper.start()
+
+    def __repr__(self) -> str:
+        return f"<Trail {self._log!r}, {self.recorder!r}>"
+
+    def new_id(self) -> str:
+        """Return an id for a line, which no other line has."""
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+    @cached_property
+    def digest(self) -> KeyedDigest | None:
+        """The digests of the log; None if there is no key, because the directory cannot be used."""
+        try:
+            return KeyedDigest(load_key(self.directory))
+        except (OSError, ValueError) as exc:
+            log.warning("arguments are recorded without digests: %s", exc)
+            return None
+
+    def close(self) -> None:
+        """Write what is left, have it reach the disk, and let go of the files."""
+        self.recorder.close()
+        self._keeper.close()
+        try:
+            self._log.close()
+        except OSError as exc:
+            log.warning("the audit log in %s may not be on disk: %s", self.directory, exc)

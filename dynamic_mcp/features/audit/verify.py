@@ -6,18 +6,33 @@ elsewhere. So does a log that somebody has written anew as a whole, unless its s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Literal, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.day_check import MOST_FINDINGS, ChainCheck, Finding, Kind
-from dynamic_mcp.features.audit.seal_check import FoundSeal, PublicKey, check_own, parse_seals
-from dynamic_mcp.features.audit.seals import Seal
+from dynamic_mcp.features.audit.chain import Damaged, Link
+from dynamic_mcp.features.audit.log import GAP
+from dynamic_mcp.features.audit.seals import Seal, read_seal
+from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.text import pluralize
 
 # Told how many bytes were read, and how many there are.
 Progress = Callable[[int, int], None]
+# Nothing may stand behind the signature, which covers what is before it.
+_SIGNED = re.compile(rb'(\{.*),"signature":"([A-Za-z0-9+/]+=*)","hash":"[0-9a-f]{64}"\}', re.DOTALL)
+# Who has to read more has seen enough.
+_MOST_FINDINGS = 1000
+# Something that was written was changed, or is missing; a gap that the log itself says, in which nothing is missing
+# that was recorded; a day that was kept long enough; something that is good to know.
+_Kind = Literal["changed", "missing", "gap", "removed", "note"]
+_GAP = b'"event":"' + GAP.encode() + b'"'
 
 
 class Verification(Struct, frozen=True):
@@ -52,7 +67,7 @@ class Verifier:
         directory: Path,
         *,
         today: str,
-        keys: Sequence[PublicKey] = (),
+        keys: Sequence[_PublicKey] = (),
         elsewhere: Sequence[bytes] = (),
         keep_s: float | None = None,
     ) -> None:
@@ -68,7 +83,7 @@ class Verifier:
         """Verify the days since one of them. Raises OSError."""
         known = days.list_days(self._directory)
         checked = [day for day in known if day >= since]
-        check = ChainCheck(self._findings, self._begin(known, checked))
+        check = _ChainCheck(self._findings, self._begin(known, checked))
         sizes = {day: days.file_of(self._directory, day).stat().st_size for day in checked}
         sealed = self._sealed_lines(since)
         read = 0
@@ -87,7 +102,7 @@ class Verifier:
             end_line=check.n,
             end_hash=check.last if check.lines else "",
             is_anchored=any(each.seal.day == end for each in self._elsewhere),
-            findings=tuple(self._findings[:MOST_FINDINGS]),
+            findings=tuple(self._findings[:_MOST_FINDINGS]),
         )
 
     # --- seals -------------------------------------------------------------------------------------------------
@@ -99,10 +114,10 @@ class Verifier:
             return []
         return data.splitlines(keepends=True)
 
-    def _read_seals(self, lines: Sequence[bytes], file: str) -> list[FoundSeal]:
-        found = parse_seals(lines, file, self._keys, self._findings)
+    def _read_seals(self, lines: Sequence[bytes], file: str) -> list[_FoundSeal]:
+        found = _parse_seals(lines, file, self._keys, self._findings)
         if file:
-            check_own(found, self._findings)
+            _check_own(found, self._findings)
         return found
 
     def _sealed_lines(self, since: str) -> dict[str, set[int]]:
@@ -119,14 +134,14 @@ class Verifier:
             return frozenset()
         before = [day for day in known if day < checked[0]]
         if before:
-            check = ChainCheck([], frozenset())
+            check = _ChainCheck([], frozenset())
             check.check_day(days.file_of(self._directory, before[-1]), ())
             return frozenset({check.last})
         gone = [each.seal for each in (*self._seals, *self._elsewhere) if each.seal.day < checked[0]]
         latest = max((seal.day for seal in gone), default="")
         return frozenset(seal.last for seal in gone if seal.day == latest) or frozenset({chain.ZERO})
 
-    def _check_seals(self, check: ChainCheck, known: Sequence[str], since: str) -> None:
+    def _check_seals(self, check: _ChainCheck, known: Sequence[str], since: str) -> None:
         for each in (*self._seals, *self._elsewhere):
             if each.seal.day >= since:
                 self._check_seal(each, check, known)
@@ -141,7 +156,7 @@ class Verifier:
                     "note", days.file_of(self._directory, day).name, 0, "the day has ended, and has no seal yet"
                 )
 
-    def _check_seal(self, found: FoundSeal, check: ChainCheck, known: Sequence[str]) -> None:
+    def _check_seal(self, found: _FoundSeal, check: _ChainCheck, known: Sequence[str]) -> None:
         seal, name = found.seal, days.file_of(self._directory, found.seal.day).name
         if seal.day not in known:
             self._check_gone(seal, known)
@@ -168,5 +183,225 @@ class Verifier:
         else:
             self._note("missing", name, 0, "the file is missing, and there is a seal of it")
 
-    def _note(self, kind: Kind, file: str, line: int, what: str) -> None:
+    def _note(self, kind: _Kind, file: str, line: int, what: str) -> None:
         self._findings.append(Finding(kind, file, line, what))
+
+
+class _PublicKey(Protocol):
+    """A key that checks signatures; `fingerprint` names it."""
+
+    fingerprint: str
+
+    def has_signed(self, data: bytes, signature: bytes) -> bool:
+        """Tell whether this is the signature of these bytes."""
+        ...
+
+
+class _FoundSeal(Struct, frozen=True):
+    """A seal, and where it is: in which line of a file; a seal that was kept elsewhere has no file."""
+
+    seal: Seal
+    file: str
+    line: int
+
+    @property
+    def what(self) -> tuple[int, str, str]:
+        """What it says of the day. The same may be sealed twice."""
+        return self.seal.lines, self.seal.first, self.seal.last
+
+    @property
+    def is_early(self) -> bool:
+        """Tell whether the day had not ended when it was sealed."""
+        return self.seal.at[:10] <= self.seal.day
+
+
+def _parse_seals(
+    lines: Sequence[bytes], file: str, keys: Sequence[_PublicKey], findings: list[Finding]
+) -> list[_FoundSeal]:
+    """Return the seals in these lines, and report those that are none or not signed with one of the keys."""
+    found = []
+    for number, line in enumerate(lines, start=1):
+        data = line if file else line[max(line.find(b"{"), 0) :].rstrip()  # a system log adds a time
+        if not file and not data:
+            continue
+        name = file or "the seals that were kept elsewhere"
+        try:
+            if file and not data.endswith(b"\n"):
+                raise Damaged("has no end")
+            chain.check(data)
+            seal = read_seal(data)
+        except Damaged as exc:
+            findings.append(Finding("changed", name, number, str(exc)))
+            continue
+        if keys and (problem := _check_signature(seal, data.rstrip(), keys)):
+            findings.append(Finding("changed", name, number, problem))
+        found.append(_FoundSeal(seal, file, number))
+    return found
+
+
+def _check_own(seals: Sequence[_FoundSeal], findings: list[Finding]) -> None:
+    """Report seals that do not follow each other."""
+    prev, day = chain.ZERO, ""
+
+    def report(kind: _Kind, line: int, what: str) -> None:
+        findings.append(Finding(kind, days.SEALS, line, what))
+
+    for each in seals:
+        if each.seal.prev != prev:
+            report("changed", each.line, "does not follow the seal before it")
+        elif each.seal.day <= day:
+            report("changed", each.line, f"the seal of {each.seal.day} comes after that of {day}")
+        prev, day = each.seal.hash, each.seal.day
+
+
+def _check_signature(seal: Seal, data: bytes, keys: Sequence[_PublicKey]) -> str:
+    """Return what is wrong with a signature; empty if nothing is."""
+    signed = _SIGNED.fullmatch(data)
+    if signed is None:
+        return "is not signed"
+    key = next((key for key in keys if key.fingerprint == seal.key), None)
+    if key is None:
+        return f"is signed with another key, {seal.key[:16]}…"
+    is_good = key.has_signed(signed[1] + b"}", base64.b64decode(signed[2] + b"=="))
+    return "" if is_good else "has a wrong signature"
+
+
+class Finding(Struct, frozen=True):
+    """Something that was found in a file, at the line of this number; 0 is the file as a whole."""
+
+    kind: _Kind
+    file: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.what}"
+
+
+class _CheckedDay(Struct):
+    """What is known of a day's file: how many lines it has, its last number, and the hashes that were asked for."""
+
+    count: int = 0
+    last_line: int = 0
+    hashes: dict[int, str] = {}
+
+
+class _Gap(Struct, frozen=True):
+    """What a gap line says."""
+
+    reason: str = ""
+    last: int = 0
+    lines: int = 0
+    sha256: str = ""
+
+
+class _ChainCheck:
+    """Goes through the files in the order of their days; the first line may go on from the hashes in `begin`."""
+
+    def __init__(self, findings: list[Finding], begin: frozenset[str]) -> None:
+        self.lines = 0
+        self.n = 0
+        self.last = next(iter(begin), chain.ZERO)
+        self.days: dict[str, _CheckedDay] = {}
+        self._findings = findings
+        self._expected = begin
+        self._damaged: list[tuple[int, bytes, str]] = []
+        self._file = ""
+
+    def check_day(self, file: Path, wanted: Collection[int]) -> None:
+        """Check one file, and keep the hashes of the wanted lines."""
+        self._file, self.n = file.name, 0
+        day = self.days[days.day_of(file) or ""] = _CheckedDay()
+        with file.open("rb") as opened:
+            for number, data in enumerate(opened, start=1):
+                day.count = number
+                self._check(number, data)
+                if self.n in wanted:
+                    day.hashes[self.n] = self.last
+        day.last_line = self.n
+        self._report_damaged()
+
+    def _check(self, number: int, data: bytes) -> None:
+        self.lines += 1
+        try:
+            if not data.endswith(b"\n"):
+                raise Damaged("has no end")
+            link = chain.read_link(data)
+        except Damaged as exc:
+            self._damaged.append((number, data.removesuffix(b"\n"), str(exc)))
+            return
+        gap = _read_gap(data)
+        if gap is not None:
+            self._explain(number, gap)
+        if self._damaged:
+            self._expected |= {told for _, line, _ in self._damaged for told in _possible_hashes(line)}
+        if gap is None or gap.reason not in ("moved", "cut"):
+            self._check_place(number, link)
+        self._report_damaged()
+        self.n, self.last, self._expected = link.n, link.hash, frozenset({link.hash})
+
+    def _check_place(self, number: int, link: Link) -> None:
+        """Check that a line follows the one before it."""
+        nearest = self.n + 1
+        if link.prev in self._expected and nearest <= link.n <= nearest + len(self._damaged):
+            return
+        if link.n > nearest + len(self._damaged):
+            missing = pluralize(link.n - nearest, "line")
+            self._find(
+                "missing", number, f"{missing} before this one {'is' if missing[:2] == '1 ' else 'are'} missing"
+            )
+        elif link.n < nearest:
+            self._find("changed", number, f"is line {link.n}, and does not belong here")
+        elif number == 1:
+            self._find("missing", number, "does not follow the last line of the day before")
+        else:
+            self._find("changed", number, "does not follow the line before it")
+
+    def _explain(self, number: int, gap: _Gap) -> None:
+        """Take what the log itself says about a gap before this line."""
+        match gap.reason:
+            case "torn":
+                if self._damaged and hashlib.sha256(self._damaged[-1][1]).hexdigest() == gap.sha256:
+                    torn = self._damaged.pop()
+                    self._find("gap", torn[0], "a line that was not written whole; the log says so itself")
+                else:
+                    self._find("changed", number, "the half of a line that it tells of is not before it")
+            case "damaged":
+                if len(self._damaged) < gap.lines:
+                    self._find("missing", number, "the damaged lines that it tells of are not before it")
+            case "moved" | "cut":
+                how = "was moved away" if gap.reason == "moved" else "was cut off"
+                lines = f"what was before, up to line {gap.last}, {how}"
+                self._find("missing", number, f"{lines} while the log was written; the log says so itself")
+            case "lost":
+                lost = (
+                    f"{pluralize(gap.lines, 'line')} could not be written" if gap.lines else "lines were not written"
+                )
+                self._find("gap", number, f"{lost}; the log says so itself")
+            case other:
+                self._find("gap", number, f"the log itself tells of a gap: {other or 'it says no reason'}")
+
+    def _report_damaged(self) -> None:
+        for number, _, why in self._damaged:
+            self._find("changed", number, why)
+        self._damaged = []
+
+    def _find(self, kind: _Kind, line: int, what: str) -> None:
+        if len(self._findings) < _MOST_FINDINGS:
+            self._findings.append(Finding(kind, self._file, line, what))
+
+
+def _read_gap(data: bytes) -> _Gap | None:
+    if _GAP not in data:
+        return None
+    try:
+        line = chain.read_line(data)
+        return decode_as(line.detail, _Gap) if line.event == GAP else None
+    except (Damaged, msgspec.MsgspecError):
+        return _Gap() if _GAP in data[:200] else None
+
+
+def _possible_hashes(line: bytes) -> tuple[str, ...]:
+    """Return what the line after a damaged one may take for its hash: what it says, or what it should say."""
+    told = line[-66:-2].decode("ascii", "replace")
+    return told, hashlib.sha256(line[: -len(',"hash":""}') - 64] + b"}").hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -124,11 +125,19 @@ class ResultCache(Step):
 
     # --- requests --------------------------------------------------------------------------------------
 
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        rules = _rules_of(group)
+        if tool is None or rules is None:
+            return super().bind(group, tool, next)
+        return partial(self._call, rules.for_tool(tool) is not None, next)
+
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Answer from what is kept, or have the request sent, and keep its result."""
         match call.method:
             case "tools/call":
-                return self._call(call, next)
+                rules = _rules_of(call.group)
+                return self._call(rules is not None and rules.for_tool(call.tool or "") is not None, next, call)
             case "resources/read":
                 return self._find(call, next, "uri", b"")
             case "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel":  # of a tool that may write
@@ -136,11 +145,10 @@ class ResultCache(Step):
             case _:
                 return next(call)
 
-    def _call(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        name, rules, group = call.tool or "", _rules_of(call.group), call.group.group
-        may_keep = rules is not None and rules.for_tool(name) is not None
-        if not may_keep and (not self._pasts or group not in self._pasts):
+    def _call(self, may_keep: bool, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:  # noqa: FBT001 - bound
+        if not may_keep and (not self._pasts or call.group.group not in self._pasts):
             return next(call)  # nothing is kept that it could make old
+        name = call.tool or ""
         digest = _digest_of_reader(call.group, name)
         if digest is None:
             return self._write(call, next)
@@ -283,6 +291,6 @@ def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
 
 
 def _rules_of(group: GroupView) -> CacheRules | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("cache")
+    found = group.call_rules.get("cache")
     assert found is None or isinstance(found, CacheRules)
     return found

@@ -13,13 +13,13 @@ from msgspec import Raw
 
 from dynamic_mcp.config.access import Effect
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Guard
 from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.features.guards.config import Guard, guards_of
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.patterns import compile_any, compile_pattern, compile_set
+from dynamic_mcp.policy.patterns import compile_absence, compile_pattern, compile_set
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 
@@ -31,7 +31,7 @@ _NOTHING = (b"", b"null")
 
 def compile_rules(presentation: Presentation, server: str) -> Guards:
     """Return the guards of a server."""
-    return Guards(presentation.rules.guards, server)
+    return Guards(guards_of(presentation), server)
 
 
 class Guards(RuleSet):
@@ -101,14 +101,15 @@ class _PathGuards:
         if self._allowing:
             self._find_all = compile_set((each.deny or each.allow or "", each.deny is None) for each in guards)
         else:
-            self._any_denied = compile_any([guard.deny for guard in guards if guard.deny is not None])
+            self._is_absent = compile_absence([guard.deny for guard in guards if guard.deny is not None])
 
     def find_matching(self, arguments: Arguments) -> Sequence[Guard]:
         """Return the guards that are against these arguments. Raises ConditionError."""
         if self._path is None:
-            texts = [text.encode() for text in _find_texts(arguments.value)]
+            texts = [text.encode() for text in _find_texts(arguments)]
         else:
-            texts = [_write(value).encode() for value in self._path.select(arguments)]
+            values = self._path.select(arguments)
+            texts = [(value if isinstance(value, str) else _write(value)).encode() for value in values]
         if self._are_harmless(texts):
             return ()
         return [guard.source for guard in self._guards if guard.is_against(texts)]
@@ -116,12 +117,13 @@ class _PathGuards:
     def _are_harmless(self, texts: Sequence[bytes]) -> bool:
         """Tell quickly whether no guard is against these texts; False means unknown."""
         if not self._allowing:
-            return self._any_denied is not None and self._any_denied.search(b"\n".join(texts)) is None
-        if self._find_all is None or not texts:
+            return self._is_absent is not None and self._is_absent(b"\n".join(texts))
+        find_all, allowing = self._find_all, self._allowing
+        if find_all is None or not texts:
             return False
         for text in texts:
-            found = self._find_all(text)
-            if found is None or sorted(found) != self._allowing:
+            found = find_all(text)
+            if found != allowing and (found is None or sorted(found) != allowing):
                 return False
         return True
 
@@ -151,7 +153,14 @@ def _read(arguments: Raw | None) -> Arguments:
     return given
 
 
-def _find_texts(value: object) -> Iterator[str]:
+def _find_texts(arguments: Arguments) -> list[str]:
+    plain = arguments.plain
+    if plain is not None:
+        return [each for each in plain.values() if isinstance(each, str)]
+    return list(_search_texts(arguments.value))
+
+
+def _search_texts(value: object) -> Iterator[str]:
     stack = [value]
     while stack:
         each = stack.pop()
@@ -164,9 +173,7 @@ def _find_texts(value: object) -> Iterator[str]:
 
 
 def _write(value: object) -> str:
-    """Return a text as it is, and other values as JSON in one way of many: with sorted keys and short numbers."""
-    if isinstance(value, str):
-        return value
+    """Return a value that is no text as JSON in one way of many: with sorted keys and short numbers."""
     if type(value) is int:  # which is no bool
         return str(value)
     try:

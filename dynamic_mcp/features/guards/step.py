@@ -37,16 +37,22 @@ class JudgeArguments(Step):
         guards = _guards_of(group)
         return tool is not None and guards is not None and guards.judges(tool)
 
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        guards = _guards_of(group)
+        return super().bind(group, tool, next) if guards is None else partial(self._judge, guards, next)
+
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Judge a call. Raises RefusedByGuard."""
         guards = _guards_of(call.group)
-        if guards is None or call.tool is None:
-            return next(call)
-        arguments = (call.params or {}).get("arguments")
+        return next(call) if guards is None or call.tool is None else self._judge(guards, next, call)
+
+    def _judge(self, guards: Guards, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+        arguments = None if call.params is None else call.params.get("arguments")
         if arguments is not None and len(arguments) > MAX_BYTES_IN_LOOP:
             return self._judge_in_thread(guards, call, next)
         try:
-            decision = guards.judge(call.tool, arguments, shown_name=call.group.shown_name)
+            decision = guards.judge(call.tool or "", arguments, shown_name=call.group.shown_name)
         except RefusedByGuard as exc:
             _record_refusal(call, exc)
             raise
@@ -64,7 +70,7 @@ class JudgeArguments(Step):
 
 
 def _guards_of(group: GroupView) -> Guards | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("guards")
+    found = group.call_rules.get("guards")
     assert found is None or isinstance(found, Guards)
     return found
 

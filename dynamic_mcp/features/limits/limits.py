@@ -12,7 +12,7 @@ from heapq import nsmallest
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Limit
+from dynamic_mcp.features.limits.config import Limit, limits_of
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs, fold
@@ -60,7 +60,7 @@ class Room(Struct, frozen=True):
 
 def compile_rules(presentation: Presentation, server: str) -> Limits:
     """Return the limits of a server."""
-    return Limits(presentation.rules.limits, server)
+    return Limits(limits_of(presentation), server)
 
 
 class Limits(RuleSet):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
-from dynamic_mcp.features.limits.limits import Buckets, Limits, Room
+from dynamic_mcp.features.limits.limits import Buckets, Limits, Rate, Room
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
@@ -36,15 +37,21 @@ class LimitRate(Step):
         limits = _limits_of(group)
         return tool is not None and limits is not None and bool(limits.rates_for(tool))
 
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        return partial(self._count, _rates_for(group, tool), next)
+
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Count a call. Raises RateLimited if there were too many."""
-        tool, limits = call.tool or "", _limits_of(call.group)
-        rates = () if limits is None else limits.rates_for(tool)
+        return self._count(_rates_for(call.group, call.tool), next, call)
+
+    def _count(self, rates: Sequence[Rate], next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+        tool = call.tool or ""
         refusal = self._buckets.take(rates, call.request.principal, tool, self._clock.now())
         if refusal is not None:
             if call.request.observation is not None:
                 call.request.observation.note_refusal(refusal.rule)
-            raise RateLimited(_label(call, tool), refusal.rule, refusal.wait_s)
+            raise RateLimited(_label(call), refusal.rule, refusal.wait_s)
         return next(call)
 
 
@@ -61,74 +68,51 @@ class LimitConcurrency(Step):
         limits = _limits_of(group)
         return tool is not None and limits is not None and bool(limits.rooms_for(tool))
 
-    async def __call__(self, call: UpstreamRequest, next: Next) -> Frame:
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        return partial(self._pass, _rooms_for(group, tool), next)
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Pass a call on while it has its places. Raises Busy and TimedOut."""
-        tool, limits = call.tool or "", _limits_of(call.group)
-        rooms = () if limits is None else limits.rooms_for(tool)
-        places = Places(self._gates, rooms, call, tool, self._max_queued)
+        return self._pass(_rooms_for(call.group, call.tool), next, call)
+
+    async def _pass(self, rooms: Sequence[Room], next: Next, call: UpstreamRequest) -> Frame:
+        held: list[Limiter] = []  # one place by each limit, each taken once the one before is
         try:
-            if not places.take_free():
-                await places.wait()
+            for room in rooms:
+                gate = self._gate(room, call)
+                if not gate.take_free():
+                    await self._wait(rooms[len(held) :], held, call)
+                    break
+                held.append(gate)
             return await next(call)
         finally:
-            places.give_back()
+            while held:
+                held.pop().release()
 
-
-class Places:
-    """The places that one call takes, one by each of its limits, each once the one before is taken.
-
-    Whoever takes them gives them back, also those of a call that did not get all.
-    """
-
-    def __init__(
-        self,
-        gates: dict[Hashable, Limiter],
-        rooms: Sequence[Room],
-        message: UpstreamRequest,
-        tool: str,
-        max_queued: int,
-    ) -> None:
-        self._gates = gates
-        self._rooms = rooms
-        self._message = message
-        self._tool = tool
-        self._max_queued = max_queued
-        self._held: list[Limiter] = []
-
-    def take_free(self) -> bool:
-        """Take the places that are free, up to the first that is not; tell whether these are all."""
-        for room in self._rooms:
-            gate = self._gate(room)
-            if not gate.take_free():
-                return False
-            self._held.append(gate)
-        return True
-
-    async def wait(self) -> None:
+    async def _wait(self, rooms: Sequence[Room], held: list[Limiter], call: UpstreamRequest) -> None:
         """Wait for the rest of the places. Raises Busy if too many calls of the client wait already, and TimedOut."""
-        timeout_s = self._message.timeout_s
-        room = self._rooms[0]
+        room = rooms[0]
         try:
-            async with asyncio.timeout(timeout_s):
-                for room in self._rooms[len(self._held) :]:
-                    await self._acquire(room)
+            async with asyncio.timeout(call.timeout_s):
+                for room in rooms:
+                    held.append(await self._acquire(room, call))
         except TimeoutError:
-            why = f"waited {timeout_s:g} s for one of {_in_words(room)}; nothing was sent"
-            raise TimedOut(self._message.group.name, f"{_label(self._message, self._tool)} {why}") from None
+            why = f"waited {call.timeout_s:g} s for one of {_in_words(room)}; nothing was sent"
+            raise TimedOut(call.group.name, f"{_label(call)} {why}") from None
 
-    async def _acquire(self, room: Room) -> None:
-        client = self._message.request.client
-        gate = self._gate(room)
+    async def _acquire(self, room: Room, call: UpstreamRequest) -> Limiter:
+        client, gate = call.request.client, self._gate(room, call)
         if gate.is_full(client):
             why = f"{_in_words(room)} are in use and {self._max_queued} calls wait"
-            raise Busy(self._message.group.name, f"{_label(self._message, self._tool)} was not sent: {why}")
+            raise Busy(call.group.name, f"{_label(call)} was not sent: {why}")
         await gate.acquire(client)
-        self._held.append(gate)
+        return gate
 
-    def _gate(self, room: Room) -> Limiter:
+    def _gate(self, room: Room, call: UpstreamRequest) -> Limiter:
         key: Hashable = room.key
         if room.per_person or room.per_tool:
-            key = room.gate_of(self._message.request.principal, self._tool)
+            key = room.gate_of(call.request.principal, call.tool or "")
         gate = self._gates.get(key)
         if gate is None:
             _forget_idle(self._gates)
@@ -137,20 +121,25 @@ class Places:
             gate.resize(room.places)
         return gate
 
-    def give_back(self) -> None:
-        """Give back the places, the last one first."""
-        while self._held:
-            self._held.pop().release()
-
 
 def _limits_of(group: GroupView) -> Limits | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("limits")
+    found = group.call_rules.get("limits")
     assert found is None or isinstance(found, Limits)
     return found
 
 
-def _label(message: UpstreamRequest, tool: str) -> str:
-    return message.label or f"`{message.group.shown_name(tool)}`"
+def _rates_for(group: GroupView, tool: str | None) -> Sequence[Rate]:
+    limits = _limits_of(group)
+    return () if limits is None else limits.rates_for(tool or "")
+
+
+def _rooms_for(group: GroupView, tool: str | None) -> Sequence[Room]:
+    limits = _limits_of(group)
+    return () if limits is None else limits.rooms_for(tool or "")
+
+
+def _label(call: UpstreamRequest) -> str:
+    return call.label or f"`{call.group.shown_name(call.tool or '')}`"
 
 
 def _forget_idle(gates: dict[Hashable, Limiter]) -> None:

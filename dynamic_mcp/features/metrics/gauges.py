@@ -1,10 +1,14 @@
-"""What a proxy is doing at the moment, read from it whenever somebody reads its metrics."""
+"""What a proxy and its process are doing at the moment, read whenever somebody reads its metrics."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from dynamic_mcp import __version__
 from dynamic_mcp.features.metrics import definitions
@@ -14,6 +18,9 @@ from dynamic_mcp.groups.lifecycle import DOWN, State
 from dynamic_mcp.proxy.proxy import Proxy
 
 _STATES = tuple(state for state in State if state is not State.CLOSED)
+_PROC = Path("/proc/self")
+# Where `starttime`, `vsize` and `rss` stand in `stat`, counted after the name of the program (proc(5)).
+_START, _VIRTUAL, _RESIDENT = 19, 20, 21
 
 
 def read_gauges(proxy: Proxy) -> Iterator[Family]:
@@ -106,4 +113,31 @@ def _approvals(proxy: Proxy) -> Iterator[Values]:
 def _single(definition: Definition, value: float, labels: tuple[str, ...] = ()) -> Values:
     family = Values(definition)
     family.set(value, labels)
+    return family
+
+
+def process_families() -> Iterator[Values]:
+    """Yield the metrics of this process. Memory and descriptors are read on Linux only."""
+    yield _family(definitions.CPU, time.process_time())
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = (_PROC / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        yield _family(definitions.RESIDENT_MEMORY, int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE"))
+        yield _family(definitions.VIRTUAL_MEMORY, int(fields[_VIRTUAL]))
+        yield _family(definitions.START_TIME, _boot_time() + int(fields[_START]) / os.sysconf("SC_CLK_TCK"))
+        yield _family(definitions.OPEN_DESCRIPTORS, len(os.listdir(_PROC / "fd")))  # noqa: PTH208
+    if sys.platform != "win32":
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        yield _family(definitions.MAX_DESCRIPTORS, float("inf") if limit == resource.RLIM_INFINITY else limit)
+
+
+def _boot_time() -> float:
+    lines = Path("/proc/stat").read_text().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("btime ")))
+
+
+def _family(definition: Definition, value: float) -> Values:
+    family = Values(definition)
+    family.set(value)
     return family

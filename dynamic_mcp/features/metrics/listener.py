@@ -1,17 +1,28 @@
-"""The listener that metrics are read from. It is loaded when it is opened, and the HTTP server with it."""
+"""The listener that metrics are read from: `GET /metrics` and nothing else.
+
+It is loaded when it is opened, and the HTTP server with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from hmac import compare_digest
 
 from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.errors import UnsafeAddress
+from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.guard import Guard
 from dynamic_mcp.face.http.listen_address import find_place, open_at
 from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.features.metrics.exposition import negotiate, render
-from dynamic_mcp.features.metrics.face import PATH, MetricsFace
 from dynamic_mcp.features.metrics.families import Family
+
+_PATH = "/metrics"
+_ALLOWED = b"GET, HEAD"
+_BEARER = b"bearer "
+_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 
 class MetricsListener:
@@ -31,7 +42,7 @@ class MetricsListener:
             raise UnsafeAddress(f"other machines can reach `{settings.address}`, and there is no `token`")
         options = HttpOptions(own_hosts=place.list_hosts(), accepts_any_address=place.is_any)
         self._server = HttpServer(MetricsFace(self._answer, options, token=settings.token))
-        self.url = f"http://{await open_at(self._server, place)}{PATH}"
+        self.url = f"http://{await open_at(self._server, place)}{_PATH}"
 
     async def stop(self, within_s: float) -> None:
         """Listen no more, and give answers on their way this long."""
@@ -41,3 +52,48 @@ class MetricsListener:
     def _answer(self, accept: str) -> tuple[str, bytes]:
         form = negotiate(accept)
         return form.value, render(self._read(), form)
+
+
+class MetricsFace:
+    """Answers with what `read` returns for an `Accept` header: the content type and the text.
+
+    Without a `token`, only requests for the listener's own names and addresses are answered, so that no page of a
+    browser can read the metrics. With one, whoever shows it gets them, however the listener is called.
+    """
+
+    def __init__(
+        self, read: Callable[[str], tuple[str, bytes]], options: HttpOptions, *, token: str | None = None
+    ) -> None:
+        self._read = read
+        self._guard = Guard(options)
+        self._token = None if token is None else token.encode()
+
+    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
+        """Answer a request; its body is of no interest."""
+        exchange.respond(self._refuse(head) or self._answer(head))
+        return None
+
+    def _refuse(self, head: RequestHead) -> Response | None:
+        if self._token is None and self._guard.check(head) is not None:
+            return _plain(403, "metrics without a token are read under an address of this machine, and by no page")
+        if head.target.partition(b"?")[0] != _PATH.encode():
+            return _plain(404, f"there is nothing at this path; metrics are at {_PATH}")
+        if head.method not in ("GET", "HEAD"):
+            return _plain(405, "only GET and HEAD are for this path", ((b"allow", _ALLOWED),))
+        if self._token is not None and not self._may_read(self._token, head):
+            challenge = ((b"www-authenticate", b'Bearer realm="metrics"'),)
+            return _plain(401, "the header `Authorization` must have the bearer token of the metrics", challenge)
+        return None
+
+    def _may_read(self, token: bytes, head: RequestHead) -> bool:
+        shown = head.headers.get(b"authorization", b"")
+        is_bearer = shown[: len(_BEARER)].lower() == _BEARER and b"authorization" not in head.repeated
+        return is_bearer and compare_digest(shown[len(_BEARER) :].strip(), token)
+
+    def _answer(self, head: RequestHead) -> Response:
+        content_type, body = self._read(head.headers.get(b"accept", b"").decode("latin-1"))
+        return Response(200, ((b"content-type", content_type.encode()), (b"cache-control", b"no-store")), body)
+
+
+def _plain(status: int, why: str, headers: Headers = ()) -> Response:
+    return Response(status, _TEXT + headers, f"{why}\n".encode())

@@ -77,7 +77,7 @@ class MetricsService(ObserverService):
 
     def read(self) -> Iterator[Family]:
         """Yield all metrics as they are now."""
-        from dynamic_mcp.features.metrics.process import process_families
+        from dynamic_mcp.features.metrics.gauges import process_families
 
         yield from self.observer.families
         yield from read_gauges(self._proxy)

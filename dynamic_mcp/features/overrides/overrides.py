@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.rules import ArgumentOverride, Override, is_glob
+from dynamic_mcp.features.overrides.config import ArgumentOverride, Override, is_glob
 from dynamic_mcp.features.overrides.schema_document import CannotShow
 from dynamic_mcp.features.overrides.shown_tool import ShownTool, show_tool
 from dynamic_mcp.policy.globs import Globs

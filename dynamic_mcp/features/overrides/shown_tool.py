@@ -7,8 +7,8 @@ from functools import cached_property
 
 from msgspec import Raw
 
-from dynamic_mcp.config.rules import ArgumentOverride, Override
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.features.overrides.config import ArgumentOverride, Override
 from dynamic_mcp.features.overrides.schema_document import CannotShow, SchemaDocument, split
 from dynamic_mcp.features.overrides.shown_schema import Argument, show_schema
 from dynamic_mcp.mcp import wire

@@ -13,14 +13,14 @@ from functools import lru_cache
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Redact
 from dynamic_mcp.features.redaction import json_texts
+from dynamic_mcp.features.redaction.config import Redact, redacts_of
 from dynamic_mcp.features.redaction.json_texts import Part, Span
 from dynamic_mcp.features.redaction.presets import PRESETS, Check, Preset
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.patterns import compile_any, compile_pattern
+from dynamic_mcp.policy.patterns import compile_absence, compile_pattern
 from dynamic_mcp.system.bounded import BoundedDict
 
 # Tools whose rules are remembered; a server may have any number.
@@ -115,7 +115,7 @@ class Redactor(RuleSet):
 
 def compile_rules(presentation: Presentation, server: str) -> Redactor:
     """Return what is replaced in texts of a server."""
-    return redactor_for(presentation.rules.redact)
+    return redactor_for(redacts_of(presentation))
 
 
 @lru_cache(maxsize=128)
@@ -173,7 +173,7 @@ class _Group:
 
     def __init__(self, replacements: Sequence[_Replacement]) -> None:
         self.replacements = replacements
-        self.any = compile_any([each.pattern for each in replacements])
+        self.is_absent = compile_absence([each.pattern for each in replacements])
 
 
 class _Texts:
@@ -183,18 +183,18 @@ class _Texts:
         self.groups = groups
         self._clock = clock
         patterns = [each.pattern for group in groups for each in group.replacements]
-        self.any = compile_any(patterns)
+        self.is_absent = compile_absence(patterns)
         self._finds_in_json = not any(_ENDS.search(_NO_ENDS.sub("", pattern)) for pattern in patterns)
 
     def is_clean(self, data: bytes, depth: int = 0) -> bool:
         """Tell whether JSON has certainly nothing to replace in it."""
-        if self.any is None:
+        if self.is_absent is None:
             return False
         plain = json_texts.unescape(data) if self._finds_in_json else None
         if plain is not None:
-            return self.any.search(plain) is None
+            return self.is_absent(plain)
         texts = json_texts.find_texts(data)
-        if self.any.search("\n".join(texts).encode("utf-8", "surrogatepass")) is not None:
+        if not self.is_absent("\n".join(texts).encode("utf-8", "surrogatepass")):
             return False
         if depth == _MAX_DEPTH:
             return True
@@ -217,8 +217,8 @@ class _Pass:
     def redact(self, text: bytes, depth: int = 0) -> bytes:
         """Return a text without what is to be replaced, JSON if it is JSON; the same object if there is nothing."""
         is_json = depth < _MAX_DEPTH and json_texts.is_json(text)
-        found = self._texts.any
-        if found is not None and (not is_json or b"\\" not in text) and found.search(text) is None:
+        is_absent = self._texts.is_absent
+        if is_absent is not None and (not is_json or b"\\" not in text) and is_absent(text):
             return text
         return self._redact_json(text, depth) if is_json else self._redact_plain(text)
 
@@ -245,7 +245,7 @@ class _Pass:
     def _find_replacements(self, text: bytes) -> Iterator[_Replacement]:
         """Yield those that may find something. Raises TooMuch when the time is over."""
         for group in self._texts.groups:
-            if group.any is None or group.any.search(text) is not None:
+            if group.is_absent is None or not group.is_absent(text):
                 if self._is_over():
                     raise TooMuch(group.replacements[0].by)
                 yield from group.replacements

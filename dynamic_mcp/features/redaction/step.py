@@ -38,17 +38,31 @@ class RedactArguments(ChangingStep):
         redactor = _redactor_of(group)
         return redactor is not None and redactor.has_for_arguments(tool)
 
+    def bind(self, group: GroupView, tool: str | None, next: Next, restart: Restart) -> Next:
+        """Return the step for calls of one tool."""
+        return partial(self._redact, _redactor_of(group), next, restart)
+
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
         """Replace what is to be replaced, once in the same params."""
-        given = (call.params or {}).get("arguments")
-        if given is None or call.method not in _WITH_ARGUMENTS or call.redacted is call.params:
+        return self._redact(_redactor_of(call.group), next, restart, call)
+
+    def _redact(
+        self, redactor: Redactor | None, next: Next, restart: Restart, call: UpstreamRequest
+    ) -> Awaitable[Frame]:
+        params = call.params
+        if redactor is None or params is None or call.redacted is params or call.method not in _WITH_ARGUMENTS:
+            return next(call)
+        given = params.get("arguments")
+        if given is None:
             return next(call)
         if len(given) > MAX_BYTES_IN_LOOP:
-            return self._redact_in_thread(call, next, restart)
-        return next(_redact_arguments(call))
+            return self._redact_in_thread(redactor, next, restart, call)
+        return next(_redact_arguments(redactor, call))
 
-    async def _redact_in_thread(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
-        return await restart(await self._workers.run(partial(_redact_arguments, call)), next)
+    async def _redact_in_thread(
+        self, redactor: Redactor, next: Next, restart: Restart, call: UpstreamRequest
+    ) -> Frame:
+        return await restart(await self._workers.run(partial(_redact_arguments, redactor, call)), next)
 
 
 class RedactAnswers(Step):
@@ -63,41 +77,49 @@ class RedactAnswers(Step):
         redactor = _redactor_of(group)
         return redactor is not None and (tool is None or redactor.has_for_answers(tool))
 
-    async def __call__(self, call: UpstreamRequest, next: Next) -> Frame:
+    def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
+        """Return the step for calls of one tool."""
+        redactor = _redactor_of(group)
+        return next if redactor is None else partial(self._redact, redactor, next)
+
+    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Return the same object if there is nothing to replace."""
-        answer = await next(_with_redacted_progress(call))
+        redactor = _redactor_of(call.group)
+        return next(call) if redactor is None else self._redact(redactor, next, call)
+
+    async def _redact(self, redactor: Redactor, next: Next, call: UpstreamRequest) -> Frame:
+        if call.params is not None and "_meta" in call.params:
+            call = _with_redacted_progress(redactor, call)
+        answer = await next(call)
         payload = answer.error if len(answer.error) else answer.result
         if len(payload) <= MAX_BYTES_IN_LOOP:
-            redacted = _redact_payload(call, payload)
+            redacted = _redact_payload(redactor, call, payload)
         else:
-            redacted = await self._workers.run(partial(_redact_payload, call, payload))
+            redacted = await self._workers.run(partial(_redact_payload, redactor, call, payload))
         if redacted is payload:
             return answer
         return structs.replace(answer, **{"error" if len(answer.error) else "result": redacted})
 
 
-def _redact_arguments(call: UpstreamRequest) -> UpstreamRequest:
-    redactor, params = _redactor_of(call.group), call.params or {}
+def _redact_arguments(redactor: Redactor, call: UpstreamRequest) -> UpstreamRequest:
+    params = call.params or {}
     given = params.get("arguments")
-    redacted = given if redactor is None else redactor.redact_arguments(call.tool, given)
+    redacted = redactor.redact_arguments(call.tool, given)
     if redacted is not given and redacted is not None:
         params = {**params, "arguments": redacted}
     return structs.replace(call, params=params, redacted=params)
 
 
-def _redact_payload(call: UpstreamRequest, payload: Raw) -> Raw:
-    redactor = _redactor_of(call.group)
-    if redactor is None:
-        return payload
+def _redact_payload(redactor: Redactor, call: UpstreamRequest, payload: Raw) -> Raw:
     if call.method.startswith("tasks/"):  # of any tool
         return redactor.present_message(payload)
     return redactor.redact_answer(call.tool, payload)
 
 
-def _with_redacted_progress(call: UpstreamRequest) -> UpstreamRequest:
+def _with_redacted_progress(redactor: Redactor, call: UpstreamRequest) -> UpstreamRequest:
     """Return a request whose client is told of progress as the rules want it."""
-    redactor, meta = _redactor_of(call.group), (call.params or {}).get("_meta")
-    if redactor is None or meta is None or not len(wire.member(meta, "progressToken")):
+    meta = (call.params or {}).get("_meta")
+    if meta is None or not len(wire.member(meta, "progressToken")):
         return call
     redact = partial(redactor.redact_answer, call.tool)
     request = structs.replace(call.request, channel=_RedactedProgress(call.request, redact))
@@ -105,7 +127,7 @@ def _with_redacted_progress(call: UpstreamRequest) -> UpstreamRequest:
 
 
 def _redactor_of(group: GroupView) -> Redactor | None:
-    found = None if group.call_rules is None else group.call_rules.sets.get("redaction")
+    found = group.call_rules.get("redaction")
     assert found is None or isinstance(found, Redactor)
     return found
 

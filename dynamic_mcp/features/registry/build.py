@@ -16,14 +16,13 @@ from msgspec import Struct
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.types import HEADER_NAME, VARIABLE_NAME, check_url
-from dynamic_mcp.features.registry.document import Document, Package, RemoteServer
+from dynamic_mcp.features.registry.document import Document, Input, Package, RemoteServer, fill_in, is_reference
 from dynamic_mcp.features.registry.hazards import (
     is_heeded,
     is_private_host,
     warnings_about_runtime,
     warnings_about_variables,
 )
-from dynamic_mcp.features.registry.inputs import Input, fill_in, is_reference
 from dynamic_mcp.features.registry.questions import Answers, Part, Place, parts_of
 from dynamic_mcp.features.registry.runtimes import Refused, Words, own_words, programs_of, start, warnings_about
 

@@ -12,8 +12,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from dynamic_mcp.features.registry.document import Package, RemoteServer
-from dynamic_mcp.features.registry.inputs import Argument, Input, is_reference
+from dynamic_mcp.features.registry.document import Argument, Input, Package, RemoteServer, is_reference
 
 # What was answered, by the key of the question; several values are for what may be repeated.
 Answers = Mapping[str, tuple[str, ...]]

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dynamic_mcp.features.scan.dangers import find_danger
 from dynamic_mcp.features.scan.facts import FlagFact, Value, WordFact
 from dynamic_mcp.features.scan.help.values import read_value
 from dynamic_mcp.features.scan.merge import MergedCommand, SourcedFlag
@@ -22,6 +21,46 @@ _NOT_NAME = re.compile(r"[^a-z0-9_]+")
 _NEVER = frozenset(("--help", "--version", "--help-all", "--show-completion", "--install-completion"))
 _MAX_FLAGS = 500
 ROOT = "run"
+# Parts of names, in the order in which they are looked for.
+_DANGEROUS_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"^(?:to-)?command$|-command$|^exec|-exec$|^eval(?:uate)?$|program$|^shell$|-shell$|^script|-script$|hook"
+            r"|-action$|^(?:pre|post)(?:-|$)|^editor$|^pager$|^(?:upload|receive)-pack$|^rsh$|^ssh$|filter$|^plugin"
+            r"|^interpreter$|^run$"
+        ),
+        "may run a program",
+    ),
+    (
+        re.compile(
+            r"^out(?:put|file)?(?:-|$)|-out(?:put|file)?$|^write|^save|^dump|-dump$|^export|^log-?file|-log$|^tee$"
+            r"|^trace(?:-|$)|^backup|^append|^create|^in-?place$|^overwrite"
+        ),
+        "may write a file",
+    ),
+    (re.compile(r"^remove|^delete|^unlink|^purge|^force$|^clobber"), "may delete or replace files"),
+    (re.compile(r"^config(?:-file|-dir)?$|^rc-?file$|^init-?file$|^include$|^load"), "may read settings of others"),
+)
+_DANGEROUS_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"\b(?:run|runs|execute|executes|invoke|invokes|call|spawn|launch|launches|start|starts)\b[^.;]{0,40}"
+            r"\b(?:command|program|script|shell|binary|executable|COMMAND|PROG|CMD)\b"
+            r"|\b(?:pipe|filter|through)\b[^.;]{0,30}\b(?:command|program|shell|PROG|COMMAND)\b",
+            re.IGNORECASE,
+        ),
+        "may run a program",
+    ),
+    (
+        re.compile(
+            r"\b(?:write|writes|save|saves|store|stores|redirect|output|append|dump)\b[^.;]{0,40}"
+            r"\b(?:file|files|path|directory)\b",
+            re.IGNORECASE,
+        ),
+        "may write a file",
+    ),
+    (re.compile(r"\b(?:remove|delete|unlink|overwrite)s?\b[^.;]{0,40}\bfiles?\b", re.IGNORECASE), "may delete files"),
+)
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -192,3 +231,13 @@ def _convert(members: Mapping[str, Any], kind: type[T], remarks: list[str], comm
     except msgspec.ValidationError as exc:
         remarks.append(f"`{command}`: `{members.get('name')}` is left out: {exc}")
         return None
+
+
+def find_danger(flag: FlagFact) -> str:
+    """Return what a flag may do that a reviewer must allow; empty if nothing suggests it."""
+    for name in flag.names:
+        bare = name.lstrip("-").lower().replace("_", "-")
+        for pattern, why in _DANGEROUS_NAMES:
+            if len(bare) > 1 and pattern.search(bare):
+                return why
+    return next((why for pattern, why in _DANGEROUS_WORDS if pattern.search(flag.description)), "")

@@ -6,16 +6,23 @@ variables `OTEL_…`, as the SDK reads them.
 
 from __future__ import annotations
 
+import logging
+import threading
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from opentelemetry import trace as api
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import Histogram
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision
 from opentelemetry.trace import (
@@ -29,32 +36,37 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from dynamic_mcp.features.telemetry.delivery import Delivery, MetricExporter, SpanExporter
 from dynamic_mcp.features.telemetry.records import Measurement, Span, TelemetrySettings, Trace
 from dynamic_mcp.observe.conventions import BUCKETS, METRICS
 from dynamic_mcp.observe.trace_context import TraceContext
+from dynamic_mcp.system.text import one_line
 
 _SCOPE = "dynamic-mcp"
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+log = logging.getLogger(__name__)
+# The loggers of what sends, which would write a line for each failure.
+_NOISY = ("opentelemetry", "urllib3")
+_LONGEST_REASON = 200
+_thread = threading.local()
 
 
 class SdkExporter:
     """Sends spans and durations; used by one thread."""
 
     def __init__(self, settings: TelemetrySettings) -> None:
-        resource, delivery = _resource(settings.version), Delivery()
+        resource, delivery = _resource(settings.version), _Delivery()
         delivery.mute_this_thread()
         self._ids = _Ids()
         self._sampler = TracerProvider(shutdown_on_exit=False).sampler  # that of the environment
         self._traces = self._metrics = None
         if settings.traces:
             self._traces = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids)
-            spans = SpanExporter(delivery, _url(settings.endpoint, "traces"))
+            spans = _SpanExporter(delivery, _url(settings.endpoint, "traces"))
             self._traces.add_span_processor(BatchSpanProcessor(spans))
             self._tracer = self._traces.get_tracer(_SCOPE, settings.version)
         self._histograms: dict[str, Histogram] = {}
         if settings.metrics:
-            reader = PeriodicExportingMetricReader(MetricExporter(delivery, _url(settings.endpoint, "metrics")))
+            reader = PeriodicExportingMetricReader(_MetricExporter(delivery, _url(settings.endpoint, "metrics")))
             self._metrics = MeterProvider([reader], resource, shutdown_on_exit=False)
             meter = self._metrics.get_meter(_SCOPE, settings.version)
             for name, description in METRICS.items():
@@ -143,3 +155,86 @@ def _resource(version: str) -> Resource:
 
 def _url(endpoint: str | None, signal: str) -> str | None:
     return None if endpoint is None else f"{endpoint.rstrip('/')}/v1/{signal}"
+
+
+class _Delivery:
+    """Whether the collector takes what is sent; says so when that changes.
+
+    What the SDK logs in our threads goes into these lines only. In other threads, which may be those of an
+    application around us that has telemetry of its own, it is left alone.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._has_failed = False
+        names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _NOISY]
+        for name in names:
+            logging.getLogger(name).addFilter(_keep)
+
+    def mute_this_thread(self) -> None:
+        """Keep from the log what the SDK has to say in this thread."""
+        _thread.is_muted = True
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Mute this thread while it sends."""
+        before = getattr(_thread, "is_muted", False)
+        _thread.is_muted, _thread.reason = True, ""
+        try:
+            yield
+        finally:
+            _thread.is_muted = before
+
+    def note(self, what: str, *, is_delivered: bool) -> None:
+        """Note what came of sending something."""
+        with self._lock:
+            if self._has_failed is not is_delivered:
+                return
+            self._has_failed = not is_delivered
+        if is_delivered:
+            log.info("telemetry: the collector takes %s again", what)
+        else:
+            reason = one_line(getattr(_thread, "reason", ""), _LONGEST_REASON)
+            log.warning("telemetry: the collector does not take %s, which are lost: %s", what, reason or "no reason")
+
+
+def _keep(record: logging.LogRecord) -> bool:
+    if not getattr(_thread, "is_muted", False):
+        return True
+    _thread.reason = record.getMessage()
+    return False
+
+
+class _SpanExporter(OTLPSpanExporter):
+    """Sends spans, and notes what comes of it."""
+
+    def __init__(self, delivery: _Delivery, endpoint: str | None) -> None:
+        super().__init__(endpoint)
+        self._delivery = delivery
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans."""
+        with self._delivery.sending():
+            result = super().export(spans)
+        self._delivery.note("spans", is_delivered=result is SpanExportResult.SUCCESS)
+        return result
+
+
+class _MetricExporter(OTLPMetricExporter):
+    """Sends metrics, and notes what comes of it."""
+
+    def __init__(self, delivery: _Delivery, endpoint: str | None) -> None:
+        super().__init__(endpoint)
+        self._delivery = delivery
+
+    def export(
+        self,
+        metrics_data: MetricsData,
+        timeout_millis: float | None = 10_000,
+        **kwargs: Any,  # Any: as it is declared
+    ) -> MetricExportResult:
+        """Send metrics."""
+        with self._delivery.sending():
+            result = super().export(metrics_data, timeout_millis, **kwargs)
+        self._delivery.note("metrics", is_delivered=result is MetricExportResult.SUCCESS)
+        return result

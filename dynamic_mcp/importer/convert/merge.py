@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.config.types import NAME_LENGTH
-from dynamic_mcp.importer.convert import inheritance
 from dynamic_mcp.importer.convert.identity import Identity, collect_conditions, identify
-from dynamic_mcp.importer.convert.memory import Key, Memory, Record, key_of
+from dynamic_mcp.importer.convert.memory import Fingerprint, Key, Memory, Record, key_of
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item
-from dynamic_mcp.importer.convert.three_way import MergeResult, Sides, merge_three_way, update_fingerprint
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 from dynamic_mcp.system.text import replace_unprintable
@@ -20,6 +19,7 @@ Entry = Mapping[str, object]
 
 _CONDITIONS = ("env", "env_file", "headers")
 _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
+INHERIT_ENV = "inherit_env"
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Merge:
     def _add(self, server: ForeignServer, name: str) -> Item:
         theirs = self._rules.describe(server)
         if self._rules.is_environment_settled:
-            theirs = inheritance.without_environment(theirs)
+            theirs = _without_environment(theirs)
         entry = self._rules.write(name, theirs, None)
         self._store(server, name, entry, Sides(NOTHING, server.entry, entry))
         return Item(server, name, Action.NEW, None, entry, notices=server.notices)
@@ -171,7 +171,7 @@ class Merge:
         return Item(server, name, action, self._old_servers.get(name), entry, notices=server.notices)
 
     def _merge_duplicate(
-        self, server: ForeignServer, name: str, merged: MergeResult, sides: Sides, owner: Key
+        self, server: ForeignServer, name: str, merged: _MergeResult, sides: Sides, owner: Key
     ) -> Item:
         """Keep an entry that came from another source, and add notices where this source differs."""
         entry = self.servers[name] if merged.conflicts else merged.mine
@@ -191,11 +191,11 @@ class Merge:
 
     def _is_my_environment(self, name: str) -> bool:
         """Tell whether a person has chosen what the program inherits."""
-        mine = self.memory.fingerprint(self.servers[name].get(inheritance.FIELD, NOTHING))
+        mine = self.memory.fingerprint(self.servers[name].get(INHERIT_ENV, NOTHING))
         written = [self.memory.records[key].output for key in self._source_keys(name)]
-        return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
+        return all(not isinstance(each, Mapping) or each.get(INHERIT_ENV) != mine for each in written)
 
-    def _settle_conflict(self, server: ForeignServer, name: str, merged: MergeResult, sides: Sides) -> Item:
+    def _settle_conflict(self, server: ForeignServer, name: str, merged: _MergeResult, sides: Sides) -> Item:
         assert isinstance(merged.mine, Mapping)
         assert isinstance(merged.theirs, Mapping)
         fields = tuple(shown(keys) for keys in merged.conflicts)
@@ -251,7 +251,7 @@ def _to_usable_name(name: str) -> str:
 
 
 def _comparable_fields(entry: Entry) -> dict[str, object]:
-    return {key: value for key, value in entry.items() if key not in ("description", inheritance.FIELD)}
+    return {key: value for key, value in entry.items() if key not in ("description", INHERIT_ENV)}
 
 
 def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
@@ -259,14 +259,14 @@ def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
     return _BRIDGE_FIELDS if ("url" in entry) != ("url" in other) else ("url",)
 
 
-def _with_my_environment(merged: MergeResult) -> MergeResult:
+def _with_my_environment(merged: _MergeResult) -> _MergeResult:
     """Return the result with the environment that a person chose, which no tool overrides."""
-    conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
+    conflicts = tuple(keys for keys in merged.conflicts if keys != (INHERIT_ENV,))
     if len(conflicts) == len(merged.conflicts):
         return merged
     assert isinstance(merged.mine, Mapping)
     assert isinstance(merged.theirs, Mapping)
-    return MergeResult(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
+    return _MergeResult(merged.mine, _with_choice_of(merged.theirs, merged.mine), conflicts)
 
 
 def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
@@ -274,16 +274,173 @@ def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owne
     tool = server.source.tool
     if "url" in entry or "url" in server.entry:
         return entry, []
-    if inheritance.is_wider(server.entry, entry):
-        entry, wider, narrower = inheritance.with_choice_of(entry, server.entry), tool, owner
-    elif inheritance.is_wider(entry, server.entry):
+    if _is_wider(server.entry, entry):
+        entry, wider, narrower = _with_choice_of(entry, server.entry), tool, owner
+    elif _is_wider(entry, server.entry):
         wider, narrower = owner, tool
     else:
         return entry, []
     reason = f"`{name}` gets the environment that {wider} passes on, which is more than {narrower} passes on"
-    return entry, [_make_notice(server, inheritance.FIELD, reason)]
+    return entry, [_make_notice(server, INHERIT_ENV, reason)]
 
 
 def _make_notice(server: ForeignServer, field: str, reason: str) -> Notice:
     source = server.source
     return Notice(f"{source.tool}/{source.scope.value}/{server.name}.{field}", reason)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Three versions of a value: in our config, at its source, and the one that the import would write."""
+
+    mine: object
+    theirs: object
+    proposal: object
+
+
+@dataclass(frozen=True)
+class _MergeResult:
+    """A merged value, with my side or theirs where both changed it, and the paths of those conflicts."""
+
+    mine: object
+    theirs: object
+    conflicts: tuple[Keys, ...]
+
+    def is_settled(self) -> bool:
+        """Tell whether no field was changed on both sides."""
+        return not self.conflicts
+
+
+def merge_three_way(sides: Sides, record: Record | None, memory: Memory) -> _MergeResult:
+    """Merge one server. Without a record it is unknown who changed what, so every difference is a conflict."""
+    known = record or Record("", None, None)
+    return _merge_value(sides, known.source, known.output, memory, (), is_known=record is not None)
+
+
+def update_fingerprint(result: object, sides: Sides, before: Fingerprint, memory: Memory) -> Fingerprint:
+    """Return the fingerprint of what the import wrote; a field that the user kept retains the previous one."""
+    if isinstance(result, Mapping) and isinstance(sides.proposal, Mapping):
+        old = before if isinstance(before, Mapping) else {}
+        return {
+            key: update_fingerprint(_member(result, key), _sides_at(sides, key), old.get(key), memory)
+            for key in _all_keys(result, sides.proposal, old)
+        }
+    return memory.fingerprint(result) if result == sides.proposal else before
+
+
+def _merge_value(
+    sides: Sides, source: Fingerprint, output: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+) -> _MergeResult:
+    values = (sides.mine, sides.theirs, sides.proposal)
+    if any(isinstance(value, Mapping) and value for value in values) and all(map(_is_object, values)):
+        return _merge_object(sides, source, output, memory, at, is_known=is_known)
+    if _is_equal(sides.mine, sides.proposal) or _is_equal(sides.mine, sides.theirs):
+        return _MergeResult(sides.proposal, sides.proposal, ())
+    if sides.theirs is NOTHING if not is_known else memory.fingerprint(sides.theirs) == source:
+        return _MergeResult(sides.mine, sides.mine, ())
+    if is_known and memory.fingerprint(sides.mine) == output:
+        return _MergeResult(sides.proposal, sides.proposal, ())
+    return _MergeResult(sides.mine, sides.proposal, (at,))
+
+
+def _merge_object(
+    sides: Sides, source: Fingerprint, output: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+) -> _MergeResult:
+    old_source = source if isinstance(source, Mapping) else {}
+    old_output = output if isinstance(output, Mapping) else {}
+    mine: dict[str, object] = {}
+    theirs: dict[str, object] = {}
+    conflicts: list[Keys] = []
+    for key in _all_keys(sides.mine, sides.proposal, sides.theirs):
+        inner = (*at, key)
+        part = _merge_value(
+            _sides_at(sides, key), old_source.get(key), old_output.get(key), memory, inner, is_known=is_known
+        )
+        conflicts += part.conflicts
+        if part.mine is not NOTHING:
+            mine[key] = part.mine
+        if part.theirs is not NOTHING:
+            theirs[key] = part.theirs
+    return _MergeResult(_or_nothing(mine, sides), _or_nothing(theirs, sides), tuple(conflicts))
+
+
+def _or_nothing(value: dict[str, object], sides: Sides) -> object:
+    # an object without any field left is removed, unless it was written as an empty object
+    return value if value or {} in (sides.mine, sides.theirs) else NOTHING
+
+
+def _is_object(value: object) -> bool:
+    return value is NOTHING or isinstance(value, Mapping)
+
+
+def _is_equal(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _sides_at(sides: Sides, key: str) -> Sides:
+    return Sides(_member(sides.mine, key), _member(sides.theirs, key), _member(sides.proposal, key))
+
+
+def _member(value: object, key: str) -> object:
+    return value.get(key, NOTHING) if isinstance(value, Mapping) else NOTHING
+
+
+def _all_keys(*values: object) -> Iterable[str]:
+    return dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
+
+
+def with_environment(server: ForeignServer) -> ForeignServer:
+    """Return the server with what its tool passes on, if that is more than the default."""
+    match server.inherits:
+        case None | "safe":
+            return server
+        case "all":
+            return server.with_fields({INHERIT_ENV: "all"})
+        case names:
+            return server.with_fields({INHERIT_ENV: list(names)})
+
+
+def _without_environment(entry: Entry) -> dict[str, object]:
+    """Return the entry without its choice of an environment."""
+    return {key: value for key, value in entry.items() if key != INHERIT_ENV}
+
+
+def _with_choice_of(entry: Entry, other: Entry) -> dict[str, object]:
+    """Return the entry with the other one's choice of an environment, or without any if it has none."""
+    kept = {INHERIT_ENV: other[INHERIT_ENV]} if INHERIT_ENV in other else {}
+    return _without_environment(entry) | kept
+
+
+def _is_wider(one: Entry, other: Entry) -> bool:
+    """Tell whether an entry passes on more of the environment than the other; only the kinds are compared."""
+    return _width(one.get(INHERIT_ENV, NOTHING)) > _width(other.get(INHERIT_ENV, NOTHING))
+
+
+def describe_wider(items: Sequence[Item]) -> list[str]:
+    """Return one remark for all servers that get more than the safe environment; none if there are none."""
+    wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
+    if not wider:
+        return []
+    tools = " and ".join(dict.fromkeys(item.server.source.tool for item in wider))
+    names = {item.name for item in wider}
+    servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
+    change = f"{servers} your environment as {tools} passed it on (`{INHERIT_ENV}`)"
+    advice = f"to pass on less, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"
+    return [f"{change}, because a variable in it may be needed; {advice}"]
+
+
+def _has_become_wider(item: Item) -> bool:
+    assert item.entry is not None
+    before = item.before or {}
+    return INHERIT_ENV in item.entry and item.entry[INHERIT_ENV] != before.get(INHERIT_ENV)
+
+
+def _width(choice: object) -> int:
+    match choice:
+        case "all":
+            return 3
+        case list() if "*" in choice:
+            return 2
+        case list() if choice:
+            return 1
+    return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.importer.convert.draft import make_printable
 from dynamic_mcp.importer.convert.memory import Memory
-from dynamic_mcp.importer.convert.secrets import Hiding, masked, secrets
+from dynamic_mcp.importer.convert.vault import Hiding, masked, secrets
 from dynamic_mcp.importer.formats.changes import Edit
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 

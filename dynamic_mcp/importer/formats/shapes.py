@@ -1,20 +1,69 @@
-"""How each tool writes an entry, and how it disables one; `remote_shapes` has what differs for a URL."""
+"""How each tool writes an entry, and how it disables one, as far as that is known."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.adapter import Adapter, Syntax
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 
 NAME = "dynamic-mcp"
 DESCRIPTION = "All MCP servers of dynamic-mcp"
 
 _STEP = re.compile(r"\.(?:'([^']+)'|([A-Za-z0-9_-]+))")
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+_HTTP: Mapping[str, object] = {"type": "http"}
+_STREAMABLE: Mapping[str, object] = {"type": "streamable-http"}
+_REMOTE: Mapping[str, object] = {"type": "remote"}
+_TRANSPORT: Mapping[str, object] = {"transport": "http"}
+# The fields before the URL, and the name of its own.
+_BEFORE_URL: Mapping[str, tuple[Mapping[str, object], str]] = {
+    **dict.fromkeys(("opencode", "kilocode", "codearts"), (_REMOTE, "url")),
+    **dict.fromkeys(
+        (
+            "claude", "vscode", "vscode-insiders", "vscodium", "visual-studio", "copilot-cli", "amazon-q", "crush",
+            "factory-droid", "augment", "fx", "qoder", "shared",
+        ),
+        (_HTTP, "url"),
+    ),
+    **dict.fromkeys(("roo-code", "continue", "librechat"), (_STREAMABLE, "url")),
+    **dict.fromkeys(("devin", "kimi-code", "openhands"), (_TRANSPORT, "url")),
+    **dict.fromkeys(
+        (
+            "cursor", "codex", "zed", "kiro", "copilot-jetbrains", "junie", "trae", "mcphub-nvim", "amp", "warp",
+            "grok-build", "hermes", "pi", "mastracode", "lm-studio",
+        ),
+        (_NOTHING, "url"),
+    ),
+    **dict.fromkeys(("gemini", "qwen-code", "iflow", "tabnine"), (_NOTHING, "httpUrl")),
+    **dict.fromkeys(("windsurf", "antigravity"), (_NOTHING, "serverUrl")),
+    "cline": ({"type": "streamableHttp"}, "url"),
+    "goose": ({"enabled": True, "type": "streamable_http", "name": NAME, "description": DESCRIPTION}, "uri"),
+    "mistral-vibe": ({"transport": "streamable-http"}, "url"),
+    "mcporter": (_NOTHING, "baseUrl"),
+    "5ire": ({"name": NAME, "key": NAME, "type": "remote"}, "url"),
+}  # fmt: skip
+_HEADER_PLACES: Mapping[str, Keys] = {
+    "codex": ("http_headers",),
+    "continue": ("requestOptions", "headers"),
+    "copilot-jetbrains": ("requestInit", "headers"),
+}
+# Their pages do not say whether a server with a URL may have headers.
+_UNKNOWN_HEADERS = frozenset(("5ire", "fx", "mastracode", "visual-studio"))
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+# How to write a variable in a syntax; a tool with several gets the first of them.
+_VARIABLE_FORMS: Mapping[Syntax, str] = {
+    Syntax.BRACES: "${NAME}",
+    Syntax.DEFAULT: "${NAME}",
+    Syntax.ENV: "${env:NAME}",
+    Syntax.CURLY: "{env:NAME}",
+    Syntax.DOLLAR: "$NAME",
+    Syntax.ACTIONS: "${{ secrets.NAME }}",
+}
 
 
 @dataclass(frozen=True)
@@ -139,3 +188,70 @@ def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Ke
 def keys_of(path: str) -> Keys:
     """Return the keys of one of our JSONPaths: `$.mcp.servers`, `$.'amp.mcpServers'`."""
     return tuple(quoted or plain for quoted, plain in _STEP.findall(path))
+
+
+def remote_shape_of(adapter: Adapter, container: Keys) -> Shape | None:
+    """Return the shape of an entry with a URL in this container; None if the tool is not known to take one."""
+    if adapter.name not in _BEFORE_URL:
+        return None
+    shape, (fixed, address) = shape_of(adapter, container), _BEFORE_URL[adapter.name]
+    if adapter.name == "kilocode" and container == ("mcpServers",):
+        fixed = _STREAMABLE  # before version 7
+    rest = {key: value for key, value in shape.rest.items() if key != "env"}
+    return replace(shape, fixed=fixed, rest=rest, command=address, is_argv=False)
+
+
+def variables_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that headers refer to as `${NAME}`."""
+    return tuple(dict.fromkeys(name for value in headers.values() for name in _VARIABLE.findall(value)))
+
+
+def header_fields(adapter: Adapter, headers: Mapping[str, str]) -> Mapping[str, object] | None:
+    """Return the fields of an entry that sends these headers; None if the tool is not known to do so."""
+    if not headers:
+        return {}
+    if adapter.name in _UNKNOWN_HEADERS:
+        return None
+    if adapter.name == "codex":
+        return _codex_fields(headers)
+    syntax = _syntax_of(adapter)
+    written: dict[str, str] = {}
+    for name, value in headers.items():
+        if "$" in value and (syntax is None or "$" in _VARIABLE.sub("", value)):
+            return None
+        written[name] = _VARIABLE.sub(lambda found: (syntax or "").replace("NAME", found[1]), value)
+    return _nested(_HEADER_PLACES.get(adapter.name, ("headers",)), written)
+
+
+def _syntax_of(adapter: Adapter) -> str | None:
+    """Return how the tool writes a variable; None if nothing is known of that."""
+    if Syntax.LENIENT in adapter.variables and Syntax.ACTIONS in adapter.variables:  # any syntax at all
+        return None
+    return next((_VARIABLE_FORMS[each] for each in _VARIABLE_FORMS if each in adapter.variables), None)
+
+
+def _codex_fields(headers: Mapping[str, str]) -> Mapping[str, object] | None:
+    """Codex expands nothing in headers, and names the variables in fields of their own."""
+    fixed: dict[str, str] = {}
+    of_variables: dict[str, str] = {}
+    fields: dict[str, object] = {}
+    for name, value in headers.items():
+        whole = _VARIABLE.fullmatch(value)
+        bearer = _VARIABLE.fullmatch(value.removeprefix("Bearer "))
+        if "$" not in value:
+            fixed[name] = value
+        elif whole is not None:
+            of_variables[name] = whole[1]
+        elif bearer is not None and name.lower() == "authorization":
+            fields["bearer_token_env_var"] = bearer[1]
+        else:
+            return None
+    groups = {"http_headers": fixed, "env_http_headers": of_variables}
+    return {**fields, **{name: group for name, group in groups.items() if group}}
+
+
+def _nested(place: Keys, value: object) -> Mapping[str, object]:
+    for key in reversed(place):
+        value = {str(key): value}
+    assert isinstance(value, dict)
+    return value

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.tools import editors, programs, reference, terminals, vscode
+from dynamic_mcp.importer.tools import editors, programs, reference, terminals
 from dynamic_mcp.importer.tools.syntaxes import ANY
 
 TOOLS: tuple[Adapter, ...] = (
     *reference.TOOLS,
-    vscode.VSCODE_INSIDERS,
-    vscode.VSCODIUM,
     *editors.TOOLS,
     *terminals.TOOLS,
     *programs.TOOLS,

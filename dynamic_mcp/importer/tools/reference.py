@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dynamic_mcp.importer.adapter import Adapter, Field, Place, SwitchFile, Syntax, TimeoutField, local, project, user
 from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.tools.editors import VSCODE
 from dynamic_mcp.importer.tools.syntaxes import (
     BRACES,
     DOLLARS,
@@ -12,7 +13,6 @@ from dynamic_mcp.importer.tools.syntaxes import (
     SECONDS,
     in_editors,
 )
-from dynamic_mcp.importer.tools.vscode import VSCODE
 
 CURSOR = Adapter(
     name="cursor",

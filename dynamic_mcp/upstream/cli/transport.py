@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -18,16 +19,14 @@ from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND,
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import STDERR, group_logger
-from dynamic_mcp.packs.model import Command, tool_name
+from dynamic_mcp.packs.model import Command, Flag, Positional, tool_name
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
 from dynamic_mcp.upstream.cli.argv import BadArguments
-from dynamic_mcp.upstream.cli.output import clean
-from dynamic_mcp.upstream.cli.run import Outcome, run
-from dynamic_mcp.upstream.cli.tools import make_tools
+from dynamic_mcp.upstream.cli.run import Outcome, clean, run
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.process.failures import explain_failure, suggest_remedy
+from dynamic_mcp.upstream.process.child import explain_failure, suggest_remedy
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
@@ -45,6 +44,7 @@ _PROGRESS_LINE_BYTES = 2000
 _LONGEST_PROGRESS = 300
 # Of what is read at once, only so many lines are worth a look.
 _PROGRESS_LINES_AT_ONCE = 200
+_Json = dict[str, Any]  # Any: JSON
 
 
 class CommandLineTransport:
@@ -129,7 +129,7 @@ class CommandLineTransport:
             case "ping":
                 return wire.result_frame(b"{}")
             case "tools/list":
-                return wire.result_frame({"tools": make_tools(self._line)})
+                return wire.result_frame({"tools": _make_tools(self._line)})
             case "tools/call":
                 return await self._call(frame)
         return wire.error_frame(METHOD_NOT_FOUND, f"there is no method `{frame.method[:100]}`")
@@ -345,3 +345,85 @@ class _Progress:
             self._latest = ""
             self._timer = self._loop.call_later(_PROGRESS_EVERY_S, self._send_latest)
             self._send(wire.encode(params))
+
+
+def _make_tools(line: CommandLine) -> list[_Json]:
+    """Return the tools as `tools/list` answers them."""
+    return [make_tool(line, command) for command in line.commands]
+
+
+def make_tool(line: CommandLine, command: Command) -> _Json:
+    """Return the tool of one command."""
+    return {
+        "name": tool_name(line.pack, command.name),
+        "description": command.description,
+        "inputSchema": _input_schema(line, command),
+        "annotations": _annotations(command),
+    }
+
+
+def _annotations(command: Command) -> _Json:
+    """Say what the command does; of an unknown one only that it does not just read."""
+    effect = command.worst_effect
+    hints: _Json = {"readOnlyHint": effect == "read", "openWorldHint": command.open_world}
+    if effect != "unknown":
+        hints["destructiveHint"] = effect == "destructive"
+    return hints
+
+
+def _input_schema(line: CommandLine, command: Command) -> _Json:
+    every: list[Flag | Positional] = [*command.positionals, *command.flags]
+    properties = {each.argument: _property(each) for each in every}
+    if command.stdin:
+        properties["stdin"] = {"type": "string", "description": "The text that the program reads as its input."}
+    if line.roots:
+        properties["cwd"] = {"type": "string", "description": _describe_roots(line.roots)}
+    required = [each.argument for each in every if each.required]
+    schema: _Json = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
+
+
+def _property(each: Flag | Positional) -> _Json:
+    item = {**_type(each), **_bounds(each)}
+    if each.repeatable:
+        item = {"type": "array", "items": item, **({"minItems": 1} if each.required else {})}
+    description = _describe_argument(each)
+    return {**item, "description": description} if description else item
+
+
+def _type(each: Flag | Positional) -> _Json:
+    match each.type:
+        case "enum":
+            return {"type": "string", "enum": list(each.values or ())}
+        case "path":
+            return {"type": "string", "minLength": 1}
+        case "pairs":
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+        case kind:
+            return {"type": kind}
+
+
+def _bounds(each: Flag | Positional) -> _Json:
+    bounds: _Json = {"pattern": f"^(?:{each.pattern})$"} if each.pattern is not None else {}
+    if each.except_ is not None:
+        bounds["not"] = {"pattern": f"^(?:{each.except_})$"}
+    return {**bounds, **_limits(each)}
+
+
+def _limits(each: Flag | Positional) -> _Json:
+    bounds = {"minimum": each.minimum, "maximum": each.maximum}
+    return {name: int(bound) if bound == int(bound) else bound for name, bound in bounds.items() if bound is not None}
+
+
+def _describe_argument(each: Flag | Positional) -> str:
+    """Return what an argument is for; of a flag of one letter also the letter, which its manual explains."""
+    description = each.description or ""
+    if isinstance(each, Flag) and len(each.name) == 2:
+        return f"{description} (`{each.name}`)".strip()
+    return description
+
+
+def _describe_roots(roots: tuple[str, ...]) -> str:
+    first, *others = roots
+    where = f"`{first}`" + "".join(f" or `{each}`" for each in others)
+    return f"The directory to work in, which must be in {where}. Default: `{first}`."

@@ -20,13 +20,19 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.system.prctl import become_subreaper
-from dynamic_mcp.upstream.process.table import ProcessStat, now_in_ticks, read_stat, read_table
 
 # How often, and how many times, to look at a process that has yet to become another program.
 _STARTING_POLL_S = 0.001
 _STARTING_POLLS = 1000
+# How often orphans are looked for.
+_REAP_EVERY_S = 60.0
+# Where `starttime` and `env_start` stand in `stat`, counted after the name of the program.
+_STAT_START = 19
+_STAT_ENVIRONMENT = 47
 
 _numbers = itertools.count()
 # The servers that run, by their marks.
@@ -34,7 +40,6 @@ _servers: dict[str, Strays] = {}
 _adoption = threading.Lock()
 _adopts_orphans: bool | None = None
 _applications = 0
-_EVERY_S = 60.0
 
 
 @cache
@@ -156,7 +161,7 @@ def _open_pidfds(is_wanted: Callable[[int, ProcessStat, _Origins], bool]) -> Ite
     """Yield a pidfd, which the caller closes, for each process that is wanted."""
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
         return
-    table = read_table()
+    table = _read_table()
     origins = _Origins(table)
     for pid, process in table.items():
         if process.has_ended or not is_wanted(pid, process, origins):
@@ -287,11 +292,56 @@ class OrphanReaper:
         us = os.getpid()
         return {
             (pid, process.start)
-            for pid, process in read_table().items()
+            for pid, process in _read_table().items()
             if process.has_ended and process.parent == us and not self._is_server(pid)
         }
 
     def _run(self) -> None:
         while True:
-            time.sleep(_EVERY_S)
+            time.sleep(_REAP_EVERY_S)
             self.sweep()
+
+
+class ProcessStat(Struct, frozen=True, gc=False):
+    """What proc_pid_stat(5) says of a process. `start` is in clock ticks since boot."""
+
+    parent: int
+    group: int
+    session: int
+    start: int
+    has_ended: bool
+    """It is a zombie: nobody has reaped it yet."""
+    environment: int = 0
+    """Where its environment begins in its memory; 0 while it becomes another program, or if it may not be read."""
+
+
+def has_table() -> bool:
+    """Return whether this system has /proc."""
+    return Path("/proc/self/stat").exists()
+
+
+def now_in_ticks() -> int:
+    """Return the time as `ProcessStat.start` has it."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if has_table() else 0
+
+
+def list_pids() -> list[int]:
+    """Return the ids of all processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - of hundreds, many times
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """Return what is known of a process; None if it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()  # the name before it may contain anything
+    parent, group, session = map(int, fields[1:4])
+    has_ended, environment = fields[0] in b"ZX", int(fields[_STAT_ENVIRONMENT])
+    return ProcessStat(parent, group, session, int(fields[_STAT_START]), has_ended, environment)
+
+
+def _read_table() -> dict[int, ProcessStat]:
+    """Return all processes by their ids."""
+    return {pid: stat for pid in list_pids() if (stat := read_stat(pid)) is not None}

@@ -16,7 +16,7 @@ from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, encode_value
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.modern_client import Origin
+from dynamic_mcp.session.client_connection import Origin
 from tests.face.http.parties import Reply
 from tests.fakes import FakeUpstream, Json, Opener
 

@@ -305,9 +305,19 @@ def test_events_are_bounded_in_number_bytes_and_time() -> None:
 
     assert len(store) <= 1000
     assert budget.used <= 2 << 20
-    assert store.after(1, 4999) == [b"x" * 2000]
+    store.evict_older(4999.0)
+    assert (len(store), store.after(1, 4998)) == (2, [b"x" * 2000] * 2)
     store.evict_older(5001.0)
     assert (len(store), budget.used) == (0, 0)
+
+
+def test_of_many_small_events_the_last_thousand_are_kept() -> None:
+    store = ReplayStore(ReplayBudget())
+    for number in range(1, 1003):
+        store.add(1, number, b"x", 0.0)
+
+    assert store.after(1, 2) == [b"x"] * 1000
+    assert store.after(1, 1) is None
 
 
 def test_a_session_that_floods_loses_its_own_events_and_not_those_of_others() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dynamic_mcp.face.http.exchange import HeadNotes, RequestHead
+from dynamic_mcp.face.http.options import HttpOptions
 from tests.face.http.parties import HELLO, HttpClient, Reply, face_of
 from tests.fakes import FakeUpstream, Opener
 
@@ -182,3 +184,23 @@ async def test_whether_it_is_alive_may_be_asked_by_any_name_and_how_it_serves_by
         assert sum(ready.json["groups"].values()) == 1
         assert "secret" not in ready.body.decode()
         assert ready.json["version"]
+
+
+async def test_a_head_that_was_let_in_is_checked_again_by_other_options() -> None:
+    fields = {b"host": b"here", b"content-type": b"application/json", b"mcp-session-id": b"none"}
+    head = RequestHead(method="POST", target=b"/mcp", headers=fields, peer="127.0.0.1", notes=HeadNotes())
+
+    async with face_of(Opener(up=[FakeUpstream()]), allowed_hosts=("here",)) as face:
+
+        def answer() -> int:
+            reply = Reply()
+            face.begin(head, reply)
+            return reply.status
+
+        assert [answer(), answer()] == [404, 404]  # no such session
+        face.configure(HttpOptions())
+        assert [answer(), answer()] == [403, 403]
+        face.configure(HttpOptions(allowed_hosts=("here",), path="/elsewhere"))
+        assert answer() == 404
+        face.configure(HttpOptions(allowed_hosts=("here",)))
+        assert answer() == 404

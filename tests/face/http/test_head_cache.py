@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -51,6 +53,18 @@ def test_a_head_with_another_length_is_read_as_if_it_were_the_first(length: byte
     raw = HEAD % length
     assert parse_after(HEAD % b"7", raw) == parse_alone(raw)
     assert parse_after(HEAD % b"123", raw) == parse_alone(raw)
+
+
+@pytest.mark.parametrize("whole", [bytes, bytearray])
+def test_a_known_head_is_found_before_its_body_and_not_before_it_is_complete(
+    whole: Callable[[bytes], bytes | bytearray],
+) -> None:
+    cache, head = HeadCache(PEER), HEAD % b"12"
+    first, _ = cache.parse(HEAD % b"7")
+
+    assert cache.find(whole(HEAD % b"7" + b"{}")) == (first, len(HEAD % b"7"))
+    assert cache.find(whole(head + b"\r\n\r\n")) == (parse_alone(head), len(head))
+    assert [cache.find(whole(head[:end])) for end in range(len(head))] == [None] * len(head)
 
 
 @pytest.mark.parametrize(

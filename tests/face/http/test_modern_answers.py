@@ -12,7 +12,7 @@ from dynamic_mcp.face.limits import FLOOD_BYTES, UNREAD_BYTES
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.modern_client import Origin
+from dynamic_mcp.session.client_connection import Origin
 from tests.face.http.modern_parties import (
     LISTEN,
     FakeDispatcher,

@@ -157,6 +157,22 @@ async def test_a_batch_of_a_revision_that_has_them_gets_one_answer() -> None:
         assert (reply.status, [each["id"] for each in reply.json]) == (200, [1, "b"])
 
 
+async def test_a_batch_is_answered_whatever_codes_are_in_its_answers() -> None:
+    upstream = FakeUpstream()
+    async with face_of(Opener(up=[upstream])) as face:
+        client = HttpClient(face)
+        await client.initialize(version="2025-03-26")
+        call = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "echo"}}
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+        reply = client.post([{**ping, "id": 2, "method": "tools/call", "params": call}, ping])
+        id = (await upstream.hears("tools/call"))["id"]
+        upstream.say(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"x":{"code":-32003}}}' % id)
+        await reply.ends()
+
+        assert (reply.status, {each["id"] for each in reply.json}) == (200, {1, 2})
+
+
 async def test_a_batch_of_notifications_is_accepted() -> None:
     async with face_of(Opener(up=[FakeUpstream()])) as face:
         client = HttpClient(face)

@@ -13,8 +13,7 @@ from typing import Any
 from msgspec import Raw
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access
-from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.rules import Rules
+from dynamic_mcp.config.resolved import Config, Rules
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.human import HumanApproval
@@ -269,7 +268,7 @@ async def approving(
 ) -> AsyncIterator[Scene]:
     """Run the proxy; `rules` None is without access rules."""
     opener = opener or Opener(up=[upstream or FakeUpstream(ANSWERS) for _ in range(3)])
-    group = group_config(rules=call_rules or Rules(), **changes)
+    group = group_config(rules=call_rules or {}, **changes)
     scene = Scene(rules, approval or Approval(), opener, group, has_queue=has_queue)
     try:
         yield scene

@@ -13,6 +13,7 @@ from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.approvals.check import check
 from dynamic_mcp.features.approvals.config import Approval, Notify
+from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from tests.fakes import config_of, group_config
 
@@ -63,3 +64,10 @@ def test_a_queue_that_nobody_hears_of_is_found() -> None:
 
     assert list(found(config("*", approval=silent))) == ["settings.approval.notify"]
     assert found(config("*", approval=replace(silent, notify=Notify(desktop=False, command=("notify",))))) == {}
+
+
+def test_a_guard_that_asks_needs_somebody_who_is_told() -> None:
+    group = group_config("a", rules={"guards": (Guard("g", deny="x", effect="ask"),)})
+    alone = config_of(group, approval=Approval(channels=("client",)))
+
+    assert list(found(alone)) == ["settings.approval.channels"]

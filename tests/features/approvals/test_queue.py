@@ -8,9 +8,9 @@ import json
 import pytest
 
 from dynamic_mcp.config.resolved import Share
-from dynamic_mcp.config.rules import Guard, Rules
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.questions import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
+from dynamic_mcp.features.guards.config import Guard
 from tests.fakes import Client, FakeUpstream, Opener, settled, text_of
 from tests.features.approvals.scene import (
     ANSWERS,
@@ -103,7 +103,7 @@ async def test_a_right_that_is_lost_while_a_call_waits_is_lost_for_the_call() ->
 
 async def test_a_guard_that_asks_shows_the_rule_that_allows_the_call() -> None:
     guard = Guard("mcpServers.up.guards[0]", deny="/one", effect="ask")
-    async with approving(rules=({},), call_rules=Rules(guards=(guard,))) as on:
+    async with approving(rules=({},), call_rules={"guards": (guard,)}) as on:
         calling = begin(await on.join())
         pending = await on.waits()
         calling.cancel()

@@ -14,7 +14,7 @@ from dynamic_mcp.features.audit import chain, days
 from dynamic_mcp.features.audit.arguments import Mode
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
-from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observers

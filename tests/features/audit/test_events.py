@@ -9,11 +9,10 @@ import pytest
 
 from dynamic_mcp.config.observe import KEEP_S
 from dynamic_mcp.features.audit import chain
-from dynamic_mcp.features.audit.events import line_of_event
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
-from dynamic_mcp.features.audit.observer import AuditObserver
-from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.features.audit.observer import AuditObserver, line_of_event
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.proxy.request import Event, Observers
 from tests.fakes import BOUND_S
 from tests.features.approvals.scene import approving

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.features.audit import days, index_file
-from dynamic_mcp.features.audit.index import AuditIndex
+from dynamic_mcp.features.audit import days
+from dynamic_mcp.features.audit.index import AuditIndex, file_for
 from dynamic_mcp.features.audit.query import LineFilter
 from tests.features.audit.written import NOON, calls, line, write_log
 
@@ -131,7 +131,7 @@ def test_what_is_no_line_is_there_and_says_so(log: Path, index: AuditIndex) -> N
 
 
 def test_the_index_is_private_and_in_the_cache(index: AuditIndex, log: Path) -> None:
-    file = index_file.file_for(log)
+    file = file_for(log)
     assert file.is_relative_to(os.environ["XDG_CACHE_HOME"])
     assert {stat.S_IMODE(each.stat().st_mode) for each in file.parent.iterdir()} == {0o600}
 
@@ -139,7 +139,7 @@ def test_the_index_is_private_and_in_the_cache(index: AuditIndex, log: Path) -> 
 def test_an_index_that_was_removed_or_damaged_is_made_again(log: Path) -> None:
     everything = numbered(*range(30))
     assert ask(log) == everything
-    file = index_file.file_for(log)
+    file = file_for(log)
     for damage in (b"", b"nonsense" * 1000, file.read_bytes()[:8192] + b"\xff" * 40_000):
         file.write_bytes(damage)
         for suffix in ("-wal", "-shm"):
@@ -150,7 +150,7 @@ def test_an_index_that_was_removed_or_damaged_is_made_again(log: Path) -> None:
 
 
 def test_an_index_that_is_damaged_while_it_is_open_is_made_again(index: AuditIndex, log: Path) -> None:
-    file = index_file.file_for(log)
+    file = file_for(log)
     other = sqlite3.connect(file)
     other.execute("DROP TABLE lines")
     other.close()
@@ -160,7 +160,7 @@ def test_an_index_that_is_damaged_while_it_is_open_is_made_again(index: AuditInd
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_an_index_that_cannot_be_kept_is_made_in_memory(log: Path) -> None:
-    folder = index_file.file_for(log).parent
+    folder = file_for(log).parent
     folder.mkdir(parents=True)
     folder.chmod(0o500)
     assert ask(log) == numbered(*range(30))
@@ -168,7 +168,7 @@ def test_an_index_that_cannot_be_kept_is_made_in_memory(log: Path) -> None:
 
 
 def test_a_cache_that_is_no_directory_does_not_matter(log: Path) -> None:
-    folder = index_file.file_for(log).parent
+    folder = file_for(log).parent
     folder.parent.mkdir(parents=True)
     folder.touch()
     assert ask(log) == numbered(*range(30))
@@ -212,7 +212,7 @@ def test_following_yields_each_new_line_once_over_midnight_rotation_and_whatever
     assert new() == ["c"]
     os.utime(file)  # somebody has touched it, so it is read anew
     assert new() == []
-    index_file.file_for(log).unlink()
+    file_for(log).unlink()
     write_log(log, [line(id="d", at=NOON + timedelta(days=1))], n=2)
     assert new() == ["d"]
     days.file_of(log, DAY).unlink()

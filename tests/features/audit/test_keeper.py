@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.features.audit import chain, days, delivery, digest, seals
-from dynamic_mcp.features.audit.delivery import DeliveryError
-from dynamic_mcp.features.audit.keeper import Keeper, Keeping
+from dynamic_mcp.features.audit import arguments, chain, days, keeper, seals
+from dynamic_mcp.features.audit.keeper import DeliveryError, Keeper, Keeping
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 from tests.features.audit.test_log import DAY_S, Time, lines_of
@@ -151,7 +150,7 @@ def test_a_seal_that_is_not_delivered_is_a_warning(
 
 def test_a_command_that_hangs_is_ended() -> None:
     with pytest.raises(DeliveryError, match="took longer"):
-        delivery.run_command((sys.executable, "-c", "import time; time.sleep(60)"), b"", within_s=0.2)
+        keeper.run_command((sys.executable, "-c", "import time; time.sleep(60)"), b"", within_s=0.2)
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs sockets with a path")
@@ -160,15 +159,15 @@ def test_the_system_log_gets_a_line(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
         listener.settimeout(BOUND_S)
-        delivery.send_to_syslog("a seal", address)
+        keeper.send_to_syslog("a seal", address)
         assert b"dynamic-mcp: a seal" in listener.recv(1000)
     with pytest.raises(DeliveryError):
-        delivery.send_to_syslog("a seal", str(tmp_path / "nowhere"))
+        keeper.send_to_syslog("a seal", str(tmp_path / "nowhere"))
 
 
 def test_the_key_of_digests_is_made_once_and_private(tmp_path: Path) -> None:
-    key = digest.load_key(tmp_path / "audit")
-    assert digest.load_key(tmp_path / "audit") == key
+    key = arguments.load_key(tmp_path / "audit")
+    assert arguments.load_key(tmp_path / "audit") == key
     assert len(key) == 32
     assert stat.S_IMODE((tmp_path / "audit" / "key").stat().st_mode) == 0o600
     assert [each.name for each in (tmp_path / "audit").iterdir()] == ["key"]
@@ -178,4 +177,4 @@ def test_a_digest_is_an_hmac() -> None:
     import hmac
 
     for data in (b"", b"x" * 1000):
-        assert digest.KeyedDigest(b"k" * 32).of(data) == "hmac:" + hmac.digest(b"k" * 32, data, "sha256").hex()
+        assert arguments.KeyedDigest(b"k" * 32).of(data) == "hmac:" + hmac.digest(b"k" * 32, data, "sha256").hex()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.digest import load_key
+from dynamic_mcp.features.audit.arguments import load_key
 from dynamic_mcp.features.audit.journal import Journal
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog

@@ -9,7 +9,7 @@ from typing import Any
 from dynamic_mcp.config.observe import KEEP_S
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
-from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.features.audit.recorder import Trail
 from tests.face.auth.parties import TOKEN, client_of, guarded_face
 
 Line = dict[str, Any]  # Any: whatever is on a line

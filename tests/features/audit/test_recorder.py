@@ -14,8 +14,7 @@ from dynamic_mcp.features.audit.journal import Journal
 from dynamic_mcp.features.audit.keeper import Keeper
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
-from dynamic_mcp.features.audit.recorder import Recorder
-from dynamic_mcp.features.audit.trail import Trail
+from dynamic_mcp.features.audit.recorder import Recorder, Trail
 from tests.features.audit.audited import KEEPING, read_lines
 from tests.program import BOUND_S
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynamic_mcp.config.rules import Guard, Redact, Rules
+from dynamic_mcp.features.guards.config import Guard
+from dynamic_mcp.features.redaction.config import Redact
 from tests.features.audit.audited import audited
 
 GUARD = Guard("mcpServers.up.guards[0]", deny="drop")
@@ -12,7 +13,7 @@ REDACT = Redact("r", places=("arguments",), pattern=r"secret-\d", replacement="[
 
 
 async def test_a_call_that_a_guard_refuses_says_by_which(tmp_path: Path) -> None:
-    async with audited(tmp_path, rules=Rules(guards=(GUARD,))) as on:
+    async with audited(tmp_path, rules={"guards": (GUARD,)}) as on:
         client = await on.join()
         await client.call("up", "get_thing", {"text": "drop it"})
         (line,) = on.lines()
@@ -25,7 +26,7 @@ async def test_a_call_that_a_guard_refuses_says_by_which(tmp_path: Path) -> None
 
 
 async def test_replaced_arguments_are_what_is_written_down(tmp_path: Path) -> None:
-    async with audited(tmp_path, arguments="full", rules=Rules(redact=(REDACT,))) as on:
+    async with audited(tmp_path, arguments="full", rules={"redact": (REDACT,)}) as on:
         client = await on.join()
         await client.call("up", "get_thing", {"text": "it is secret-1"})
     written = read_all(tmp_path)

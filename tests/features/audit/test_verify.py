@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dynamic_mcp.features.audit import chain, days, seals, signing
-from dynamic_mcp.features.audit.day_check import Finding
 from dynamic_mcp.features.audit.log import AuditLog
-from dynamic_mcp.features.audit.verify import Verification, Verifier
+from dynamic_mcp.features.audit.verify import Finding, Verification, Verifier
 from tests.examples import examples
 from tests.features.audit.written import NOON, calls, line, write_log
 
@@ -263,6 +262,7 @@ def test_a_day_without_a_seal_is_worth_a_note(log: Path) -> None:
     found = verify(log)
     assert (found.is_intact, kinds(found)) == (True, ["note", "note"])
     assert [(each.file, each.line) for each in found.findings] == [(name, 0) for name in LOG_FILES[:2]]
+    assert [each.file for each in verify(log, since=DAYS[1]).findings] == [LOG_FILES[1]]
 
 
 def test_the_end_of_the_log_is_anchored_by_a_seal_of_its_day_that_was_kept_elsewhere(log: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.rules import Cache, Rules
+from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 from tests.cli.commands import CliRunner
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
 
-KEPT = Rules(cache=(Cache("cache[0]", tools=("*",), ttl_s=600),))
+KEPT = {"cache": (Cache("cache[0]", tools=("*",), ttl_s=600),)}
 
 
 @pytest.mark.parametrize("words", [(), ("up",)], ids=["everything", "of one server"])

@@ -13,9 +13,10 @@ from msgspec import structs
 
 from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import Config, Program, Share
-from dynamic_mcp.config.rules import Cache, Redact, Rules
 from dynamic_mcp.features.cache.clearing import SEEN_AFTER_S, mark_cleared
+from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.metrics.observer import MetricsObserver
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers
@@ -100,7 +101,7 @@ class Scene:
         )
 
     def config(self, *caches: Cache, redact: Sequence[Redact] = (), **changes: Json) -> Config:
-        rules = Rules(cache=caches, redact=tuple(redact))
+        rules = {"cache": caches, "redact": tuple(redact)}
         return config_of(group_config("up", rules=rules, **{"share": Share.ALL, **changes}))
 
     async def client(self, subject: str = "ann") -> Client:

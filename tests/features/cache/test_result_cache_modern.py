@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Share
-from dynamic_mcp.config.rules import Cache, Rules
+from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
@@ -43,7 +43,7 @@ class Scene:
                 "tools/call": lambda params: self._call(params, members),
             },
         )
-        config = config_of(group_config("up", rules=Rules(cache=(KEPT,)), share=share))
+        config = config_of(group_config("up", rules={"cache": (KEPT,)}, share=share))
         self.proxy = Proxy(config, opener=self._open, clock=self.clock)
 
     def _call(self, params: Json, members: Json) -> Json:

@@ -9,8 +9,8 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
-from dynamic_mcp.config.rules import Guard, Rules
 from dynamic_mcp.features.approvals.config import Approval
+from dynamic_mcp.features.guards.config import Guard
 from tests.fakes import BOUND_S, FakeUpstream, Json, group_config, text_of
 from tests.features.approvals.scene import (
     ANSWERS,
@@ -36,7 +36,7 @@ GUARDS = (ETC, ASK, VAR)
 @contextlib.asynccontextmanager
 async def guarded(upstream: FakeUpstream, **options: Any) -> AsyncIterator[Scene]:  # Any: those of `approving`
     """Run a proxy with these guards, and without access rules unless there are some."""
-    async with approving(upstream, call_rules=Rules(guards=GUARDS), **{"rules": None, **options}) as on:
+    async with approving(upstream, call_rules={"guards": GUARDS}, **{"rules": None, **options}) as on:
         yield on
 
 
@@ -180,7 +180,7 @@ async def test_changed_guards_drop_what_was_asked_and_allowed_by_the_former_ones
         await calling
         waiting = begin(client, args={"path": "/var"})
         await on.waits()
-        on.groups[0] = group_config(rules=Rules(guards=(ASK, VAR, Guard("mcpServers.up.guards[3]", deny="new"))))
+        on.groups[0] = group_config(rules={"guards": (ASK, VAR, Guard("mcpServers.up.guards[3]", deny="new"))})
         on.change()
         assert "the config has changed" in text_of(await waiting)
         again = begin(client)
@@ -198,7 +198,7 @@ async def test_a_guard_that_a_reload_brings_counts_from_the_next_call_on() -> No
     async with approving(upstream, rules=None) as on:
         client = await on.join()
         assert await client.call("up", "get_file", {"path": "/etc"}) == DONE
-        on.groups[0] = group_config(rules=Rules(guards=GUARDS))
+        on.groups[0] = group_config(rules={"guards": GUARDS})
         on.change()
         assert (await client.call("up", "get_file", {"path": "/etc"}))["isError"]
 
@@ -220,7 +220,7 @@ async def test_a_call_with_large_arguments_keeps_no_other_call_waiting() -> None
     """The pattern makes RE2 go through every state for every character, so it takes seconds."""
     slow = Guard("mcpServers.up.guards[0]", tools=("get_file",), deny="a[ab]{900}c")
     upstream = FakeUpstream(ANSWERS)
-    async with approving(upstream, rules=None, call_rules=Rules(guards=(slow,))) as on:
+    async with approving(upstream, rules=None, call_rules={"guards": (slow,)}) as on:
         client = await on.join()
         await client.call("up", "delete_all")
         text = "".join(random.Random(1).choices("ab", k=100_000))  # noqa: S311 - no secret

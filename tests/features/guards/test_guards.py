@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.config.access import Effect
-from dynamic_mcp.config.rules import Guard
 from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.policy.globs import fold
 from tests.examples import examples

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from dynamic_mcp.config.resolved import Config, Share, Timeouts
-from dynamic_mcp.config.rules import Limit, Rules
+from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
@@ -36,7 +36,7 @@ class Scene:
         self.proxy = Proxy(self.config(*limits), opener=Opener(up=[self.upstream]), clock=self.clock)
 
     def config(self, *limits: Limit, **changes: Json) -> Config:
-        return config_of(group_config("up", share=Share.ALL, rules=Rules(limits=limits), **changes))
+        return config_of(group_config("up", share=Share.ALL, rules={"limits": limits}, **changes))
 
     async def client(self, subject: str = "ann") -> Client:
         who = Authentication(Principal("token", subject), "bearer")
@@ -269,7 +269,7 @@ async def test_another_number_of_places_counts_at_once_with_those_that_are_taken
 
 async def test_a_person_who_is_asked_holds_no_place() -> None:
     async with approving() as on:
-        on.groups = [group_config("up", rules=Rules(limits=(Limit("limits[0]", concurrent=1),)))]
+        on.groups = [group_config("up", rules={"limits": (Limit("limits[0]", concurrent=1),)})]
         on.change()
         client = await on.join()
         asked = begin(client)
@@ -281,7 +281,7 @@ async def test_a_person_who_is_asked_holds_no_place() -> None:
 
 async def test_a_call_is_counted_before_a_person_is_asked() -> None:
     async with approving() as on:
-        on.groups = [group_config("up", rules=Rules(limits=(Limit("limits[0]", rate=0.001, burst=1),)))]
+        on.groups = [group_config("up", rules={"limits": (Limit("limits[0]", rate=0.001, burst=1),)})]
         on.change()
         client = await on.join()
         assert not (await client.call("up", "get_file", {})).get("isError")

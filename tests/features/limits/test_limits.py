@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.rules import Counted, Limit
+from dynamic_mcp.features.limits.config import Counted, Limit
 from dynamic_mcp.features.limits.limits import Buckets, Limits, Rate
 from tests.examples import examples
 

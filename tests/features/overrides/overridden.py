@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.config.rules import Override, Rules
+from dynamic_mcp.config.resolved import Rules
 from dynamic_mcp.config.section import read
+from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.features.overrides.overrides import Overrides
 
 Json = Any  # whatever JSON a test writes down
@@ -17,12 +19,16 @@ Json = Any  # whatever JSON a test writes down
 
 def rules_of(**members: Json) -> Rules:
     """Return the rules of a server with these `overrides`."""
-    return Rules(overrides=tuple(replace(read(Override, each), tools=tools) for tools, each in members.items()))
+    return {"overrides": tuple(_read(members))}
+
+
+def _read(members: Json) -> Iterator[Override]:
+    return (replace(read(Override, each), tools=tools) for tools, each in members.items())
 
 
 def overrides_of(**members: Json) -> Overrides:
     """Return `overrides` of a server with these members."""
-    return Overrides(rules_of(**members).overrides)
+    return Overrides(tuple(_read(members)))
 
 
 def tools_of(**tools: Json) -> dict[str, Raw]:

@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_mcp.config.access import Access, Condition, Effect, Rule
 from dynamic_mcp.config.resolved import Answers, Validation
-from dynamic_mcp.config.rules import Redact, Rules
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.middleware import Caller, CallFailed, CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
@@ -122,6 +122,15 @@ async def test_prompts_and_resources_pass_and_other_requests_do_not() -> None:
     ]
 
 
+async def test_a_call_that_a_server_may_read_in_another_way_than_the_plug_in_is_refused() -> None:
+    server = upstream()
+    async with client_with(server, use(Watching), only="a") as client:
+        answer = await client.request("tools/call", {"name": "echo", "Name": "delete", "arguments": {}})
+
+    assert "`Name` is not a parameter" in answer["error"]["message"]
+    assert (SEEN, server.heard("tools/call")) == ([], [])
+
+
 async def test_a_plug_in_is_passed_only_by_calls_of_its_servers() -> None:
     config = config_of(group_config("one"), group_config("two"), middleware=(use(Watching, servers=("t*",)),))
     async with proxy_of(config, Opener(one=[upstream()], two=[upstream()])) as proxy:
@@ -200,7 +209,7 @@ async def test_the_access_rules_decide_about_replaced_arguments() -> None:
 
 async def test_what_a_plug_in_writes_into_arguments_is_redacted_too() -> None:
     server = upstream()
-    group = group_config("a", rules=Rules(redact=(Redact("r", places=("results", "arguments"), pattern="secret"),)))
+    group = group_config("a", rules={"redact": (Redact("r", places=("results", "arguments"), pattern="secret"),)})
     async with client_with(server, _replace(text="my secret"), group=group) as client:
         await client.call("a", "echo", {"text": "mine"})
     assert server.heard("tools/call")[0]["params"]["arguments"] == {"text": "my [redacted]"}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Exposure
-from dynamic_mcp.config.rules import Override, Rules
+from dynamic_mcp.config.resolved import Exposure, Rules
+from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, ListKind, Middleware, Next, Services
+from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, Client, Json, Opener, PresentedGroup, config_of, group_config, text_of, tool
 from tests.features.plugins.scene import client_with, proxy_of, upstream, use
@@ -188,7 +189,7 @@ async def test_what_is_shown_is_what_arguments_must_fit_and_what_is_searched() -
 
 
 async def test_items_have_the_servers_own_names_whatever_overrides_show() -> None:
-    rules = Rules(overrides=(Override("delete", rename="remove"),))
+    rules = {"overrides": (Override("delete", rename="remove"),)}
     async with client_with(upstream(), use(Hiding), group=_with_rules(rules)) as client:
         assert await _names(client, "tools/list", "tools") == ["a__echo"]
     assert ("tools", ("echo", "delete")) in {(kind, names) for kind, names, _ in SEEN}
@@ -258,7 +259,7 @@ async def test_a_command_sees_what_there_is() -> None:
     config = config_of(DIRECT, middleware=(use(Hiding),))
     async with proxy_of(config, Opener(a=[upstream()])) as proxy:
         lines: asyncio.Queue[bytes] = asyncio.Queue()
-        session = Session(lines.put_nowait, proxy, is_command=True)
+        session = Session(ClientConnection(lines.put_nowait, is_command=True), proxy)
         hello = b'{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}'
         session.receive(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":%s}' % hello)
         session.receive(b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}')

@@ -8,7 +8,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.rules import Redact
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.presets import PRESETS
 from dynamic_mcp.features.redaction.redactor import Redactor
 

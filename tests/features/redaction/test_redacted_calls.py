@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.config.rules import Guard, Redact, Rules
+from dynamic_mcp.features.guards.config import Guard
+from dynamic_mcp.features.redaction.config import Redact
 from tests.fakes import FakeUpstream, Json, group_config, settled, text_of
 from tests.features.approvals.scene import ANSWERS, CAN_ASK, DONE, Scene, approving
 
@@ -42,7 +43,7 @@ class Talker(FakeUpstream):
 @contextlib.asynccontextmanager
 async def redacted(upstream: FakeUpstream, **options: Json) -> AsyncIterator[Scene]:
     """Run a proxy that replaces the secret."""
-    rules = Rules(redact=(RESULTS, ARGUMENTS))
+    rules = {"redact": (RESULTS, ARGUMENTS)}
     async with approving(upstream, **{"rules": None, "call_rules": rules, **options}) as on:
         yield on
 
@@ -139,7 +140,7 @@ async def test_the_status_and_the_result_of_a_task_come_without_the_secret() -> 
     own = Redact("r2", tools=("delete_*",), pattern=r"secret-\d+", replacement="[z]")
     upstream = Talker({"tools/call": {"task": task}, "tasks/get": task})
     upstream.answers["tasks/result"] = {"content": [{"type": "text", "text": SECRET}]}
-    async with redacted(upstream, call_rules=Rules(redact=(own,))) as on:
+    async with redacted(upstream, call_rules={"redact": (own,)}) as on:
         client = await on.join()
         begun = await client.request(
             "tools/call",
@@ -198,7 +199,7 @@ async def test_what_is_replaced_in_arguments_is_what_is_sent_and_seen(size: int)
 async def test_guards_and_persons_see_replaced_arguments_also_those_that_a_person_writes() -> None:
     upstream = FakeUpstream(ANSWERS)
     guards = (Guard("g0", deny="token-1"), Guard("g1", deny="ask", effect="ask"))
-    async with redacted(upstream, call_rules=Rules(guards=guards, redact=(ARGUMENTS,))) as on:
+    async with redacted(upstream, call_rules={"guards": guards, "redact": (ARGUMENTS,)}) as on:
         client = await on.join()
         calling = asyncio.create_task(client.call("up", "get_file", {"a": "ask token-1"}))
         pending = await on.waits()
@@ -222,7 +223,7 @@ async def test_a_reload_changes_what_is_replaced_from_the_next_message_on() -> N
         on.groups[0] = group_config()
         on.change()
         assert text_of(await client.call("up", "get_file", {})) == f"it is {SECRET}"
-        on.groups[0] = group_config(rules=Rules(redact=(RESULTS,)))
+        on.groups[0] = group_config(rules={"redact": (RESULTS,)})
         on.change()
         params = {"level": "error", "data": SECRET}
         upstream.say({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
@@ -230,7 +231,7 @@ async def test_a_reload_changes_what_is_replaced_from_the_next_message_on() -> N
 
 
 async def test_other_servers_are_not_touched() -> None:
-    async with redacted(Talker(), call_rules=Rules(guards=(Guard("g", deny="never"),))) as on:
+    async with redacted(Talker(), call_rules={"guards": (Guard("g", deny="never"),)}) as on:
         client = await on.join()
         assert text_of(await client.call("up", "get_file", {})) == f"it is {SECRET}"
         await settled()

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dynamic_mcp.features.scan.facts import FlagFact
-from dynamic_mcp.features.scan.help.forms import find_form
-from dynamic_mcp.features.scan.help.text import read_text
+from dynamic_mcp.features.scan.help.text import find_form, read_text
 
 GNU = """\
 Usage: brew [OPTION]... SOURCE... DEST

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag
 from dynamic_mcp.upstream.cli.argv import MAX_BYTES, MAX_WORD_BYTES, BadArguments, build
-from dynamic_mcp.upstream.cli.tools import make_tool
+from dynamic_mcp.upstream.cli.transport import make_tool
 from tests.examples import examples
 from tests.upstream.cli.programs import MIRROR, command, line
 

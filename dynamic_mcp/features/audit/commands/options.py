@@ -19,7 +19,7 @@ from dynamic_mcp.features.audit.query import LineFilter
 from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:
-    from dynamic_mcp.cli.progress import Progress
+    from dynamic_mcp.cli.output import Progress
     from dynamic_mcp.config.observe import Audit
     from dynamic_mcp.features.audit.index import AuditIndex
 

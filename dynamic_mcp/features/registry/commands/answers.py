@@ -16,7 +16,7 @@ from urllib.parse import quote
 from dynamic_mcp.cli import agreement
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
-from dynamic_mcp.features.registry.inputs import is_reference
+from dynamic_mcp.features.registry.document import is_reference
 from dynamic_mcp.features.registry.options import Option, kind_of, questions_about
 from dynamic_mcp.features.registry.questions import Answers, Place, Question, is_unanswered
 from dynamic_mcp.importer.convert.vault import Vault, to_variable

@@ -25,7 +25,7 @@ from dynamic_mcp.features.registry.merge import NOTHING, Clash, merge
 from dynamic_mcp.features.registry.options import Option, find_same, questions_about, usable_options
 from dynamic_mcp.features.registry.origin import KEY, Origin, origin_of, read_origin
 from dynamic_mcp.features.registry.questions import Answers, Question, is_unanswered
-from dynamic_mcp.importer.convert.secrets import rewritten, secrets, text_at
+from dynamic_mcp.importer.convert.vault import rewritten, secrets, text_at
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -17,16 +18,20 @@ from dynamic_mcp.config.environment import minimal_variables
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.features.scan.complete import is_cobra
 from dynamic_mcp.features.scan.pack_builder import ROOT, Built, build_pack
-from dynamic_mcp.features.scan.proposals import propose_effect
 from dynamic_mcp.features.scan.python_program import find_entry
 from dynamic_mcp.features.scan.runner import MAX_RUNS, MAX_TOTAL_S, Runner
 from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target, select
 from dynamic_mcp.features.scan.spec_files import BadSpec, read_spec_file
-from dynamic_mcp.packs.model import Pack
+from dynamic_mcp.packs.model import Effect, Pack
+from dynamic_mcp.policy import verbs
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 
 _MAX_REMARKS = 20
+_DESTRUCTIVE = verbs.words(
+    "clean delete destroy discard drop erase format kill prune purge reset remove rm rmdir shutdown truncate"
+    " uninstall unset wipe poweroff reboot halt"
+)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +167,7 @@ def _report(pack: Pack, remarks: Sequence[str], runner: Runner) -> object:
         "pack": msgspec.to_builtins(pack),
         "review": {
             "dangers": _dangers(pack),
-            "effects": {each.name: propose_effect(each.name) for each in pack.commands if each.effect == "unknown"},
+            "effects": {each.name: _propose_effect(each.name) for each in pack.commands if each.effect == "unknown"},
             "remarks": list(remarks),
         },
         "ran": [{"words": [word[:200] for word in each.words], "end": each.end} for each in runner.ran],
@@ -175,7 +180,7 @@ def _tell(this: Invocation, pack: Pack, remarks: Sequence[str], output: Path | N
     this.out.say(f"{pluralize(len(pack.commands), 'command')} with {pluralize(flags, 'flag')}; all is for review:")
     unknown = [each.name for each in pack.commands if each.effect == "unknown"]
     for effect in ("read", "destructive"):
-        names = [name for name in unknown if propose_effect(name) == effect]
+        names = [name for name in unknown if _propose_effect(name) == effect]
         if names:
             this.out.say(f"  perhaps `{effect}`, by name only: {', '.join(names)}")
     for danger, names in _dangers(pack).items():
@@ -199,3 +204,15 @@ def _dangers(pack: Pack) -> dict[str, list[str]]:
                 name = flag.name if command.name == ROOT else f"{command.name} {flag.name}"
                 found.setdefault(flag.danger, []).append(name)
     return found
+
+
+def _propose_effect(name: str) -> Effect:
+    """Return what a command of this name probably does. What is not known well is `unknown`."""
+    found = re.findall(r"[a-z]+", name)
+    if any(word in _DESTRUCTIVE for word in found):
+        return "destructive"
+    if any(word in verbs.WRITE for word in found):
+        return "write"
+    if found and (found[-1] in verbs.READ or found[0] in verbs.READ):
+        return "read"
+    return "unknown"

@@ -1,0 +1,148 @@
+"""How one POST is answered, whatever its revision: by JSON, or by a stream of events.
+
+It is a stream where something has to be said before the answer, or the answer takes its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from dynamic_mcp.face import limits
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, with_headers
+from dynamic_mcp.face.http.scopes import find_missing, with_body
+from dynamic_mcp.face.http.stream import Stream
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.session.legacy import MAY_BE_MISSED
+
+# An answer that takes longer comes as a stream: it is kept alive on the way.
+_ANSWER_AS_JSON_WITHIN_S = 5.0
+
+
+class Streams(Protocol):
+    """Opens the streams that answer requests."""
+
+    def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> Stream:
+        """Answer with a stream, which begins with this message if there is one."""
+        ...
+
+
+class PostState(Enum):
+    """How far the answer to a POST is. BEGINNING → WAITING → STREAMING or GONE → OVER; each may be left out."""
+
+    BEGINNING = auto()
+    """The message is being taken: an answer is a refusal."""
+    WAITING = auto()
+    """The request is being answered; nothing was sent."""
+    STREAMING = auto()
+    """A stream has begun, and the answer will be its last message."""
+    GONE = auto()
+    """The client has gone before anything was sent, but its request goes on."""
+    OVER = auto()
+    """Answered, or cancelled."""
+
+
+# Reading a member from its class takes ten times as long, several times with each request.
+BEGINNING, WAITING, STREAMING, GONE, OVER = PostState
+
+
+class PostAnswer:
+    """The answer to one POST. `begin` it with what opens streams before a message is sent."""
+
+    __slots__ = ("_arrival", "_began_at", "_cors", "_lacks_scope", "_stream", "_streams", "state")
+
+    def __init__(self, arrival: Arrival, cors: Headers, lacks_scope: Callable[[tuple[str, ...]], Response]) -> None:
+        self.state = BEGINNING
+        self._arrival = arrival
+        self._cors = cors
+        self._lacks_scope = lacks_scope
+        self._streams: Streams
+        self._stream: Stream | None = None
+        self._began_at = 0.0
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the stream was cut because the client does not read."""
+        return self._stream is not None and self._stream.is_unread
+
+    def begin(self, streams: Streams, now: float) -> None:
+        """Begin to take the message."""
+        self._streams, self._began_at = streams, now
+
+    def wait(self) -> None:
+        """Note that the message was taken."""
+        if self.state is BEGINNING:
+            self.state = WAITING
+
+    def respond(self, response: Response) -> None:
+        """Answer with a whole response, if the client is there."""
+        if self.state is not GONE:
+            self._arrival.exchange.respond(with_headers(response, self._cors))
+        self.state = OVER
+
+    def notify(self, frame: Frame) -> None:
+        """Send a notification before the answer; one that may be missed is dropped while the client does not read."""
+        if frame.method not in MAY_BE_MISSED or not self._is_flooded():
+            self.send(wire.notification_line(frame.method, frame.params))
+
+    def send(self, line: bytes) -> None:
+        """Send a message before the answer."""
+        if self._stream is None:
+            self.open_stream(line)
+        else:
+            self._stream.send(line)
+
+    def finish(self, line: bytes, status: int = 200, headers: Headers = ()) -> None:
+        """Send the answer, the last that is sent; status and headers are for an answer in JSON."""
+        if self._stream is not None:
+            self._stream.send(line)
+            self.end_stream()
+        elif scopes := find_missing(line):
+            self.respond(with_body(self._lacks_scope(scopes), line))
+        else:
+            self.respond(Response(status, JSON + headers if status != 503 else JSON + headers + RETRY_AFTER, line))
+
+    def _is_flooded(self) -> bool:
+        return self._stream is not None and self._stream.buffered_bytes() > limits.FLOOD_BYTES
+
+    def open_stream(self, line: bytes = b"") -> None:
+        """Begin a stream, with this message if there is one."""
+        self.state = STREAMING
+        self._stream = self._streams.open_stream(self._arrival, self._cors, line)
+
+    def end_stream(self) -> None:
+        """End the stream without an answer."""
+        assert self._stream is not None
+        self.state = OVER
+        self._stream.close()
+
+    def lose_client(self) -> None:
+        """Go on without the client, which may come back for what was sent on a stream."""
+        if self._stream is not None:
+            self._stream.disconnected()
+        else:
+            self.state = GONE
+
+    def abandon(self) -> None:
+        """Send nothing more."""
+        self.state = OVER
+
+    def abort(self) -> None:
+        """End a stream at once."""
+        assert self._stream is not None
+        self.state = OVER
+        self._stream.abort()
+
+    def keep_alive(self, now: float) -> None:
+        """Keep a stream alive if it is time."""
+        if self._stream is not None:
+            self._stream.keep_alive(now)
+
+    def check(self, now: float) -> None:
+        """Begin a stream if the answer takes its time."""
+        if self.state is WAITING and now - self._began_at >= _ANSWER_AS_JSON_WITHIN_S:
+            self.open_stream()

@@ -1,0 +1,45 @@
+"""Which results are kept, and for how long."""
+
+from typing import Annotated, Literal, cast
+
+from msgspec import field
+
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Rule, numbered
+from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.types import Duration, Globs, Size
+
+
+class Cache(Rule, frozen=True):
+    """Keeps results of tools that only read, and of resources."""
+
+    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: none."] = ()
+    resources: Annotated[Globs, "The resources, by URI; globs. Default: none."] = ()
+    ttl_s: Annotated[Duration, "How long a result is used. Default: 5min."] = field(default=300.0, name="ttl")
+    per: Annotated[
+        Literal["person", "all"],
+        "Who gets a result that is kept: the person whose call it was of, or all who may make this call."
+        " Default: person.",
+    ] = "person"
+    max_bytes: Annotated[Size, "The maximum size of all results of this rule, in memory. Default: 16MB."] = field(
+        default=16_000_000, name="max"
+    )
+
+    def __post_init__(self) -> None:
+        """Check that it says what to keep."""
+        if not self.tools and not self.resources:
+            raise FlawError("needs `tools` or `resources`")
+
+    @property
+    def per_person(self) -> bool:
+        """Whether a result is only for the person whose call it was of."""
+        return self.per == "person"
+
+
+Caches = Annotated[tuple[Cache, ...], Value(numbered("cache"), written=list[Cache])]
+
+
+def caches_of(presentation: Presentation) -> tuple[Cache, ...]:
+    """Return which results of a server are kept."""
+    return cast("tuple[Cache, ...]", presentation.rules.get("cache", ()))

@@ -1,0 +1,52 @@
+"""Checks of guards: those that are about nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Raw
+
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.call_rules import check_globs, find_rules, tools_of
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
+from dynamic_mcp.features.guards.config import Guard
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.policy.globs import Globs
+
+# The first name of a path: `sql` in `$.sql` and in `$.sql[0].text`.
+_STOPS = ".[*?@("
+
+
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+    """Return the findings about `guards`."""
+    for place, rule, servers in find_rules(config, "guards"):
+        assert isinstance(rule, Guard)
+        tools = tools_of(servers, known())
+        if tools is not None:
+            yield from check_globs((*place, "tools"), rule.tools, tools)
+            yield from _check_path(place, rule, tools)
+
+
+def _check_path(place: Keys, guard: Guard, tools: Mapping[str, Raw]) -> Iterator[Finding]:
+    """Check that a tool describes the argument; one that may get others as well is no help."""
+    name = _first_name(guard.path or "")
+    globs = Globs(guard.tools)
+    schemas = [
+        wire.member(tool, "inputSchema", "properties") for own, tool in tools.items() if globs.matches_variant(own)
+    ]
+    if not name or not schemas or not all(map(len, schemas)):
+        return
+    names = {each for schema in schemas for each in wire.members(schema)}
+    if name not in names:
+        what = f"no tool that this guard is about describes an argument `{name}`"
+        hint = guess(name, names)
+        if guard.allow is not None:
+            hint = hint or "so all their calls are refused"
+        yield warning((*place, "argument"), what, hint)
+
+
+def _first_name(path: str) -> str:
+    name = path.removeprefix("$.")
+    end = min((at for at in map(name.find, _STOPS) if at >= 0), default=len(name))
+    return "" if name == path else name[:end]

@@ -1,0 +1,61 @@
+"""What the arguments of calls must be, and must not be."""
+
+from typing import Annotated, Literal, cast
+
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Rule, numbered, place_rules
+from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.types import Globs, JsonPath, Pattern
+
+_Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+
+
+class Guard(Rule, frozen=True):
+    """A rule on the arguments of tools: `deny` refuses what it matches, `allow` what it does not match."""
+
+    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)
+    path: Annotated[
+        JsonPath | None,
+        "A JSONPath to the values to judge, such as `$.sql`. A value that is no text is judged as compact JSON."
+        " Default: every text in the arguments.",
+    ] = field(default=None, name="argument")
+    deny: Annotated[Pattern | None, "A regular expression (RE2) that no value may contain."] = None
+    allow: Annotated[
+        Pattern | None, "A regular expression (RE2) that every value must match as a whole; there must be a value."
+    ] = None
+    message: Annotated[_Text, "What the model is told. Default: which rule refused the call."] = ""
+    effect: Annotated[
+        Literal["deny", "ask"], "`ask` has a person approve the call instead of refusing it. Default: deny."
+    ] = "deny"
+
+    def __post_init__(self) -> None:
+        """Check that it says what to refuse."""
+        if (self.deny is None) == (self.allow is None):
+            raise FlawError("needs `deny` or `allow`, and not both")
+
+    @property
+    def asks(self) -> bool:
+        """Whether it wants a person asked."""
+        return self.effect == "ask"
+
+
+Guards = Annotated[tuple[Guard, ...], Value(numbered("guards"), written=list[Guard])]
+
+
+def guards_of(presentation: Presentation) -> tuple[Guard, ...]:
+    """Return the guards of a server."""
+    return cast("tuple[Guard, ...]", presentation.rules.get("guards", ()))
+
+
+def resolve(presentation: Presentation, place: str) -> Presentation:
+    """Name each guard by its place in the config, and say whether one wants a person asked."""
+    guards = place_rules(guards_of(presentation), place)
+    return replace(
+        presentation,
+        rules={**presentation.rules, "guards": guards},
+        asks=presentation.asks or any(guard.asks for guard in guards),
+    )

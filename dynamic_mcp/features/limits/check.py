@@ -1,0 +1,19 @@
+"""Checks of limits: globs that match nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.call_rules import check_globs, find_rules, tools_of
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs
+from dynamic_mcp.features.limits.config import Limit
+
+
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+    """Return the findings about `limits`; a rule that several servers have need not match something of each."""
+    for place, rule, servers in find_rules(config, "limits"):
+        assert isinstance(rule, Limit)
+        tools = tools_of(servers, known())
+        if tools is not None:
+            yield from check_globs((*place, "tools"), rule.tools, tools)

@@ -1,0 +1,63 @@
+"""How often, and how many at once, tools may be called."""
+
+from typing import Annotated, Literal, cast
+
+from msgspec import Meta
+
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.rules import Rule, numbered
+from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.types import Globs, Rate
+
+# What is counted for itself.
+Counted = Literal["person", "tool"]
+
+
+class Limit(Rule, frozen=True):
+    """A bound on how often, or how many at once, tools are called."""
+
+    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)
+    per: Annotated[
+        tuple[Counted, ...],
+        "What is counted for itself: each person, each tool, or each person's calls of each tool. Default: all calls"
+        " together.",
+    ] = ()
+    rate: Annotated[Rate | None, "Calls in a time: `5/s`, `60/min`, `1000/h`, `10000/d`."] = None
+    burst: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        "How many may come at once after a pause. Default: the calls of one second, at least 1.",
+    ] = None
+    concurrent: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None, "The maximum number of calls at once; further ones wait."
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check that it bounds something."""
+        if self.rate is None and self.concurrent is None:
+            raise FlawError("needs `rate` or `concurrent`")
+        if self.rate is None and self.burst is not None:
+            raise FlawError("has a `burst`, which needs `rate`")
+
+    @property
+    def per_person(self) -> bool:
+        """Whether each person is counted for itself."""
+        return "person" in self.per
+
+    @property
+    def per_tool(self) -> bool:
+        """Whether each tool is counted for itself."""
+        return "tool" in self.per
+
+    @property
+    def capacity(self) -> int:
+        """How many calls may come at once after a pause."""
+        return self.burst or max(1, int(self.rate or 1))
+
+
+Limits = Annotated[tuple[Limit, ...], Value(numbered("limits"), written=list[Limit])]
+
+
+def limits_of(presentation: Presentation) -> tuple[Limit, ...]:
+    """Return the limits of a server."""
+    return cast("tuple[Limit, ...]", presentation.rules.get("limits", ()))

@@ -1,0 +1,128 @@
+"""How tools are shown to clients."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated, cast
+
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from dynamic_mcp.config.flaws import FlawError, printable
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.types import RawJson
+
+_Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class ArgumentOverride(Section, frozen=True):
+    """How an argument of a tool is shown, and what is sent for it."""
+
+    rename: Annotated[_Name | None, "Another name."] = None
+    description: Annotated[_Text | None, "Another description."] = None
+    default: Annotated[RawJson | None, "What is sent if a call does not give it; so it is not required."] = None
+    fixed: Annotated[RawJson | None, "What is always sent. The argument is not shown."] = None
+    is_hidden: Annotated[bool | None, "Do not show it, nor accept it. Default: false."] = field(
+        default=None, name="hide"
+    )
+
+
+class Annotations(Section, frozen=True):
+    """What a tool says of its effects."""
+
+    title: Annotated[_Text | None, "A title for people."] = None
+    read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
+    destructive: Annotated[bool | None, "It may destroy something."] = field(default=None, name="destructiveHint")
+    idempotent: Annotated[bool | None, "The same call again has no further effect."] = field(
+        default=None, name="idempotentHint"
+    )
+    open_world: Annotated[bool | None, "It works with things outside of the server."] = field(
+        default=None, name="openWorldHint"
+    )
+
+
+def _list_annotations(own: Annotations) -> Mapping[str, str | bool]:
+    """Return the annotations that the config has, by the names that MCP has for them."""
+    found = {
+        "title": own.title,
+        "readOnlyHint": own.read_only,
+        "destructiveHint": own.destructive,
+        "idempotentHint": own.idempotent,
+        "openWorldHint": own.open_world,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class Override(Section, frozen=True):
+    """How a tool is shown to clients. What it does not give stays as the server says it."""
+
+    tools: str = field(default="", name="x-tools")
+    rename: Annotated[_Name | None, "Another name; only for a single tool, not for a glob."] = None
+    title: Annotated[_Text | None, "Another title."] = None
+    description: Annotated[_Text | None, "Another description."] = None
+    annotations: Annotated[
+        Annotated[Mapping[str, str | bool], Value(_list_annotations, written=Annotations)],
+        "Other annotations; those that are left out stay.",
+    ] = {}
+    is_hidden: Annotated[bool | None, "Neither list the tool nor accept calls of it. Default: false."] = field(
+        default=None, name="hide"
+    )
+    arguments: Annotated[dict[str, ArgumentOverride], "Its arguments, by the server's names for them."] = {}
+
+
+def _find_twice(overrides: Iterable[Override | ArgumentOverride]) -> str | None:
+    """Return a name that two of them get."""
+    taken = Counter(each.rename for each in overrides if each.rename is not None)
+    return next((name for name, times in taken.items() if times > 1), None)
+
+
+def _with_names(overrides: Mapping[str, Override]) -> tuple[Override, ...]:
+    """Return how tools are shown, in the order of the file.
+
+    Raises FlawError if two tools, or two arguments of one, get the same name.
+    """
+    for name, override in overrides.items():
+        if override.rename is not None and is_glob(name):
+            raise FlawError(f"`{printable(name)}` is a glob, which may be of several tools; they cannot get one name")
+        _check_arguments(name, override.arguments)
+    if twice := _find_twice(overrides.values()):
+        raise FlawError(f"two tools get the name `{printable(twice)}`")
+    return tuple(replace(each, tools=name) for name, each in overrides.items())
+
+
+def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> None:
+    for name, each in arguments.items():
+        if each.fixed is not None and (each.default is not None or each.rename is not None):
+            raise FlawError(f"`{printable(name)}` of `{printable(tool)}` is fixed, so it has no name and no default")
+    if twice := _find_twice(arguments.values()):
+        raise FlawError(f"two arguments of `{printable(tool)}` get the name `{printable(twice)}`")
+
+
+Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str, Override])]
+
+
+def overrides_of(presentation: Presentation) -> tuple[Override, ...]:
+    """Return the overrides of a server."""
+    return cast("tuple[Override, ...]", presentation.rules.get("overrides", ()))
+
+
+def resolve(presentation: Presentation, place: str) -> Presentation:
+    """Have tools count as what overrides say that they are."""
+    hints = read_only_hints(overrides_of(presentation))
+    return replace(presentation, access=replace(presentation.access, hints=hints))
+
+
+def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ...]:
+    """Return which tools the overrides call read-only, or not: exact names first, as these win over globs."""
+    hints = [
+        (each.tools, bool(hint) and not each.annotations.get("destructiveHint"))
+        for each in overrides
+        if (hint := each.annotations.get("readOnlyHint")) is not None
+    ]
+    return tuple(sorted(hints, key=lambda hint: is_glob(hint[0])))
+
+
+def is_glob(tools: str) -> bool:
+    """Tell whether an override may be of several tools."""
+    return "*" in tools or "?" in tools

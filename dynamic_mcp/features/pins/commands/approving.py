@@ -1,0 +1,229 @@
+"""`pins approve`: a person sees what has changed, and lets exactly that pass."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import click
+from msgspec.structs import replace
+
+from dynamic_mcp.cli.change_events import record
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
+from dynamic_mcp.features.pins.commands.comparison import Comparison, Difference, Survey, survey, update_lock
+from dynamic_mcp.features.pins.commands.review import (
+    choose,
+    report_errors,
+    require_person,
+    say_unchanged,
+    say_unknown,
+)
+from dynamic_mcp.features.pins.commands.text_diff import reveal
+from dynamic_mcp.features.pins.commands.view import (
+    difference_to_json,
+    is_plain,
+    key_to_json,
+    show_difference,
+    show_server,
+    title,
+)
+from dynamic_mcp.features.pins.definition import Key
+from dynamic_mcp.features.pins.judgement import pin_all
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet
+from dynamic_mcp.system.os_user import os_user
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import pluralize
+
+_MOST_NAMED = 10
+_Chosen = Sequence[tuple[Comparison, list[Difference]]]
+# Why a definition was not approved.
+_CHANGED = "has changed since it was shown"
+_NO_ROOM = "does not fit beside what is pinned of its server"
+
+
+@dataclass
+class _Outcome:
+    """What was approved, and what was not and why."""
+
+    approved: list[tuple[Comparison, list[Difference]]] = field(default_factory=list)
+    refused: list[tuple[Comparison, Difference, str]] = field(default_factory=list)
+
+
+def approve_definitions(
+    this: Invocation, server: str | None, names: tuple[str, ...], *, is_sure: bool, is_live: bool
+) -> int:
+    """Show what differs of a server, or of all, ask, and pin what was shown; return the exit code."""
+    require_person("approve", is_sure=is_sure)
+    servers = () if server is None else (server,)
+    shown = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
+    if server is not None:
+        _require_known(shown.servers[0])
+    chosen = [(each, found) for each in shown.servers if (found := choose(each, names))]
+    say_unknown(this, shown)
+    if not chosen:
+        say_unchanged(this, shown, "nothing to approve")
+        return _finish(this, shown, _Outcome())
+    if is_sure and not this.out.is_json:
+        _show(this.out, chosen, is_whole=bool(names))
+    if not is_sure and not _may_approve(this, chosen, is_whole=bool(names)):
+        this.out.say("nothing was approved")
+        return 1
+    just_asked = shown.asked if is_sure else frozenset[str]()  # a person has taken some time
+    outcome = _approve(this, shown, chosen, _ask_again(this, chosen, just_asked))
+    _say(this, outcome)
+    return _finish(this, shown, outcome) or (1 if outcome.refused else 0)
+
+
+def _may_approve(this: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
+    """Show a person what is to be approved, all of it if wanted, and return whether it may pass."""
+    out = this.out
+    if out.is_json:  # stdout is for a program
+        out = Output(sys.stderr, sys.stderr, os.environ, as_json=False, is_quiet=False)
+    _show(out, chosen, is_whole=is_whole)
+    question = f"Approve {_count(chosen)}?"
+    if new := 0 if is_whole else sum(is_plain(each) for _, differences in chosen for each in differences):
+        if click.confirm(f"Show {pluralize(new, 'new definition')} whole?", default=True, err=True):
+            _show_new(out, chosen)
+        else:
+            question = f"Approve {_count(chosen)}, though new ones were not shown whole?"
+    return click.confirm(question, default=False, err=True)
+
+
+def _show(out: Output, chosen: _Chosen, *, is_whole: bool) -> None:
+    for server, differences in chosen:
+        show_server(out, server, differences, is_whole=is_whole)
+
+
+def _show_new(out: Output, chosen: _Chosen) -> None:
+    for server, differences in chosen:
+        new = [each for each in differences if is_plain(each)]
+        if new and len(chosen) > 1:
+            out.print_line(title(server), "bold")
+        for each in new:
+            show_difference(out, each)
+
+
+def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -> Mapping[str, Mapping[Key, str]]:
+    """Return the fingerprints of what servers offer now that is not pinned, by their names."""
+    names = tuple(server.name for server, _ in chosen if server.name not in just_asked)
+    if not names:
+        return {}
+    now = survey(this, names, is_live=True)
+    for server in now.servers:
+        if server.error is not None:
+            this.out.say(f"whether `{server.name}` still says what was shown is not known: {server.error.message}")
+    return {server.name: {each.key: each.pin.hash for each in server.differences} for server in now.servers}
+
+
+def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Outcome:
+    """Pin what was shown, unless it is something else now: `offered`, or pinned by somebody else meanwhile."""
+    by, outcome = os_user(), _Outcome()
+
+    def change(lock: PinSet) -> PinSet:
+        for server, differences in chosen:
+            now = offered.get(server.name, {})
+            same = [each for each in differences if now.get(each.key, each.pin.hash) == each.pin.hash]
+            pinned, approved = _pin(lock.servers.get(server.name), server, same, by)
+            outcome.refused += [
+                (server, each, _NO_ROOM if each in same and _is_unpinned(pinned, each) else _CHANGED)
+                for each in differences
+                if each not in approved
+            ]
+            if approved:
+                lock = lock.with_server(server.name, pinned)
+                outcome.approved.append((server, approved))
+        return lock
+
+    update_lock(shown.file, change)
+    for server, differences in outcome.approved:
+        members = {
+            "version": server.version,
+            "approved": [{**key_to_json(each.key), "hash": each.pin.hash} for each in differences],
+        }
+        record(this, shown.config.file, "definitions.approved", {"group": server.name, **members})
+    return outcome
+
+
+def _pin(
+    now: PinnedServer | None, server: Comparison, differences: Sequence[Difference], by: str
+) -> tuple[PinnedServer, list[Difference]]:
+    """Return the pins of a server with what was approved, and what that is: nothing that others have pinned since."""
+    source = server.pinning.source
+    pinned = now if now is not None and now.source == source else PinnedServer(source)
+    pins = {
+        each.key: replace(each.pin, approved_by=by)
+        for each in differences
+        if (pin := pinned.find(*each.key)) is None
+        or pin.hash == each.pin.hash
+        or (each.before is not None and pin.hash == each.before.hash)
+    }
+    after = pin_all(pinned, pins)
+    approved = [each for each in differences if each.key in pins and not _is_unpinned(after, each)]
+    is_all = len(approved) == len(server.differences)
+    return replace(after, version=server.version if is_all else pinned.version), approved
+
+
+def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
+    return pinned.find(*difference.key) is None
+
+
+def _say(this: Invocation, outcome: _Outcome) -> None:
+    """Say what was approved, and what was not."""
+    if outcome.approved:
+        this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
+    servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
+    for server, each, reason in outcome.refused[:_MOST_NAMED]:
+        what = f"{reveal(each.title)} of `{server.name}` {reason}"
+        this.out.print_error(f"not approved: {what}" if outcome.approved else f"{what}; nothing was approved")
+    if (more := len(outcome.refused) - _MOST_NAMED) > 0:
+        this.out.print_error(f"not approved: {more} more")
+    for name in servers:
+        reasons = {reason for server, _, reason in outcome.refused if server.name == name}
+        verb, does = ("diff", "shows what it is now") if _CHANGED in reasons else ("reset", "makes room")
+        this.out.say(f"hint: `{format_command('pins', verb, name)}` {does}")
+
+
+def _require_known(server: Comparison) -> None:
+    if not server.is_pinned:
+        raise InvalidArguments(
+            f"`{server.name}` is not pinned", hint="its `definitions` are `trust`; write `warn` or `hold` to pin them"
+        )
+    if server.catalog is None and server.error is not None:
+        raise server.error
+    if server.catalog is None:
+        raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")
+
+
+def _finish(this: Invocation, shown: Survey, outcome: _Outcome) -> int:
+    if this.out.is_json:
+        this.out.print_json(
+            {
+                "lock_file": str(shown.file),
+                "approved": [
+                    {
+                        "server": server.name,
+                        "version": server.version,
+                        "definitions": [difference_to_json(each) for each in differences],
+                    }
+                    for server, differences in outcome.approved
+                ],
+                "not_approved": [
+                    {"server": server.name, **key_to_json(each.key), "reason": reason}
+                    for server, each, reason in outcome.refused
+                ],
+            }
+        )
+    return report_errors(this, shown)
+
+
+def _count(chosen: _Chosen) -> str:
+    """Return how much is to be approved, such as `3 definitions of github 1.4 -> 1.5`."""
+    if len(chosen) == 1:
+        server, differences = chosen[0]
+        return f"{pluralize(len(differences), 'definition')} of {title(server)}"
+    count = sum(len(differences) for _, differences in chosen)
+    return f"{pluralize(count, 'definition')} of {pluralize(len(chosen), 'server')}"

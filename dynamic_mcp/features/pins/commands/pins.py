@@ -1,0 +1,129 @@
+"""`dynamic-mcp pins`: whether servers still say of themselves what was approved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options
+from dynamic_mcp.cli.suggestions import complete_group, complete_server, completion_items, own_catalogs
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a cached tool, prompt or resource template of the group on the command line, or its instructions."""
+    from dynamic_mcp.features.pins.definition import definitions
+
+    given = ctx.params.get("names") or ()
+    catalogs = (catalog for _, catalog in own_catalogs(ctx))
+    found = [(name or kind.noun, kind.noun) for catalog in catalogs for kind, name, _ in definitions(catalog)]
+    return completion_items(((name, noun) for name, noun in found if name not in given), incomplete)
+
+
+_live_option = click.option(
+    "--live", is_flag=True, help="Ask the servers now, instead of taking what proxies have seen last."
+)
+_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
+_servers_argument = click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=complete_group)
+_names_argument = click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_name)
+
+
+class _StatusByDefault(click.Group):
+    """Shows the status if no command is given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `status` if there is no command."""
+        wants_help = bool(args) and args[0] in ctx.help_option_names
+        if not ctx.resilient_parsing and not wants_help and (not args or args[0].startswith("-")):
+            args = ["status", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_StatusByDefault, short_help="Review what servers say of their tools.", subcommand_metavar="[COMMAND]"
+)
+def command() -> None:
+    """Compare what servers say of their tools, prompts and themselves with what is pinned, and approve changes.
+
+    Without a command, it shows the status of all servers. SERVER is a server of the config; NAME is a tool, a prompt
+    or a resource template as the server names it, or `instructions`.
+    """
+
+
+@command.command("status")
+@_servers_argument
+@_live_option
+@common_options
+def status(this: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
+    """Show for each server how much is pinned, what has changed, and what is held back."""
+    from dynamic_mcp.features.pins.commands.review import show_status
+
+    return show_status(this, servers, is_live=live)
+
+
+@command.command("diff")
+@click.argument("group", metavar="[SERVER]", required=False, shell_complete=complete_group)
+@_names_argument
+@_live_option
+@common_options
+def diff(this: Invocation, group: str | None, names: tuple[str, ...], *, live: bool) -> int:
+    """Show how definitions differ from their pins: texts word by word, schemas by line.
+
+    Lines with `-` are pinned, lines with `+` are new. Characters that cannot be seen are shown as `<U+200B>`.
+    """
+    from dynamic_mcp.features.pins.commands.review import show_differences
+
+    return show_differences(this, group, names, is_live=live)
+
+
+@command.command("approve")
+@click.argument("group", metavar="[SERVER]", required=False, shell_complete=complete_group)
+@_names_argument
+@click.option("--all", "is_all", is_flag=True, help="Approve what differs of all servers.")
+@_yes_option
+@_live_option
+@common_options
+def approve(
+    this: Invocation, group: str | None, names: tuple[str, ...], *, is_all: bool, yes: bool, live: bool
+) -> int:
+    """Show what differs of a server, ask, and pin exactly that.
+
+    Without names, it is all that differs: one approval for one update of the server. Without a terminal this needs
+    --yes, so that a program with a shell does not approve by accident.
+    """
+    from dynamic_mcp.features.pins.commands.approving import approve_definitions
+
+    if is_all is (group is not None):
+        raise click.UsageError("give either a SERVER or `--all`")
+    return approve_definitions(this, group, names, is_sure=yes, is_live=live)
+
+
+@command.command("verify")
+@_servers_argument
+@click.option("--frozen", is_flag=True, help="Fail for what is new or gone, too: the lock file must be exact.")
+@common_options
+def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
+    """Ask the servers and compare what they say with the lock file, as a step of CI. Nothing is written.
+
+    Exits with 0 if they are equal and with 1 if a definition has changed or would be held back; with 2 if there is no
+    lock file, with 4 if a server needs a login, and with 5 if one fails.
+    """
+    from dynamic_mcp.features.pins.commands.review import verify_definitions
+
+    return verify_definitions(this, servers, is_frozen=frozen)
+
+
+@command.command("reset")
+@click.argument("group", metavar="SERVER", shell_complete=complete_server)
+@_yes_option
+@common_options
+def reset(this: Invocation, group: str, *, yes: bool) -> int:
+    """Forget what is pinned of a server: what it offers next counts as approved."""
+    from dynamic_mcp.features.pins.commands.review import reset_server
+
+    return reset_server(this, group, is_sure=yes)

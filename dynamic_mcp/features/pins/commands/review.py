@@ -1,0 +1,297 @@
+"""Shows and verifies what is pinned of servers and how what they offer differs from it, and forgets pins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dynamic_mcp.cli.change_events import record
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config.read import list_disabled
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.features.pins.commands.comparison import (
+    Comparison,
+    Difference,
+    Survey,
+    read_lock,
+    survey,
+    update_lock,
+)
+from dynamic_mcp.features.pins.commands.text_diff import reveal
+from dynamic_mcp.features.pins.commands.view import (
+    MOVED,
+    describe,
+    describe_counts,
+    difference_to_json,
+    key_to_json,
+    show_server,
+    title,
+)
+from dynamic_mcp.features.pins.definition import Key, PinKind, definitions
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, find_lock_file
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import pluralize
+
+_MAKE = "`dynamic-mcp pins approve --all --live` makes it, after showing what is in it"
+_BESIDE = '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it beside the config'
+
+
+def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
+    """Print a line for each of these servers, or of all; return the exit code."""
+    found = survey(this, servers, is_live=is_live)
+    if this.out.is_json:
+        this.out.print_json(
+            {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
+        )
+    elif found.servers:
+        rows = [
+            [each.name, each.pinning.policy, reveal(each.version), str(count_pins(each.pinned)), _state(each)]
+            for each in found.servers
+        ]
+        this.out.print_table(["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
+        seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
+        this.out.say(f"pins are in `{found.file}`{seen}")
+    if any(each.held for each in found.servers):
+        this.out.say("`dynamic-mcp pins diff` shows what is held, `dynamic-mcp pins approve SERVER` lets it pass")
+    return report_errors(this, found)
+
+
+def show_differences(this: Invocation, server: str | None, names: tuple[str, ...], *, is_live: bool) -> int:
+    """Print how definitions differ from their pins; return the exit code.
+
+    A server that is named is asked if nothing is known to differ.
+    """
+    servers = () if server is None else (server,)
+    found = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
+    chosen = {each.name: choose(each, names) for each in found.servers}
+    say_unknown(this, found)
+    if not any(chosen.values()):
+        say_unchanged(this, found)
+    if this.out.is_json:
+        this.out.print_json([comparison_to_json(each, chosen[each.name]) for each in found.servers])
+        return report_errors(this, found)
+    for each in found.servers:
+        if chosen[each.name] or (each.gone and not names) or each.is_moved:
+            show_server(this.out, each, chosen[each.name], is_whole=bool(names))
+    return report_errors(this, found)
+
+
+def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: bool) -> int:
+    """Ask the servers and print what differs; return the exit code, 1 if anything does."""
+    _require_lock_file(this)
+    found = survey(this, names, is_live=True)
+    drifts = {each.name: _drift(each, is_frozen=is_frozen) for each in found.servers}
+    stale = _find_stale(found) if is_frozen and not names else []
+    is_equal = not any(drifts.values()) and not stale
+    if this.out.is_json:
+        servers = [
+            {
+                **comparison_to_json(each, list(each.differences)),
+                "equal": not drifts[each.name] and each.error is None,
+            }
+            for each in found.servers
+        ]
+        this.out.print_json(
+            {
+                "equal": is_equal and not any(each.error for each in found.servers),
+                "frozen": is_frozen,
+                "lock_file": str(found.file),
+                "servers": servers,
+                "not_in_config": stale,
+            }
+        )
+    _say_drifts(this, found, drifts, stale)
+    code = report_errors(this, found)
+    return code if is_equal else 1
+
+
+def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
+    """Forget what is pinned of a server, which may be in the config no more; return the exit code."""
+    config = this.read_config()
+    file = find_lock_file(config)
+    pinned = read_lock(file).servers.get(server)
+    if pinned is None:
+        raise NotFound("server with pins", server, read_lock(file).servers, hint=f"pins are in `{file}`")
+    require_person("reset", is_sure=is_sure)
+    count = count_pins(pinned)
+    question = f"Forget {pluralize(count, 'pin')} of {server}? What it offers next counts as approved."
+    if not is_sure and not click.confirm(question, default=False, err=True):
+        this.out.say("nothing was forgotten")
+        return 1
+    update_lock(file, lambda lock: _without(lock, server, pinned))
+    record(this, config.file, "definitions.reset", {"group": server, "pins": count})
+    if this.out.is_json_requested:
+        this.out.print_json({"server": server, "forgotten": count})
+    this.out.say(f"the pins of `{server}` are forgotten; what it offers next is pinned")
+    return 0
+
+
+def choose(server: Comparison, names: tuple[str, ...]) -> list[Difference]:
+    """Return what differs of a server, or only these names of it. Raises NotFound."""
+    if not names:
+        return list(server.differences)
+    known = {name or kind.noun for kind, name in (*_offered(server), *server.gone)}
+    for name in names:
+        if server.catalog is not None and name not in known:
+            raise NotFound(f"tool, prompt or resource template of `{server.name}`", name, known)
+    return [each for each in server.differences if each.name in names]
+
+
+def report_errors(this: Invocation, found: Survey) -> int:
+    """Print why servers could not be asked; return the exit code of the first, or 0."""
+    failed = [each.error for each in found.servers if each.error is not None]
+    for error in failed:
+        this.out.print_error(str(error))
+    return failed[0].exit_code if failed else 0
+
+
+def say_unknown(this: Invocation, found: Survey) -> None:
+    """Say of which servers nothing is known."""
+    for each in found.servers:
+        if each.is_pinned and each.catalog is None and each.error is None:
+            this.out.say(f"what `{each.name}` offers is not known yet; `--live` asks it")
+        elif not each.is_pinned:
+            this.out.say(f"`{each.name}` is not pinned: its `definitions` are `trust`")
+
+
+def say_unchanged(this: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
+    """Say that there is nothing to show or to approve, and how far that was looked for."""
+    pinned = [each for each in found.servers if each.is_pinned]
+    if any(each.name not in found.asked for each in pinned):
+        this.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
+    elif any(each.catalog is not None for each in pinned):
+        names = ", ".join(f"`{each.name}`" for each in pinned if each.catalog is not None)
+        this.out.say(f"{verdict}: {names} was asked now, and nothing has changed since the last approval")
+
+
+def comparison_to_json(server: Comparison, chosen: list[Difference]) -> dict[str, object]:
+    """Return what differs of a server."""
+    return {
+        **_server_to_json(server),
+        "differences": [difference_to_json(each) for each in chosen],
+        "gone": [key_to_json(key) for key in server.gone],
+        "error": None if server.error is None else str(server.error),
+    }
+
+
+def count_pins(pinned: PinnedServer | None) -> int:
+    """Return how many definitions are pinned of a server."""
+    return 0 if pinned is None else sum(len(pinned.pins(kind)) for kind in PinKind)
+
+
+def require_person(verb: str, *, is_sure: bool) -> None:
+    """Refuse where nobody can be asked, unless somebody is sure. Raises InvalidArguments."""
+    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidArguments(
+            f"`pins {verb}` needs a terminal, so that a person decides",
+            hint="run it in a terminal, or add `--yes` if a person has seen what it is about",
+        )
+
+
+def _offered(server: Comparison) -> list[Key]:
+    if server.catalog is None:
+        return []
+    return [(kind, name) for kind, name, _ in definitions(server.catalog)]
+
+
+def _without(lock: PinSet, server: str, shown: PinnedServer) -> PinSet:
+    """Return the lock without a server. Raises DynamicMcpError if it is not as it was shown."""
+    if lock.servers.get(server) != shown:
+        command = format_command("pins", "diff", server)
+        raise DynamicMcpError(
+            f"the pins of `{server}` have changed meanwhile; nothing was forgotten", hint=f"see `{command}`"
+        )
+    return lock.with_server(server, None)
+
+
+def _state(server: Comparison) -> str:
+    if not server.is_pinned:
+        return "not pinned"
+    if server.error is not None:
+        return "failed, see below"
+    if server.catalog is None:
+        return "not known yet"
+    return (f"{MOVED}; " if server.is_moved else "") + describe_counts(server)
+
+
+def _server_to_json(server: Comparison) -> dict[str, object]:
+    return {
+        "server": server.name,
+        "policy": server.pinning.policy,
+        "known": server.catalog is not None,
+        "moved": server.is_moved,
+        "pinned_version": server.pinned.version if server.pinned is not None else "",
+        "version": server.version,
+    }
+
+
+def _status_to_json(server: Comparison) -> dict[str, object]:
+    new = [each for each in server.differences if each.change is None]
+    changed = [each for each in server.differences if each.change is not None]
+    return {
+        **_server_to_json(server),
+        "pinned": count_pins(server.pinned),
+        "held": [{**key_to_json(each.key), "reason": each.held} for each in server.held],
+        "changed": [key_to_json(each.key) for each in changed],
+        "new": [key_to_json(each.key) for each in new],
+        "gone": [key_to_json(key) for key in server.gone],
+        "error": None if server.error is None else str(server.error),
+    }
+
+
+# --- verifying ----------------------------------------------------------------------------------------------
+
+
+def _drift(server: Comparison, *, is_frozen: bool) -> list[str]:
+    """Return in words what must not differ; with `is_frozen`, that is everything."""
+    if not server.is_pinned or server.catalog is None:
+        return []
+    if server.is_moved:
+        return [MOVED]
+    words = [describe(each) for each in server.differences if is_frozen or _matters(each)]
+    if is_frozen:
+        words += [reveal(f"{kind.noun} {name}".rstrip()) + ": gone" for kind, name in server.gone]
+    return words
+
+
+def _matters(difference: Difference) -> bool:
+    return difference.change is not None or bool(difference.held)
+
+
+def _say_drifts(this: Invocation, found: Survey, drifts: dict[str, list[str]], stale: Sequence[str]) -> None:
+    """Say what differs: on a terminal in full, else a line for each definition on stderr."""
+    for each in found.servers:
+        drift = drifts[each.name]
+        if each.error is not None and not drift:
+            continue
+        if not each.is_pinned:
+            this.out.say(f"{each.name}: not compared, as its `definitions` are `trust`")
+        elif not drift:
+            count = pluralize(len(each.differences), "definition")
+            new = f"; {count} not in the lock file, which `--frozen` does not allow" if each.differences else ""
+            this.out.say(f"{title(each)}: equal{new}")
+        else:
+            lines = "".join(f"\n  {line}" for line in drift) if this.out.is_json else ""
+            this.out.print_error(f"{title(each)} differs from the lock file{lines}")
+            if not this.out.is_json:
+                show_server(this.out, each, each.differences, is_whole=False)
+    for name in stale:
+        this.out.print_error(
+            f"`{name}` is in the lock file and not in the config; `dynamic-mcp pins reset` forgets it"
+        )
+
+
+def _find_stale(found: Survey) -> list[str]:
+    known = {group.name for group in found.config.groups} | {*list_disabled(found.config.file)}
+    return [name for name in found.lock.servers if name not in known]
+
+
+def _require_lock_file(this: Invocation) -> None:
+    """Raise InvalidArguments if there is nothing to compare with."""
+    config = this.read_config()
+    file = find_lock_file(config)
+    if file.exists():
+        return
+    raise InvalidArguments(f"there is no lock file `{file}`", hint=_MAKE + ("" if config.lock_file else _BESIDE))

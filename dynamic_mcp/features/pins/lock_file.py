@@ -1,0 +1,127 @@
+"""The file with the pinned definitions of all servers of a config: read whole, changed under a lock, never half.
+
+A file that another version of this program has written in a newer form is left alone. One in the state directory
+that cannot be read is set aside; one beside the config belongs to whoever commits it, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.pins.definition import Key, PinKind
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.file_store import FileStore, JsonCodec
+
+LOCK_WITHIN_S = 5.0
+
+
+class Pin(Struct, frozen=True, omit_defaults=True):
+    """One definition that counts: its fingerprint, and the definition as canonical JSON, if it is not too large.
+
+    `first_seen` is a date, as `2026-11-23`. `approved_by` is the person who approved it; empty is the first sight or
+    a change that was accepted by itself. `former` are the definitions before, latest first; they may come back.
+    """
+
+    hash: str
+    definition: Raw = wire.ABSENT
+    first_seen: str = ""
+    approved_by: str = ""
+    former: tuple[Pin, ...] = ()
+
+    def find(self, fingerprint: str) -> Pin | None:
+        """Return this pin or the former one that has a fingerprint."""
+        return next((each for each in (self, *self.former) if each.hash == fingerprint), None)
+
+
+class PinnedServer(Struct, frozen=True, omit_defaults=True):
+    """What is pinned of one server. `source` is a digest of what is run, and `version` what it says of itself."""
+
+    source: str = ""
+    version: str = ""
+    instructions: Pin | None = None
+    tools: Mapping[str, Pin] = {}
+    prompts: Mapping[str, Pin] = {}
+    templates: Mapping[str, Pin] = {}
+
+    def find(self, kind: PinKind, name: str) -> Pin | None:
+        """Return the pin of a tool, a prompt, a template or the instructions."""
+        return self.instructions if kind is PinKind.INSTRUCTIONS else self.pins(kind).get(name)
+
+    def pins(self, kind: PinKind) -> Mapping[str, Pin]:
+        """Return the pins of a kind by name; that of instructions has no name."""
+        if kind is PinKind.INSTRUCTIONS:
+            return {} if self.instructions is None else {"": self.instructions}
+        found: Mapping[str, Pin] = getattr(self, kind.member)
+        return found
+
+    def with_pins(self, pins: Mapping[Key, Pin]) -> PinnedServer:
+        """Return the server with these pins instead of those that it had, or besides them."""
+        changed: dict[str, object] = {}
+        for kind in PinKind:
+            new = {name: pin for (each, name), pin in pins.items() if each is kind}
+            if new:
+                changed[kind.member] = new[""] if kind is PinKind.INSTRUCTIONS else {**self.pins(kind), **new}
+        return structs.replace(self, **changed) if changed else self
+
+
+class PinSet(Struct, frozen=True):
+    """All that is pinned, by the names of the servers."""
+
+    servers: Mapping[str, PinnedServer] = {}
+
+    def with_server(self, name: str, server: PinnedServer | None) -> PinSet:
+        """Return the lock with this for a server; None forgets it."""
+        servers = {**self.servers}
+        servers.pop(name, None)
+        return PinSet(servers if server is None else {**servers, name: server})
+
+
+_CODEC = JsonCodec(PinSet, 1)
+
+
+def find_lock_file(config: Config) -> Path:
+    """Return where the pins of a config are: in the file that it names, or else in the state directory."""
+    return config.lock_file or path_for(config.file, paths.state_dir() / "pins")
+
+
+def path_for(config: Path, folder: Path) -> Path:
+    """Return the lock file of a config in the `folder` for all those whose config names none."""
+    return folder / f"{sha256(os.fsencode(os.path.abspath(config))).hexdigest()[:40]}.json"  # noqa: PTH100 - a link stays
+
+
+def read_lock(path: Path) -> PinSet:
+    """Return what a lock file has; nothing if there is none. Raises CorruptFile, NewerFile and OSError."""
+    return lock_store(path).load() or PinSet()
+
+
+def update_lock(path: Path, change: Callable[[PinSet], PinSet]) -> None:
+    """Change a lock file in one step, while no other process does.
+
+    `change` gets what the file has now, and returns the same object to leave it so. Blocks.
+    Raises CorruptFile, NewerFile and OSError, and then nothing has changed.
+    """
+    store = lock_store(path)
+    with store.locked(LOCK_WITHIN_S):
+        before = store.load() or PinSet()
+        after = change(before)
+        if after is not before:
+            store.save(after)
+
+
+def lock_store(path: Path) -> FileStore[PinSet]:
+    """Return the store of a lock file. A link to a file that is committed elsewhere stays one."""
+    file = path.resolve()
+    lock = paths.state_dir() / "pins" / f"{path_for(file, Path()).stem}.lock"
+    return FileStore(file, _CODEC, lock=lock, is_private=False)
+
+
+def encode_lock(lock: PinSet) -> bytes:
+    """Return the content of a lock file."""
+    return _CODEC.encode(lock)

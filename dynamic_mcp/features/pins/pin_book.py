@@ -1,0 +1,194 @@
+"""The pins as this proxy knows them: what the lock file has, and what has been accepted since.
+
+The file is shared with other proxies and with people, so each change is made to what it has by then, and what others
+have decided meanwhile counts. A disk that fails costs the memory of what was accepted, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from dynamic_mcp.features.pins.definition import Key, PinKind
+from dynamic_mcp.features.pins.judgement import pin_all
+from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer, PinSet, lock_store, read_lock, update_lock
+from dynamic_mcp.system.file_store import CorruptFile, Stamp, StoreError, stamp_of
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.text import os_reason
+
+log = logging.getLogger(__name__)
+
+# How often the file is looked at while something is held, which somebody may approve.
+POLL_S = 0.5
+_CLOSE_WITHIN_S = 2.0
+
+
+class Acceptance(Struct, frozen=True):
+    """Pins that are to be written for a server, and the fingerprints that they replace."""
+
+    server: str
+    source: str
+    version: str
+    pins: Mapping[Key, Pin]
+    former: Mapping[Key, str | None]
+
+
+class PinBook:
+    """The pins of one config. `on_change` is called when the file says something else than before.
+
+    A file that is `is_own` is in the state directory; another one belongs to whoever commits it.
+    """
+
+    def __init__(self, path: Path, on_change: Callable[[], None], *, is_own: bool) -> None:
+        self.path = path
+        self._on_change = on_change
+        self._is_own = is_own
+        self._lock = PinSet()
+        self._stamp: Stamp | None = None
+        self._is_read = self._is_closed = False
+        self._complaints = set[str]()
+        self._unwritten: list[Acceptance] = []
+        self._tasks = TaskSet(log)
+        self._writing: asyncio.Task[None] | None = None
+        self._poll: asyncio.TimerHandle | None = None
+        self._is_watching = False
+
+    def find(self, server: str) -> PinnedServer | None:
+        """Return what is pinned of a server."""
+        return self._lock.servers.get(server)
+
+    def refresh(self) -> bool:
+        """Read the file again if it is another one; return whether it was."""
+        stamp = stamp_of(self.path)
+        if self._is_read and stamp == self._stamp:
+            return False
+        self._is_read, self._stamp = True, stamp
+        try:
+            found = read_lock(self.path)
+        except (OSError, StoreError) as exc:
+            self._refuse(exc)
+            return False
+        self._complaints.clear()
+        self._lock = _merge(found, self._unwritten)
+        return True
+
+    def accept(self, acceptance: Acceptance) -> None:
+        """Pin definitions: at once for this proxy, and soon for all others."""
+        self._unwritten.append(acceptance)
+        self._lock = _merge(self._lock, [acceptance])
+        self._write_soon()
+
+    def watch(self, *, is_wanted: bool) -> None:
+        """Look at the file now and then, as long as something is held."""
+        self._is_watching = is_wanted
+        if is_wanted and self._poll is None and not self._is_closed:
+            self._poll = asyncio.get_running_loop().call_later(POLL_S, self._look) if _has_loop() else None
+
+    async def close(self) -> None:
+        """Write what is not written yet, if the disk does not stall."""
+        self._is_closed = True
+        if self._poll is not None:
+            self._poll.cancel()
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=_CLOSE_WITHIN_S)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._poll = None
+        if self._is_watching:
+            self.watch(is_wanted=True)
+            if self.refresh():
+                self._on_change()
+
+    def _refuse(self, error: Exception) -> None:
+        """Go on with what is known, when the file cannot be read."""
+        if isinstance(error, CorruptFile) and self._is_own:
+            lock_store(self.path).set_aside()
+            self._stamp = None
+            self._complain(error, "it is set aside, and what is known now is the baseline")
+            self._unwritten = [*_accept_all(self._lock), *self._unwritten]
+            self._write_soon()
+        else:
+            self._complain(error, "what servers say now is the baseline until it can be read")
+
+    def _complain(self, error: Exception, consequence: str) -> None:
+        reason = os_reason(error)
+        if reason not in self._complaints:
+            self._complaints.add(reason)
+            log.warning("the pinned definitions in `%s`: %s; %s", self.path, reason, consequence)
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def _write_soon(self) -> None:
+        if self._writing is None and _has_loop():
+            self._writing = self._tasks.create(self._write(), name="pins")
+
+    async def _write(self) -> None:
+        try:
+            await self._write_all()
+        finally:
+            self._writing = None  # in the same turn in which nothing was left: what comes next is written anew
+
+    async def _write_all(self) -> None:
+        await asyncio.sleep(0)  # what is judged in this turn goes with it
+        while self._unwritten:
+            accepted = tuple(self._unwritten)
+            try:
+                lock, stamp = await asyncio.to_thread(_update, self.path, accepted)
+            except (OSError, StoreError) as exc:
+                self._complain(exc, "what is pinned now is not kept")
+                return  # what is not written is tried again with the next
+            del self._unwritten[: len(accepted)]
+            self._lock, self._stamp = _merge(lock, self._unwritten), stamp
+            self._on_change()
+
+
+def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[PinSet, Stamp | None]:
+    """Write to the file, and return what it has then."""
+    update_lock(path, lambda before: _merge(before, accepted))
+    stamp = stamp_of(path)
+    return read_lock(path), stamp  # read after its stamp, so that what others write meanwhile is not missed
+
+
+def _accept_all(lock: PinSet) -> Iterator[Acceptance]:
+    """Yield what writes a whole lock anew."""
+    for name, server in lock.servers.items():
+        pins = {(kind, each): pin for kind in PinKind for each, pin in server.pins(kind).items()}
+        yield Acceptance(name, server.source, server.version, pins, dict.fromkeys(pins))
+
+
+def _merge(lock: PinSet, accepted: Sequence[Acceptance]) -> PinSet:
+    """Return a lock with what was accepted; the same object if it has all that."""
+    for each in accepted:
+        before = lock.servers.get(each.server)
+        if before is None or before.source != each.source:
+            if any(former is not None for former in each.former.values()):
+                continue  # somebody has begun a new baseline meanwhile
+            before = None
+        base = before or PinnedServer(each.source, each.version)
+        new = {key: pin for key, pin in each.pins.items() if _still_fits(base, key, pin, each.former[key])}
+        if new or before is None:
+            server = structs.replace(pin_all(base, new), version=each.version or base.version)
+            lock = lock.with_server(each.server, server)
+    return lock
+
+
+def _still_fits(server: PinnedServer, key: Key, pin: Pin, former: str | None) -> bool:
+    """Tell whether a pin may be written: whether nobody has pinned something else meanwhile."""
+    current = server.find(*key)
+    if current is None or current.find(pin.hash) is not None:
+        return current is None
+    return current.hash == former
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,23 @@
+"""Checks of what is replaced in texts: rules that are about nothing, or that find what they should not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.call_rules import check_globs, find_rules, tools_of
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
+from dynamic_mcp.features.redaction.config import Redact
+from dynamic_mcp.policy.patterns import compile_pattern
+
+
+def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+    """Return the findings about `redact`."""
+    for place, rule, servers in find_rules(config, "redact"):
+        assert isinstance(rule, Redact)
+        if rule.pattern is not None and compile_pattern(rule.pattern).search("") is not None:
+            what = "the pattern matches an empty text; each message is looked through, and empty matches stay"
+            yield warning((*place, "pattern"), what, "write `+` for `*`")
+        tools = tools_of(servers, known())
+        if tools is not None and rule.tools is not None:
+            yield from check_globs((*place, "tools"), rule.tools, tools)

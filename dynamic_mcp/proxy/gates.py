@@ -1,0 +1,120 @@
+"""Which groups have a gate, which holds back what servers say of themselves. A feature makes the gates.
+
+It is loaded with the first catalog that it has to judge, and not where the config trusts all servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from dynamic_mcp.config.resolved import Config, Pinning, Presentation
+from dynamic_mcp.features.table import feature_with_gates
+from dynamic_mcp.groups.assignment import Place
+from dynamic_mcp.groups.gate import DeferredGate, Gate
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.proxy.request import Event
+
+
+class GateContext(Struct, frozen=True):
+    """What gates need of a proxy.
+
+    `note` takes events, and `announce` tells clients of a group whose lists are others now.
+    """
+
+    note: Callable[[Event], None]
+    announce: Callable[[Group], None]
+
+
+class GateService(Protocol):
+    """Makes the gates of one proxy. `make_service` of a module makes it of a config and a `GateContext`."""
+
+    def make_gate(self, group: Group, pinning: Pinning) -> Gate:
+        """Return what holds back definitions of a group as this says."""
+        ...
+
+    def apply(self, config: Config) -> None:
+        """Judge as another config says from now on."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        ...
+
+
+MakeService = Callable[[Config, GateContext], GateService]
+
+
+def load_gates(config: Config) -> None:
+    """Load what makes gates, if this config wants some, before there is a catalog to judge."""
+    if any(each.pinning.policy != "trust" for each in config.presentations.values()):
+        _find_maker()
+
+
+class Gates:
+    """Gives groups of one proxy their gates, over all versions of a config."""
+
+    def __init__(self, context: GateContext) -> None:
+        self._context = context
+        self._config: Config | None = None
+        self._service: GateService | None = None
+        self._pinnings: WeakKeyDictionary[Group, Pinning] = WeakKeyDictionary()
+
+    def apply(self, configs: Mapping[Place, Config], groups: Iterable[Group]) -> None:
+        """Have definitions held back as these configs say from now on."""
+        self._config = configs[None]
+        presentations: dict[str, Presentation] = {}
+        for config in configs.values():
+            presentations |= config.presentations  # that of a server is the same in all places
+        self.add(presentations, groups)
+        if self._service is not None:
+            self._service.apply(self._config)
+
+    def add(self, presentations: Mapping[str, Presentation], groups: Iterable[Group]) -> None:
+        """Give these groups the gates that the config wants for their servers."""
+        for group in groups:
+            self._attach(group, presentations[group.name].pinning)
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        if self._service is not None:
+            await self._service.close()
+
+    def _attach(self, group: Group, pinning: Pinning) -> None:
+        if pinning.policy == "trust":
+            if self._pinnings.pop(group, None) is not None:
+                group.admission.set_gate(None)
+        elif pinning != self._pinnings.get(group):
+            self._pinnings[group] = pinning
+            if self._service is None:
+                gate: Gate = DeferredGate(partial(self._make_gate, group, pinning))
+            else:
+                gate = self._service.make_gate(group, pinning)
+            group.admission.set_gate(gate)
+
+    def _make_gate(self, group: Group, pinning: Pinning) -> Gate:
+        """Return the gate of a group, and give all others theirs: their tools count where one server is judged."""
+        if self._service is None:
+            self._service = self._make_service()
+            for other, its_pinning in self._pinnings.items():
+                other.admission.set_gate(self._service.make_gate(other, its_pinning))
+        gate = group.admission.gate
+        if gate is None or self._pinnings.get(group) != pinning:  # there is another config since it was asked for
+            return self._service.make_gate(group, pinning)
+        return gate
+
+    def _make_service(self) -> GateService:
+        assert self._config is not None
+        return _find_maker()(self._config, self._context)
+
+
+def _find_maker() -> MakeService:
+    feature = feature_with_gates()
+    if feature is None:
+        raise LookupError("nothing in this program holds back definitions")
+    make: MakeService = feature.load(feature.gates).make_service
+    return make
