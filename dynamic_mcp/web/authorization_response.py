@@ -1,6 +1,6 @@
 """The response of an authorization server, as a browser brings it back: whether it is for us, and from whom.
 
-OAuth 2.1, section 4.1.2; RFC 9207. authlib's reader has no errors, and takes a parameter that is there twice.
+OAuth 2.1, section 4.1.2; RFC 9207. Not read by authlib, which accepts duplicate parameters and no error responses.
 """
 
 from __future__ import annotations
