@@ -55,19 +55,19 @@ class Envelope(Struct, frozen=True):
 
 
 class RequestMembers(Struct, frozen=True):
-    """The members of a request's params, and of their `_meta`."""
+    """The members of a request's params, and of their `_meta`, of which `raw_meta` are the bytes."""
 
     params: dict[str, Raw]
     meta: Mapping[str, Raw]
+    raw_meta: bytes = b""
 
     @classmethod
     def of(cls, frame: wire.Frame) -> RequestMembers:
         """Split the params of a request. Raises Malformed."""
         params = wire.members(frame.params) if len(frame.params) else {}
-        raw = params.get("_meta")
-        if raw is None:
-            return cls(params, {})
-        return cls(params, _split_meta(bytes(raw)) if len(raw) <= _REMEMBERED_BYTES else meta_of(params))
+        raw = bytes(params.get("_meta", b""))
+        meta = _split_meta(raw) if 0 < len(raw) <= _REMEMBERED_BYTES else meta_of(params)
+        return cls(params, meta, raw)
 
 
 @lru_cache(_REMEMBERED)

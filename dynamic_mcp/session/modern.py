@@ -42,7 +42,7 @@ from dynamic_mcp.session.listening import Listening
 from dynamic_mcp.session.modern_client import ModernCall, ModernClient, ModernClients, binding_of
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
 from dynamic_mcp.session.server import ModernServer
-from dynamic_mcp.session.url_elicitations import answer_with_elicitations
+from dynamic_mcp.session.url_elicitations import elicit_urls
 
 MAX_CLIENTS = 1000
 # A client that has made no request for this long is forgotten.
@@ -128,8 +128,7 @@ class ModernDispatcher:
         refusal = refuse_request(frame, bytes(frame.id))
         if refusal is not None:
             raise Refused(refusal)
-        raw_meta = bytes(members.params.get("_meta", b""))
-        found = self._clients.recall(origin, raw_meta)
+        found = self._clients.recall(origin, members.raw_meta)
         if found is None:
             sender = _read_sender(method, members.meta)
             log_level = (wire.text(sender.log_level) or "") if len(sender.log_level) else ""
@@ -138,7 +137,7 @@ class ModernDispatcher:
         if found is None:
             client = self._find_client(origin, sender, channel)
             if envelope.is_for_one_hop(members.meta):
-                self._clients.remember(origin, raw_meta, client, log_level)
+                self._clients.remember(origin, members.raw_meta, client, log_level)
         else:
             client, log_level = found
         if len(client.calls_in_flight) >= self._max_in_flight:
@@ -179,8 +178,9 @@ class ModernDispatcher:
             return partial(self._listen, channel)
         return self._discover if method == _DISCOVER else self._serve
 
-    def _serve(self, request: Request) -> Awaitable[Frame]:
-        return answer_with_elicitations(request, self._server.answer)
+    async def _serve(self, request: Request) -> Frame:
+        answer = await self._server.answer(request)
+        return await elicit_urls(request, answer, self._server.answer) if len(answer.error) else answer
 
     def _discover(self, request: Request) -> Awaitable[Frame]:
         return self._server.discover(request.client)

@@ -20,11 +20,8 @@ from dynamic_mcp.proxy.request import Request
 _MAX_ROUNDS = 10
 
 
-async def answer_with_elicitations(request: Request, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
-    """Answer a request, and again each time that its client has opened the URLs that the server asks for."""
-    found = await answer(request)
-    if not len(found.error):
-        return found
+async def elicit_urls(request: Request, found: Frame, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
+    """Answer a request again each time that its client has opened the URLs for which the server has refused it."""
     for _ in range(_MAX_ROUNDS):
         elicitations = required_elicitations(found.error)
         if not elicitations or not await _have_been_opened(request, elicitations):

@@ -10,20 +10,20 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import dynamic_mcp
 from dynamic_mcp.config import form
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.section import file_fields
+from dynamic_mcp.config.section import OfFeature, file_fields
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.chain import ORDER
 from tests.program import odd
 
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 BOUND_S = 60
-SETTINGS = file_fields(form.Settings)
 each_feature = pytest.mark.parametrize("feature", FEATURES, ids=[each.name for each in FEATURES])
 # In one process: the help of all commands, a look at a config, and serving it.
 CORE = """
@@ -108,15 +108,28 @@ def test_a_feature_is_removed_by_deleting_its_room_and_its_row(feature: Feature,
     assert not called.get("isError")
 
 
-@each_feature
+def settings_of(feature: Feature) -> list[str]:
+    """Return the keys of the settings that are a feature's own, by its row or by their marks."""
+    own = {key.removeprefix("settings.") for key in feature.keys}
+    marks = {key: get_args(field.type) for key, field in file_fields(form.Settings).items()}
+    own |= {
+        key
+        for key, each in marks.items()
+        if any(isinstance(mark, OfFeature) and mark.feature == feature.name for mark in each)
+    }
+    rules = feature.rules
+    return sorted(own | ({rules.key} if rules is not None and "settings" in rules.places else set()))
+
+
+@pytest.mark.parametrize(
+    "feature", [each for each in FEATURES if each.rules or settings_of(each)], ids=lambda feature: feature.name
+)
 def test_without_it_its_part_of_a_config_is_an_error(feature: Feature, tmp_path: Path) -> None:
     copy_without(feature.name, tmp_path / "dynamic_mcp")
     server: dict[str, object] = {"command": "x"}
-    keys = (*feature.keys, *(f"settings.{each}" for each in feature.wanted_by if each in SETTINGS))
-    settings: dict[str, object] = {key.removeprefix("settings."): [] for key in keys}
+    settings: dict[str, object] = {key: [] for key in settings_of(feature)}
     if feature.rules is not None:
-        server[feature.rules.key] = {} if "settings" not in feature.rules.places else []
-        settings |= {feature.rules.key: []} if "settings" in feature.rules.places else {}
+        server[feature.rules.key] = []
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"mcpServers": {"a": server}, "settings": settings}))
     said = run(tmp_path, PROBLEMS, str(config)).splitlines()

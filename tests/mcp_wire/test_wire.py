@@ -213,6 +213,7 @@ def test_integers_of_5000_digits_pass() -> None:
         pytest.param(b"{'id':1}", id="single quotes"),
         pytest.param(b'{xid":1,"result":"\\ud800"}', id="a name that begins without a quote"),
         pytest.param(b'{"id":1,"a\tb":"\\ud800"}', id="a control character in a name"),
+        pytest.param(b'{"id":1,"s":"\\ud800";"result":1}', id="no comma after a lone surrogate"),
         pytest.param(b"Server started on stdio", id="a banner"),
         pytest.param(b"", id="nothing"),
     ],

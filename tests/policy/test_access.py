@@ -213,9 +213,10 @@ def test_an_expression_is_about_the_thing_who_asks_for_it_and_its_arguments() ->
     for name, arguments, access in others:
         assert effect(found, name, arguments, access=access) is Effect.DENY
     policy = Policy(access_of(roles={"dev": [{"when": when}]}))
-    for subject, expected in (("ann", Effect.ALLOW), ("bob", Effect.DENY)):
-        own = policy.rules_for(person(subject, "dev")).for_group("up")
-        assert effect(own, "a", b'{"n":2}', access="read") is expected
+    ann, bob = (policy.rules_for(person(subject, "dev")).for_group("up") for subject in ("ann", "bob"))
+    assert effect(ann, "a", b'{"n":2}', access="read") is Effect.ALLOW
+    assert effect(bob, "a", b'{"n":2}', access="read") is Effect.DENY
+    assert ann != bob
 
 
 def test_a_token_without_a_scope_is_told_which_one_it_lacks() -> None:
@@ -252,6 +253,13 @@ def test_who_may_do_everything_is_served_as_if_there_were_no_rules() -> None:
     assert rules_of(default="allow").allows_everything
     assert not rules_of({"tools": ["*"]}).allows_everything
     assert not rules_of({}, {"tools": ["a"], "effect": "ask"}).allows_everything
+
+
+def test_of_two_people_with_the_same_roles_each_has_the_rules_of_their_own_scopes() -> None:
+    policy = Policy(access_of(roles={"dev": [{"tools": ["*"], "scope": "tools"}]}))
+    for scopes, expected in ((frozenset({"tools"}), Effect.ALLOW), (frozenset({"other"}), Effect.DENY)):
+        own = policy.rules_for(person("ann", "dev", scopes=scopes)).for_group("up")
+        assert effect(own, "a") is expected
 
 
 def test_tools_are_classified_only_for_rules_that_ask_for_it() -> None:

@@ -83,6 +83,18 @@ def test_a_value_whose_own_keys_are_in_capitals_is_found_as_it_is() -> None:
     assert ArgumentPath("$.list[*]").select(given) == [{"N": 1}]
 
 
+@pytest.mark.parametrize(("depth", "is_read"), [(200, True), (201, False)])
+def test_arguments_may_be_as_wide_as_they_like_and_not_as_deep(depth: int, *, is_read: bool) -> None:
+    wide = b"[" + b",".join([b"[]"] * 1000) + b"]"
+    given = Arguments(Raw(b'{"wide":' + wide + b',"deep":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"))
+
+    if is_read:
+        assert given.value is not None
+    else:
+        with pytest.raises(ConditionError, match="nested too deeply"):
+            _ = given.value
+
+
 @pytest.mark.parametrize("text", [None, b"", b"null", b"[1]", b'"a"'])
 @pytest.mark.parametrize("path", ["$.a", "$.A", "$..a"])
 def test_a_call_without_an_object_of_arguments_has_no_values(text: bytes | None, path: str) -> None:

@@ -212,6 +212,16 @@ def test_a_drive_is_the_same_however_it_is_written(uri: str) -> None:
     assert not UriGlobs(["file:///C:/allowed/*"]).match_all(uri)
 
 
+@pytest.mark.parametrize("uri", ["file:///secret/a", "file:/secret/a", "file:secret/a", "file:/x/../secret/a"])
+def test_a_glob_of_files_without_slashes_is_about_the_same_files(uri: str) -> None:
+    assert UriGlobs(["file:secret/*"]).match_any(uri)
+
+
+@pytest.mark.parametrize("pattern", ["https:internal*", "https:internal.example/*", "https:internal.example/x"])
+def test_a_glob_of_web_addresses_without_slashes_is_about_the_same_hosts(pattern: str) -> None:
+    assert UriGlobs([pattern]).match_any("https://internal.example/x")
+
+
 @pytest.mark.parametrize("uri", ["memo:/\\x/a?b%252f../c", "memo:////x/a", "memo://x/b/../a", "MEMO://x/a"])
 def test_a_name_of_a_servers_own_scheme_is_the_same_however_it_is_written(uri: str) -> None:
     assert UriGlobs(["memo://x/*", "memo:///x/*"]).match_any(uri)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import ClassVar
 
 import pytest
 from msgspec import Raw
@@ -82,6 +83,36 @@ async def test_a_plug_in_sees_a_call_once_whatever_the_config_becomes_meanwhile(
         assert not Slow.has_call.is_set()
         (call,) = server.heard("tools/call")
         assert call["params"]["arguments"] == {"text": "changed"}
+
+
+class Following(Middleware):
+    """Notes the arguments of calls."""
+
+    seen: ClassVar[list[object]] = []
+
+    async def call(self, request: CallRequest, next: Next) -> CallResult:
+        Following.seen.append(dict(request.arguments))
+        return await next(request)
+
+
+async def test_the_next_plug_in_sees_what_the_first_has_changed_whatever_the_config_becomes_meanwhile() -> None:
+    Following.seen.clear()
+    server, plugins = upstream(), (use(Slow), use(Following))
+    before, after = (
+        config_of(group_config("a"), middleware=plugins, access=access)
+        for access in (None, access_of(roles={"dev": [{}]}))
+    )
+    async with proxy_of(before, Opener(a=[server])) as proxy, asyncio.timeout(BOUND_S):
+        client = Client(proxy, authentication=person("ann", "dev"))
+        await client.initialize()
+        calling = asyncio.create_task(client.call("a", "echo", {"text": "change"}))
+        await Slow.has_call.wait()
+        await proxy.prepare(after)
+        proxy.apply(after)
+        Slow.may_go_on.set()
+
+        assert not (await calling).get("isError")
+        assert Following.seen == [{"text": "changed"}]
 
 
 class SlowRedactor(Redactor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -136,6 +137,24 @@ async def test_the_id_of_a_request_withdrawn_in_the_same_breath_can_be_used_agai
     ask(upstream, 1)
 
     assert (await upstream.hears("an answer"))["id"] == 1
+
+
+async def test_a_request_that_comes_under_the_id_of_a_withdrawn_one_is_waited_for() -> None:
+    upstream, caller = FakeUpstream(), FakeCaller()
+    link = link_to(upstream, home=caller)
+    ask(upstream, 1)
+    await settled()
+    withdrawn, caller.answer = caller.answer, asyncio.get_running_loop().create_future()
+
+    upstream.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+    ask(upstream, 1)
+    await settled()
+
+    assert (withdrawn.cancelled(), len(caller.asked), link.is_asking()) == (True, 2, True)
+    caller.answer.set_result(wire.result_frame(b"{}"))
+    assert (await upstream.hears("an answer"))["id"] == 1
+    await settled()
+    assert not link.is_asking()
 
 
 async def test_a_request_is_withdrawn_also_while_the_proxy_asks_something_itself() -> None:

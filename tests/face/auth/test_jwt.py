@@ -11,7 +11,7 @@ import pytest
 from dynamic_mcp.config.auth import Claims
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.web.signed_token import parse_token
+from dynamic_mcp.web.signed_token import TokenError, check_claims, parse_token
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.oidc_provider import ALGORITHMS, JWKS, OidcProvider
 
@@ -241,3 +241,12 @@ async def test_no_part_of_a_token_is_in_what_is_shown_of_it(
 
     assert "private" not in said
     assert not any(part in said for part in token.split("."))
+
+
+def test_a_token_has_expired_at_the_time_that_it_says_and_counts_from_the_time_that_it_says() -> None:
+    claims = {"iss": "i", "nbf": 100, "exp": 200}
+    assert check_claims(claims, issuer="i", now=95.0, leeway_s=5.0) == 205.0
+    assert check_claims(claims, issuer="i", now=204.9, leeway_s=5.0) == 205.0
+    for now in (94.9, 205.0):
+        with pytest.raises(TokenError):
+            check_claims(claims, issuer="i", now=now, leeway_s=5.0)

@@ -299,6 +299,7 @@ def test_lines_that_were_cut_off_at_the_very_end_are_missing_by_a_seal_that_was_
     change(log / LOG_FILES[-1], lambda lines: lines.pop())
     assert verify(log).is_intact
 
+    assert not verify(log, since=TODAY, elsewhere=[seal_of_today()]).is_intact
     found = verify(log, elsewhere=[seal_of_today()])
 
     what = f"the seal that was kept elsewhere says {EACH} lines, and the file ends with line {EACH - 1}"
