@@ -18,11 +18,11 @@ from dynamic_mcp.config.issuers import FORWARDED, TOKEN, issuers_of
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.face.auth.jwt import read_authentication
-from dynamic_mcp.face.auth.signed_token import read_name
 from dynamic_mcp.face.auth.token_store import StoredToken, token_store
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.signed_token import read_name
 
 # The kinds of credentials by the issuers of their principals; those of all others are signed tokens.
 _PROVIDERS = {TOKEN: "bearer", FORWARDED: "forwarded"}

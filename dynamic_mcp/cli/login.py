@@ -25,13 +25,13 @@ from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import TOKEN_HINT, DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
@@ -294,11 +294,12 @@ async def _log_out(group: _RemoteGroup) -> bool:
         group.out.say(f"{label}: not logged in")
         return False
     if known.revocation_endpoint is not None and known.client is not None:
-        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
+        from dynamic_mcp.oauth.tokens import TokenEndpoint
+        from dynamic_mcp.web.endpoints import TokenRequestFailed
 
         try:
             await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
-        except (TokenDenied, TokenRequestFailed) as exc:
+        except TokenRequestFailed as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")
     try:

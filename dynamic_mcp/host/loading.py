@@ -18,7 +18,7 @@ log = logging.getLogger("dynamic_mcp")
 # What serving may come to, also with another version of the config.
 _ROOMS = (
     "config", "embeddings", "face", "groups", "host", "mcp", "middleware", "oauth", "observe", "packs", "policy",
-    "proxy", "search", "session", "system", "tools", "upstream",
+    "proxy", "search", "session", "system", "tools", "upstream", "web",
 )  # fmt: skip
 # Of other people's packages, those that only functions of these rooms import.
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
@@ -26,12 +26,11 @@ _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemme
 _OPTIONAL = ("dynamic_mcp.config.cel",)
 # What commands alone use of a feature.
 _OF_COMMANDS = ("check", "commands", "probe", "status")
-# These bring cryptography and joserfc.
 _FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
-# These bring the MCP SDK and authlib.
-_FOR_LOGINS = tuple(
-    f"dynamic_mcp.oauth.{name}" for name in ("discovery", "grants", "login", "registration", "tokens")
-)
+# These bring the MCP SDK.
+_FOR_LOGINS = tuple(f"dynamic_mcp.oauth.{name}" for name in ("discovery", "login", "registration", "tokens"))
+# These bring authlib, cryptography and joserfc. Logins to servers may need them too.
+_FOR_TOKENS = ("dynamic_mcp.web.endpoints", "dynamic_mcp.web.jwk")
 # These bring pydantic, and find the words for a config that is not valid.
 _FOR_ERRORS = ("dynamic_mcp.config.model", "dynamic_mcp.config.problems", "dynamic_mcp.config.schema")
 
@@ -61,8 +60,13 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         yield "cryptography.hazmat.primitives.ciphers.aead"
     else:
         unwanted += _FOR_HTTP
-    if not any(isinstance(group.upstream, Remote) for group in config.groups):
+    has_remote = any(isinstance(group.upstream, Remote) for group in config.groups)
+    if not has_remote:
         unwanted += _FOR_LOGINS
+    if serves_http or has_remote:
+        yield "authlib.oauth2.rfc7523"
+    else:
+        unwanted += _FOR_TOKENS
     for room in _ROOMS:
         yield from _walk_room(room, unwanted)
     for feature in FEATURES:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import LoginNeeded, Unreachable
 from dynamic_mcp.oauth import predecessor
-from dynamic_mcp.oauth.address_policy import AddressPolicy, Resolver, is_same_host
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Client, Login, Token, covers, union
@@ -26,6 +25,7 @@ from dynamic_mcp.oauth.store import LoginStore
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.file_store import Stamp
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.address_policy import AddressPolicy, Resolver, is_same_host
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.discovery import DiscoveryResult
@@ -191,11 +191,11 @@ class Bearer:
             return True
         if metadata_url is None:
             return False
-        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.documents")
-        from dynamic_mcp.oauth.documents import DocumentError, open_documents
+        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.web.documents")
+        from dynamic_mcp.web.documents import DocumentError, open_documents
 
         try:
-            async with asyncio.timeout(METADATA_WITHIN_S), open_documents(self.remote.url) as documents:
+            async with asyncio.timeout(METADATA_WITHIN_S), open_documents(self.policy) as documents:
                 return bool((await documents.fetch(metadata_url)).get("authorization_servers"))
         except (DocumentError, TimeoutError):
             return False
@@ -240,9 +240,9 @@ class Bearer:
 
     async def _fetch_login(self, login: Login | None, *, is_rejected: bool) -> Login | None:
         """Return the login with a new token; None if the server refuses one. Raises Unreachable."""
-        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.grants")
-        from dynamic_mcp.oauth.grants import NoGrant, fetch_token
-        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
+        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.tokens")
+        from dynamic_mcp.oauth.tokens import NoGrant, TokenEndpoint, fetch_token
+        from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed
 
         login = await self._with_endpoints(login, is_rejected=is_rejected)
         endpoint = TokenEndpoint(self.policy, login, self.remote.oauth)
@@ -306,10 +306,10 @@ class Bearer:
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.discovery")
         from dynamic_mcp.oauth.discovery import Discovery, LoginAborted
         from dynamic_mcp.oauth.tokens import configured_client
-        from dynamic_mcp.oauth.web import create_client
+        from dynamic_mcp.web.documents import open_documents
 
         try:
-            async with create_client(self.policy) as web:
+            async with open_documents(self.policy) as web:
                 target = await Discovery(web, self.policy, self.remote).run(self.challenge)
         except LoginAborted as exc:
             raise Unreachable(self.group, f"cannot log in: {exc}") from exc

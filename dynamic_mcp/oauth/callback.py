@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 from types import TracebackType
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
+
+from dynamic_mcp.web.authorization_response import AuthorizationResponse, UnexpectedResponse, parse_response
 
 PATH = "/callback"
 HEAD_S = 10.0
@@ -30,35 +30,6 @@ _PAGE = (
     "<body style='font-family:sans-serif;max-width:36em;margin:4em auto'><h1>{title}</h1><p>{text}</p>"
 )
 _DONE = "You can close this window and go back to your work."
-
-
-@dataclass(frozen=True)
-class AuthorizationResponse:
-    """What the authorization server has added to the redirect URI: a code or an error (RFC 6749, section 4.1.2)."""
-
-    code: str | None
-    error: str | None
-    iss: str | None
-
-
-class UnexpectedResponse(Exception):
-    """A response that does not belong to this login; the message is for the user."""
-
-
-def parse_response(query: str, state: str) -> AuthorizationResponse:
-    """Return the response in a query, if it belongs to the request with this state. Raises UnexpectedResponse."""
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
-    except ValueError:
-        raise UnexpectedResponse("this is not an answer to a login") from None
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise UnexpectedResponse("it has a parameter twice")
-    if not hmac.compare_digest(fields.get("state", "").encode(), state.encode()):
-        raise UnexpectedResponse("it does not belong to the login in progress: its `state` is missing or different")
-    if not fields.get("code") and not fields.get("error"):
-        raise UnexpectedResponse("it contains neither a code nor an error")
-    return AuthorizationResponse(fields.get("code"), fields.get("error"), fields.get("iss"))
 
 
 class Callback:

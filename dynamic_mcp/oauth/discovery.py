@@ -6,18 +6,13 @@ checked before anything is opened or sent, and each document must name the serve
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
-import httpx2
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
-    create_oauth_metadata_request,
     get_client_metadata_scopes,
     issuers_match,
 )
@@ -26,16 +21,14 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 from pydantic import ValidationError
 
 from dynamic_mcp.config.resolved import OAuth, Remote
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_same_host, split_url
+from dynamic_mcp.mcp import revisions
 from dynamic_mcp.oauth.challenges import BearerChallenge
-from dynamic_mcp.oauth.web import TIMEOUT_S, explain
-from dynamic_mcp.system.text import replace_unprintable
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl, is_same_host, split_url
+from dynamic_mcp.web.documents import Document, DocumentError, Documents
+from dynamic_mcp.web.metadata import MetadataError, check_endpoints, check_url, fetch_metadata, quote_url
 
-# The characters of a URL to log in at; all others have a meaning in one shell or another.
-_HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!&*+,=%]+")
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")
-
-Document = dict[str, object]
+_HEADERS = {"MCP-Protocol-Version": revisions.NEWEST.name}
 
 
 class LoginAborted(Exception):
@@ -50,7 +43,6 @@ class NoLogin(LoginAborted):
 class DiscoveryResult:
     """Where and how to log in to one server; `is_assumed` if no metadata names its endpoints."""
 
-    server: str
     issuer: str
     resource: str
     scope: str | None
@@ -74,7 +66,7 @@ class _Resource:
 class Discovery:
     """The discovery for one server."""
 
-    def __init__(self, web: httpx2.AsyncClient, policy: AddressPolicy, remote: Remote) -> None:
+    def __init__(self, web: Documents, policy: AddressPolicy, remote: Remote) -> None:
         self._web = web
         self._policy = policy
         self._url = remote.url
@@ -83,14 +75,16 @@ class Discovery:
 
     async def run(self, challenge: BearerChallenge) -> DiscoveryResult:
         """Ask the server, then the authorization server that it names. Raises LoginAborted."""
-        if self._config.metadata_url:
-            return await self._use_metadata_url(self._config.metadata_url, challenge)
-        resource, issuers = await self._fetch_resource_metadata(challenge)
-        issuer = self._choose_issuer(issuers)
-        if issuer is not None:
-            document = await self._fetch_server_metadata(issuer)
-            return self._build_result(document, issuer, resource, challenge)
-        return await self._assume_server(challenge)
+        try:
+            if self._config.metadata_url:
+                return await self._use_metadata_url(self._config.metadata_url, challenge)
+            resource, issuers = await self._fetch_resource_metadata(challenge)
+            issuer = self._choose_issuer(issuers)
+            if issuer is not None:
+                return self._build_result(await self._fetch_server_metadata(issuer), issuer, resource, challenge)
+            return await self._assume_server(challenge)
+        except (MetadataError, DocumentError) as exc:
+            raise LoginAborted(str(exc)) from exc
 
     # --- the resource (RFC 9728) -----------------------------------------------------------------------
 
@@ -103,20 +97,18 @@ class Discovery:
             if not issuers and "resource" in document:
                 self._without_servers = url
             for each in issuers if isinstance(issuers, list) else ():
-                self._check_url(str(each), f"the authorization server that {_quote(url)} names")
+                check_url(self._policy, str(each), f"the authorization server that {quote_url(url)} names")
             try:
                 metadata = ProtectedResourceMetadata.model_validate(document)
             except ValidationError:
                 continue
             identifier = str(document["resource"])
-            self._check_resource(identifier, url)
+            if not check_resource_allowed(resource_url_from_server_url(self._url), identifier):
+                resource = quote_url(identifier)
+                raise LoginAborted(f"{quote_url(url)} is about another server, {resource}; no login was started")
             assert isinstance(issuers, list)
             return _Resource(identifier, metadata), [str(each) for each in issuers]
         return None, []
-
-    def _check_resource(self, resource: str, where: str) -> None:
-        if not check_resource_allowed(resource_url_from_server_url(self._url), resource):
-            raise LoginAborted(f"{_quote(where)} is about another server, {_quote(resource)}; no login was started")
 
     def _choose_issuer(self, issuers: list[str]) -> str | None:
         """Return the issuer to use: the config's, else the first one that the server names."""
@@ -127,26 +119,29 @@ class Discovery:
             if issuers_match(each, wanted):
                 return each
         raise LoginAborted(
-            f"the server names {_quote(issuers[0])} for its logins, but the config has a different `issuer`"
+            f"the server names {quote_url(issuers[0])} for its logins, but the config has a different `issuer`"
         )
 
     # --- the authorization server (RFC 8414) -----------------------------------------------------------
 
     async def _fetch_server_metadata(self, issuer: str) -> Document:
-        for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, self._url):
-            if (document := await self._fetch_document(url)) is not None:
-                if document.get("issuer") != issuer:
-                    raise LoginAborted(f"{_quote(url)} is not about {_quote(issuer)}, but names another issuer")
-                return document
-        raise LoginAborted(f"the authorization server {_quote(issuer)} does not say how to log in")
+        urls = build_oauth_authorization_server_metadata_discovery_urls(issuer, self._url)
+        try:
+            return await fetch_metadata(self._web, issuer, urls, _HEADERS)
+        except DocumentError as exc:
+            if not exc.is_missing:
+                raise
+            raise LoginAborted(f"the authorization server {quote_url(issuer)} does not say how to log in") from exc
 
     async def _use_metadata_url(self, url: str, challenge: BearerChallenge) -> DiscoveryResult:
         document = await self._fetch_document(url)
         if document is None:
-            raise LoginAborted(f"there is no metadata at the config's `metadata_url`, {_quote(url)}")
+            raise LoginAborted(f"there is no metadata at the config's `metadata_url`, {quote_url(url)}")
         issuer = str(document.get("issuer"))
         if self._config.issuer is not None and not issuers_match(issuer, self._config.issuer):
-            raise LoginAborted(f"{_quote(url)} is about {_quote(issuer)}, but the config has a different `issuer`")
+            raise LoginAborted(
+                f"{quote_url(url)} is about {quote_url(issuer)}, but the config has a different `issuer`"
+            )
         return self._build_result(document, issuer, None, challenge)
 
     async def _assume_server(self, challenge: BearerChallenge) -> DiscoveryResult:
@@ -157,10 +152,10 @@ class Discovery:
         document = await self._fetch_document(url)
         if document is not None:
             if not _is_same_origin(str(document.get("issuer")), origin):  # its path does not matter here
-                raise LoginAborted(f"{_quote(url)} is not about {_quote(origin)}, but names another issuer")
+                raise LoginAborted(f"{quote_url(url)} is not about {quote_url(origin)}, but names another issuer")
             return self._build_result(document, str(document["issuer"]), None, challenge)
         if self._without_servers:
-            raise NoLogin(f"{_quote(self._without_servers)} names no authorization server")
+            raise NoLogin(f"{quote_url(self._without_servers)} names no authorization server")
         defaults = {
             "authorization_endpoint": "/authorize",
             "token_endpoint": "/token",
@@ -179,18 +174,19 @@ class Discovery:
         *,
         is_assumed: bool = False,
     ) -> DiscoveryResult:
-        self._check_endpoints(document, issuer)
+        check_endpoints(self._policy, document, _ENDPOINTS)
+        if self._config.client_secret or self._config.private_key_file or not self._config.needs_user:
+            self._check_secret_recipient(issuer)
         try:
             metadata = OAuthMetadata.model_validate(document)
         except ValidationError as exc:
             names = ", ".join(sorted({f"`{error['loc'][0]}`" for error in exc.errors() if error["loc"]}))
-            raise LoginAborted(f"the metadata of {_quote(issuer)} is wrong or incomplete: {names}") from None
+            raise LoginAborted(f"the metadata of {quote_url(issuer)} is wrong or incomplete: {names}") from None
         if self._config.needs_user and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginAborted(
-                f"{_quote(issuer)} does not say that it supports PKCE (S256), so a login there is not safe"
+                f"{quote_url(issuer)} does not say that it supports PKCE (S256), so a login there is not safe"
             )
         return DiscoveryResult(
-            server=self._url,
             issuer=issuer,
             resource=resource.identifier if resource else resource_url_from_server_url(self._url),
             scope=self._scope(challenge, resource.metadata if resource else None, metadata),
@@ -208,64 +204,27 @@ class Discovery:
         grants = ["refresh_token"] if self._config.needs_user else []
         return get_client_metadata_scopes(challenge.scope, resource, metadata, grants) or None
 
-    def _check_endpoints(self, document: Document, issuer: str) -> None:
-        for name in _ENDPOINTS:
-            url = document.get(name)
-            if isinstance(url, str):
-                self._check_url(url, f"the `{name}` of {_quote(issuer)}")
-        if self._config.client_secret or self._config.private_key_file or not self._config.needs_user:
-            self._check_secret_recipient(issuer)
-
     def _check_secret_recipient(self, issuer: str) -> None:
         """Protect the config's secret from an authorization server that a server names. Raises LoginAborted."""
         trusted: Iterable[str] = filter(None, (self._config.issuer, self._config.metadata_url, self._url))
         if not any(is_same_host(issuer, each) for each in trusted):
             raise LoginAborted(
-                f"the server names {_quote(issuer)} for its logins, which is on another host; to let it have the"
+                f"the server names {quote_url(issuer)} for its logins, which is on another host; to let it have the"
                 " secret, set `oauth.issuer` in the config"
             )
 
-    # --- requests --------------------------------------------------------------------------------------
-
-    def _check_url(self, url: str, what: str) -> None:
-        try:
-            self._policy.check(url)
-        except ForbiddenUrl as exc:
-            raise LoginAborted(f"{what} {exc}: {_quote(url)}; nothing was opened") from None
-        if not _HARMLESS.fullmatch(url):
-            raise LoginAborted(f"{what} contains characters that no URL may have: {_quote(url)}; nothing was opened")
-        if "@" in urlsplit(url).netloc:
-            raise LoginAborted(f"{what} has a user name in front of its host: {_quote(url)}; nothing was opened")
-
     async def _fetch_document(self, url: str) -> Document | None:
-        """Return the JSON object at a URL; None if there is none. Raises LoginAborted."""
+        """Return the JSON object at a URL; None if there is none. Raises DocumentError."""
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                answer = await self._web.send(create_oauth_metadata_request(url))
-        except (ForbiddenUrl, httpx2.HTTPError, TimeoutError) as exc:
-            raise LoginAborted(f"{_quote(url)} {explain(exc)}") from exc
-        if answer.status_code >= 500 or answer.status_code == 429:
-            raise LoginAborted(f"{_quote(url)} answered with HTTP {answer.status_code}; try again later")
-        if answer.status_code != 200:
+            return await self._web.fetch(url, _HEADERS)
+        except DocumentError as exc:
+            if not exc.is_missing:
+                raise
             return None
-        try:
-            document = json.loads(answer.content)
-        except (ValueError, RecursionError):
-            return None
-        return document if isinstance(document, dict) else None
 
 
-def printable(text: str, limit: int = 100) -> str:
-    """Return the beginning of text from a server in a form that is safe to show between backticks."""
-    return replace_unprintable(text[:limit]).replace("`", "\ufffd")
-
-
-def _quote(url: str) -> str:
-    return f"`{printable(url, 200)}`"
-
-
-def _is_same_origin(url: str, origin: str) -> bool:
+def _is_same_origin(url: str, other: str) -> bool:
     try:
-        return split_url(url) == split_url(origin)
+        return split_url(url) == split_url(other)
     except ForbiddenUrl:
         return False

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.oauth.callback import AuthorizationResponse, UnexpectedResponse, parse_response
 from dynamic_mcp.oauth.pending import PendingLogin, start_login
+from dynamic_mcp.web.authorization_response import AuthorizationResponse, UnexpectedResponse, parse_response
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import Bearer

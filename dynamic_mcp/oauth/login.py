@@ -6,7 +6,6 @@ Imports authlib and the MCP SDK: import this only when a login begins, in a thre
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,19 +13,23 @@ from types import TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from authlib.common.security import generate_token
-from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
-from authlib.oauth2.rfc7636 import create_s256_code_challenge
-
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.oauth.address_policy import AddressPolicy
-from dynamic_mcp.oauth.callback import AuthorizationResponse, Callback, parse_response
+from dynamic_mcp.oauth.callback import Callback
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.credentials import Client, Login, covers, union
-from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, NoLogin, printable
+from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, NoLogin
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
-from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
-from dynamic_mcp.oauth.web import create_client
+from dynamic_mcp.oauth.tokens import TokenEndpoint
+from dynamic_mcp.web.address_policy import AddressPolicy
+from dynamic_mcp.web.authorization_response import (
+    AuthorizationResponse,
+    UnexpectedResponse,
+    check_issuer,
+    parse_response,
+)
+from dynamic_mcp.web.documents import open_documents
+from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed, authorization_url, create_secret
+from dynamic_mcp.web.metadata import printable
 
 LOGIN_S = 300.0
 
@@ -65,20 +68,17 @@ class _AuthorizationRequest:
 
     def url(self) -> str:
         """Return where to send the person."""
-        more = {"prompt": "consent"} if "offline_access" in (self.scope or "").split() else {}
-        url: str = prepare_grant_uri(
+        wants_refresh = "offline_access" in (self.scope or "").split()
+        return authorization_url(
             str(self.target.metadata.authorization_endpoint),
-            client_id=self.client.id,
-            response_type="code",
+            self.client.id,
+            self.verifier,
             redirect_uri=self.redirect_uri,
             scope=self.scope,
             state=self.state,
-            code_challenge=create_s256_code_challenge(self.verifier),  # type: ignore[no-untyped-call]
-            code_challenge_method="S256",
             resource=self.target.resource,
-            **more,
+            prompt="consent" if wants_refresh else None,
         )
-        return url
 
 
 class Attempt:
@@ -119,7 +119,11 @@ class Attempt:
             browser.cancel()
 
     async def _exchange(self, response: AuthorizationResponse) -> Login:
-        self._check_issuer(response)
+        is_promised = bool(self._target.metadata.authorization_response_iss_parameter_supported)
+        try:
+            check_issuer(response, self._target.issuer, is_promised=is_promised)
+        except UnexpectedResponse as exc:
+            raise LoginAborted(f"the answer is not accepted: {exc}") from None
         if response.error is not None or response.code is None:
             raise LoginAborted(f"`{self._target.issuer}` refused: `{printable(response.error or '')}`")
         login = Login(
@@ -141,14 +145,6 @@ class Attempt:
             self.warnings.append(f"the server granted more than was asked for: {printable(more)}")
         return replace(login, token=replace(token, scope=token.scope or scope), requested_scope=scope)
 
-    def _check_issuer(self, response: AuthorizationResponse) -> None:
-        """Compare the issuer (RFC 9207). Raises LoginAborted, which shows nothing from a wrong issuer."""
-        if response.iss is None:
-            if self._target.metadata.authorization_response_iss_parameter_supported:
-                raise LoginAborted("the answer does not name its authorization server, although it should")
-        elif response.iss != self._target.issuer:
-            raise LoginAborted("the answer is from another authorization server than the one that was asked")
-
 
 @asynccontextmanager
 async def begin_login(
@@ -162,14 +158,14 @@ async def begin_login(
 
     `open_redirect` returns where the browser comes back with this state; by default that is a port of this machine.
     """
-    state = secrets.token_urlsafe(32)
-    async with create_client(policy) as web:
+    state = create_secret()
+    async with open_documents(policy) as web:
         target = await Discovery(web, policy, remote).run(challenge)
         redirect = open_redirect(state) if open_redirect else await _create_callback(remote, target, known, state)
         async with redirect:
             client = await obtain_client(target, remote.oauth, known, redirect.redirect_uri, web)
             scope = union(target.scope, known.wanted_scope if known else None)
-            request = _AuthorizationRequest(target, client, redirect.redirect_uri, scope, state, generate_token(64))
+            request = _AuthorizationRequest(target, client, redirect.redirect_uri, scope, state, create_secret())
             yield Attempt(remote, policy, request, redirect)
 
 

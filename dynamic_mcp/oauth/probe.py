@@ -14,7 +14,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.mcp import envelope, revisions
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
-from dynamic_mcp.oauth.web import TIMEOUT_S, explain
+from dynamic_mcp.web.guarded_client import TIMEOUT_S, explain
 
 _OURSELVES = {"name": "dynamic-mcp", "version": __version__}
 _LEGACY = {

@@ -5,26 +5,20 @@ A registered client is stored with its issuer and never shown to another one. Im
 
 from __future__ import annotations
 
-import asyncio
-
-import httpx2
-from mcp.client.auth import OAuthRegistrationError
-from mcp.client.auth.utils import (
-    create_client_registration_request,
-    handle_registration_response,
-    is_valid_client_metadata_url,
-    should_use_client_metadata_url,
-)
-from mcp.shared.auth import OAuthClientMetadata
-from pydantic import AnyUrl
+from mcp.client.auth.utils import is_valid_client_metadata_url, should_use_client_metadata_url
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+from pydantic import AnyUrl, ValidationError
 
 from dynamic_mcp.config.resolved import OAuth
-from dynamic_mcp.oauth.address_policy import ForbiddenUrl
 from dynamic_mcp.oauth.credentials import Client, Login
 from dynamic_mcp.oauth.discovery import DiscoveryResult, LoginAborted
-from dynamic_mcp.oauth.web import TIMEOUT_S, explain
+from dynamic_mcp.oauth.tokens import configured_client
+from dynamic_mcp.web.documents import DocumentError, Documents
 
+_JSON = {"Content-Type": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
+# The statuses by which an authorization server says that it offers no registration.
+_NOT_OFFERED = frozenset((401, 403, 404, 405, 501))
 
 
 class NoClient(LoginAborted):
@@ -32,7 +26,7 @@ class NoClient(LoginAborted):
 
 
 async def obtain_client(
-    target: DiscoveryResult, config: OAuth, known: Login | None, redirect_uri: str, web: httpx2.AsyncClient
+    target: DiscoveryResult, config: OAuth, known: Login | None, redirect_uri: str, web: Documents
 ) -> Client:
     """Return the client to log in as; registers one if necessary. Raises LoginAborted and NoClient."""
     configured = _configured_client(target, config)
@@ -59,7 +53,6 @@ def _check_issuer(client: Client, target: DiscoveryResult, config: OAuth, known:
 
 
 def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
-    from dynamic_mcp.oauth.tokens import configured_client
 
     if config.client_id is not None:
         return configured_client(config, target.metadata.token_endpoint_auth_methods_supported)
@@ -71,9 +64,10 @@ def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
     return None
 
 
-async def _register(target: DiscoveryResult, redirect_uri: str, web: httpx2.AsyncClient) -> Client:
+async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) -> Client:
     """Register a client (RFC 7591)."""
-    if target.metadata.registration_endpoint is None:
+    endpoint = target.endpoint("registration_endpoint")
+    if endpoint is None:
         raise NoClient(f"`{target.issuer}` does not register clients")
     method = _choose_method(target.metadata.token_endpoint_auth_methods_supported)
     metadata = OAuthClientMetadata(
@@ -82,17 +76,16 @@ async def _register(target: DiscoveryResult, redirect_uri: str, web: httpx2.Asyn
         token_endpoint_auth_method=method,  # type: ignore[arg-type]
         scope=target.scope,
     )
-    request = create_client_registration_request(target.metadata, metadata, target.issuer)
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            answer = await web.send(request)
-        if answer.status_code in (401, 403, 404, 405, 501) or (target.is_assumed and not answer.is_success):
-            raise NoClient(f"`{target.issuer}` does not let clients register themselves (HTTP {answer.status_code})")
-        registration = await handle_registration_response(answer)
-    except OAuthRegistrationError:
-        raise NoClient(f"`{target.issuer}` did not register a client (HTTP {answer.status_code})") from None
-    except (ForbiddenUrl, httpx2.HTTPError, TimeoutError) as exc:
-        raise LoginAborted(f"`{request.url}` {explain(exc)}") from exc
+        status, answer = await web.post(endpoint, metadata.model_dump_json(exclude_none=True), _JSON)
+    except DocumentError as exc:
+        raise LoginAborted(str(exc)) from exc
+    if status in _NOT_OFFERED or (target.is_assumed and not 200 <= status < 300):
+        raise NoClient(f"`{target.issuer}` does not let clients register themselves (HTTP {status})")
+    try:
+        registration = OAuthClientInformationFull.model_validate(answer if status in (200, 201) else None)
+    except ValidationError:
+        raise NoClient(f"`{target.issuer}` did not register a client (HTTP {status})") from None
     auth_method = registration.token_endpoint_auth_method or (
         method if registration.client_secret is None else "client_secret_basic"
     )

@@ -118,7 +118,7 @@ def test_what_does_not_connect_loads_nothing_that_connects(cli: CliRunner, args:
     code = (
         "import sys; from dynamic_mcp.cli.main import run; "
         f"run({args!r}); "
-        "print([m for m in ('mcp', 'httpx2', 'authlib', 'uvloop', 'jsonschema', 'questionary', 'dynamic_mcp.proxy')"
+        "print([m for m in ('mcp', 'httpx2', 'uvloop', 'jsonschema', 'questionary', 'dynamic_mcp.proxy')"
         " if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.web.jwk import import_keys
+from dynamic_mcp.web.signed_token import parse_token
 from tests.oauth.parts import bearer, refusal, remote
+from tests.signing_keys import key_for, public_jwk
 from tests.upstreams.auth_server import AuthServer
 
 
@@ -29,38 +32,61 @@ async def test_client_credentials_need_nobody(server: AuthServer, tmp_path: Path
     assert await credentials.get_header() != header
 
 
-@pytest.mark.parametrize(("kind", "alg"), [("rsa", "RS256"), ("ec", "ES256")])
-async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: Path, kind: str, alg: str) -> None:
-    from joserfc import jwt
-    from joserfc.jwk import ECKey, RSAKey
-
-    key = RSAKey.generate_key(2048) if kind == "rsa" else ECKey.generate_key("P-256")
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [("RS256", None), ("RS256", "PS256"), ("ES256", None), ("ES384", None), ("EdDSA", None), ("EdDSA", "EdDSA")],
+)
+async def test_a_private_key_signs_for_the_issuer(
+    server: AuthServer, tmp_path: Path, kind: str, chosen: str | None
+) -> None:
+    key = key_for(kind)
     (tmp_path / "key.pem").write_bytes(key.as_pem(private=True))
     config = remote(
-        server.mcp_url, client_id="robot", private_key_file=str(tmp_path / "key.pem"), grant="client_credentials"
+        server.mcp_url,
+        client_id="robot",
+        private_key_file=str(tmp_path / "key.pem"),
+        private_key_alg=chosen,
+        grant="client_credentials",
     )
 
     assert await bearer(config, tmp_path / "logins").get_header() is not None
 
     (asked,) = server.requests_to("/token")
     assert asked.form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-    signed = jwt.decode(asked.form["client_assertion"], key, algorithms=[alg])
+    signed = parse_token(asked.form["client_assertion"])
+    (public,) = import_keys({"keys": [public_jwk(key)]})
+    assert signed.algorithm == (chosen or kind)
+    assert public.has_signed(signed.algorithm, signed.signed, signed.signature)
     assert {name: signed.claims[name] for name in ("iss", "sub", "aud")} == {
         "iss": "robot",
         "sub": "robot",
         "aud": server.url,
     }
-    assert signed.claims["exp"] - signed.claims["iat"] <= 301
+    expires_at, issued_at = signed.claims["exp"], signed.claims["iat"]
+    assert isinstance(expires_at, int)
+    assert isinstance(issued_at, int)
+    assert 0 < expires_at - issued_at <= 301
 
 
-@pytest.mark.parametrize("content", [None, "no key"])
-async def test_a_key_that_cannot_be_read_is_named(server: AuthServer, tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "chosen", "why"),
+    [
+        (None, None, "cannot be read"),
+        (b"no key", None, "is not a private key"),
+        (key_for("ES256").as_pem(private=False), None, "is not a private key"),
+        (key_for("ES256").as_pem(private=True), "RS256", "is for ES256"),
+    ],
+)
+async def test_a_key_that_cannot_sign_is_named(
+    server: AuthServer, tmp_path: Path, content: bytes | None, chosen: str | None, why: str
+) -> None:
     file = tmp_path / "key.pem"
     if content is not None:
-        file.write_text(content)
-    config = remote(server.mcp_url, client_id="robot", private_key_file=str(file), grant="client_credentials")
+        file.write_bytes(content)
+    facts: dict[str, Any] = {"private_key_file": str(file), "private_key_alg": chosen}
+    config = remote(server.mcp_url, client_id="robot", grant="client_credentials", **facts)
 
-    with pytest.raises(Unreachable, match=r"key\.pem"):
+    with pytest.raises(Unreachable, match=rf"key\.pem` {why}"):
         await bearer(config, tmp_path / "logins").get_header()
     assert server.requests_to("/token") == []
 

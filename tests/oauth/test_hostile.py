@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import pytest
 
 from dynamic_mcp.errors import LoginNeeded
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
 from tests.oauth.parts import bearer, refusal, remote, store_login
 from tests.oauth.visits import abort_reason, browse, fetch_challenge, log_in, read_all
 from tests.upstreams.auth_server import Answer, AuthServer, Request
@@ -34,6 +34,7 @@ from tests.upstreams.auth_server import Answer, AuthServer, Request
         ("http://a.test/authorize", "not https"),
         ("https://", "not a URL"),
         ("https://a b/", "not a URL"),
+        ("https://a.test/#/authorize", "characters"),
         ("https://accounts.example.com@a.test/authorize", "user name"),
         ("https://accounts.example.com:443@a.test/authorize", "user name"),
     ],
@@ -232,6 +233,7 @@ async def test_an_error_is_shown_only_if_it_is_from_the_issuer_that_was_asked(se
         Answer(200, {"access_token": "a", "token_type": "mac"}),
         Answer(302, None, {"Location": "http://127.0.0.1:9/"}),
         Answer(500, {"access_token": "a", "token_type": "Bearer"}),
+        Answer(400, {"access_token": "a", "token_type": "Bearer"}),
         Answer(400, {"error": "<script>", "error_description": "evil words"}),
         Answer(400, {"error": {"a": 1}}),
     ],

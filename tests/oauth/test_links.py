@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.links import VALID_S, LoginLinks
 from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 from tests.oauth.parts import bearer, remote
 
 ANN = Principal("token", "ann")

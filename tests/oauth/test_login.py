@@ -6,16 +6,17 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.oauth.address_policy import AddressPolicy
-from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, begin_login
+from dynamic_mcp.web.address_policy import AddressPolicy
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 from tests.oauth.parts import bearer, refusal, remote, store_login
 from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
@@ -264,6 +265,70 @@ async def test_a_client_metadata_document_is_used_at_every_authorization_server(
 
         assert login.issuer == other.url
         assert login.client == old.client
+
+
+async def test_what_a_registration_leaves_empty_is_left_out(server: AuthServer) -> None:
+    redirect_port = await free_port()
+    redirects = {"redirect_uris": [f"http://127.0.0.1:{redirect_port}/callback"]}
+    server.clients["empty"] = redirects
+    empty = {"client_secret": None, "token_endpoint_auth_method": "", "client_secret_expires_at": ""}
+    server.manners.overrides["/register"] = lambda request: Answer(201, {"client_id": "empty", **empty})
+
+    login, _ = await log_in(remote(server.mcp_url, redirect_port=redirect_port))
+
+    assert login.client is not None
+    assert (login.client.id, login.client.secret, login.client.auth_method) == ("empty", None, "none")
+
+
+@pytest.mark.parametrize("answer", [{}, {"client_id": 5}, [], {"client_id": "a", "client_secret": ["s"]}])
+async def test_an_answer_that_is_no_registration_leads_to_no_client(server: AuthServer, answer: Any) -> None:
+    server.manners.overrides["/register"] = lambda request: Answer(201, answer)
+
+    assert "did not register a client" in await abort_reason(remote(server.mcp_url))
+
+
+async def test_metadata_of_a_server_that_is_not_named_by_a_url_is_passed_over(server: AuthServer) -> None:
+    server.manners.prm = {"resource": "api://us", "authorization_servers": ["https://as.example.com"]}
+
+    login, _ = await log_in(remote(server.mcp_url))
+
+    assert login.issuer == server.url
+
+
+async def test_a_slash_at_the_end_of_a_host_makes_no_other_issuer(server: AuthServer) -> None:
+    login, _ = await log_in(remote(server.mcp_url, issuer=f"{server.url}/"))
+    assert login.issuer == server.url
+
+    server.manners.prm = {"authorization_servers": [f"{server.url}/tenant"]}
+    assert "a different `issuer`" in await abort_reason(remote(server.mcp_url, issuer=f"{server.url}/tenant/"))
+
+
+async def test_an_authorization_endpoint_keeps_its_query(server: AuthServer) -> None:
+    server.manners.metadata = {"authorization_endpoint": f"{server.url}/authorize?tenant=a%26b"}
+    config = remote(server.mcp_url)
+
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
+        pairs = parse_qsl(urlsplit(attempt.url).query)
+
+    assert pairs[0] == ("tenant", "a&b")
+    assert ("response_type", "code") in pairs
+    assert len({name for name, _ in pairs}) == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"token_endpoint": None}, "`token_endpoint`"),
+        ({"authorization_endpoint": 5, "token_endpoint": None}, "`authorization_endpoint`, `token_endpoint`"),
+        ({"scopes_supported": "tools"}, "`scopes_supported`"),
+    ],
+)
+async def test_what_is_wrong_in_the_metadata_is_named(
+    server: AuthServer, changes: dict[str, Any], named: str
+) -> None:
+    server.manners.metadata = changes
+
+    assert f"is wrong or incomplete: {named}" in await abort_reason(remote(server.mcp_url))
 
 
 async def test_a_client_registers_as_a_native_application_that_renews_its_tokens(server: AuthServer) -> None:

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Login
 from dynamic_mcp.oauth.login import Attempt, LoginAborted, begin_login
+from dynamic_mcp.web.address_policy import AddressPolicy
 from tests.upstreams.auth_server import Request
 from tests.web import web_client
 

@@ -121,6 +121,32 @@ def test_serving_stdio_servers_imports_nothing_that_only_others_need(
     assert not loaded & unwanted
 
 
+@pytest.mark.alone_only("it looks at what modules load")
+@pytest.mark.parametrize(
+    ("modules", "without"),
+    [
+        (("oauth.tokens", "web.endpoints"), ("mcp", "mcp_types", "pydantic", "cryptography")),
+        (
+            (
+                "features.login_server.provider",
+                "features.login_server.oidc",
+                "face.auth.upstream_login",
+                "oauth.links",
+            ),
+            ("mcp", "mcp_types", "pydantic", "authlib", "httpx2"),
+        ),
+    ],
+    ids=["a renewal", "serving logins"],
+)
+def test_what_only_a_login_needs_comes_with_the_first(modules: tuple[str, ...], without: tuple[str, ...]) -> None:
+    names = [f"dynamic_mcp.{name}" for name in modules]
+    code = f"import sys; from importlib import import_module; [*map(import_module, {names})]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "dynamic_mcp" in loaded
+    assert not loaded & {*without}
+
+
 # Own modules that a start loads before the answer to `initialize`. It only ever gets smaller.
 MOST_AT_THE_START = 156
 # Of features that no config here asks for, of other ways in, and of what comes with the first server or call.
@@ -133,7 +159,7 @@ NOT_AT_THE_START = (
     "proxy.prompts", "proxy.resources", "proxy.status", "proxy.transparent",
     "search", "session.batches", "session.modern",
     "upstream.cli", "upstream.http", "upstream.link", "upstream.opener", "upstream.process.child",
-    "upstream.remote", "upstream.stdio",
+    "upstream.remote", "upstream.stdio", "web",
     *(f"features.{feature.name}" for feature in FEATURES),
 )  # fmt: skip
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-03-26"}}

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dynamic_mcp.face.auth.guesses import TokenGuesses
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Denial, Provider
-from dynamic_mcp.face.http.authenticator import Outcome, Page, Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection, Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.identity import Authentication
@@ -63,7 +63,7 @@ class AuthChain:
         if isinstance(token, Denial):
             return self._refuse(token, head)
         if token is not None and self._guesses.must_wait(head):
-            return Refused.of(refusal(429, _GUESSED, _RETRY_SOON), _GUESSED)
+            return AuthRejection.of(refusal(429, _GUESSED, _RETRY_SOON), _GUESSED)
         for provider in self._providers:
             if provider.recognises(head, token):
                 found = provider.authenticate(head, token)
@@ -116,17 +116,17 @@ class AuthChain:
         found.add_done_callback(settle)
         return outcome
 
-    def _refuse(self, denial: Denial | None, head: RequestHead | None, provider: str = "") -> Refused:
+    def _refuse(self, denial: Denial | None, head: RequestHead | None, provider: str = "") -> AuthRejection:
         """Return the refusal of a credential, or of its absence."""
         if denial is None:
             status, why = 401, "this server needs a credential: the header `Authorization: Bearer …`"
         elif denial.error == "temporarily_unavailable":  # a new login would be of no use
-            return Refused.of(refusal(503, denial.why, _RETRY), denial.why, provider)
+            return AuthRejection.of(refusal(503, denial.why, _RETRY), denial.why, provider)
         else:
             status, why = _STATUS_BY_ERROR[denial.error], denial.why
             log.debug("refused a client at %s: %s", (head and head.peer) or "a Unix socket", why)
         response = refusal(status, why, ((b"www-authenticate", self._challenge(denial, head)),))
-        return Refused.of(response, _NO_CREDENTIAL if denial is None else why, provider)
+        return AuthRejection.of(response, _NO_CREDENTIAL if denial is None else why, provider)
 
     def _challenge(self, denial: Denial | None, head: RequestHead | None) -> bytes:
         members: list[tuple[str, str]] = []

@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from asyncio import Future
 from collections.abc import Callable, Mapping
-from hashlib import sha256
-
-from msgspec import Struct
 
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.jwks import KeyDirectory, KeysUnavailable
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.auth.signed_token import (
+from dynamic_mcp.face.http.authenticator import Page
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.jwks import KeyDirectory, KeysUnavailable
+from dynamic_mcp.web.signed_token import (
+    EDDSA,
     SignedToken,
     TokenError,
     check_claims,
@@ -28,14 +30,9 @@ from dynamic_mcp.face.auth.signed_token import (
     read_name,
     read_texts,
 )
-from dynamic_mcp.face.http.authenticator import Page
-from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.verified_tokens import VerifiedToken, VerifiedTokens
 
 KEPT_S = 60.0
-_MAX_KEPT = 10_000
 _MAX_ROLES = 200
 # ID tokens say `JWT`, as many access tokens do; what tells them apart is the audience.
 _KINDS = frozenset({None, "jwt", "at+jwt"})
@@ -46,14 +43,6 @@ def make_jwt(config: Jwt, http: Http) -> JwtProvider:
     """Return the provider of an issuer, for the endpoint of a config."""
     paths = (http.path, f"{http.root_path}{http.path}")
     return JwtProvider(config, Audiences(config.audience, http.public_url, paths))
-
-
-class _Known(Struct, frozen=True, gc=False):
-    """What a token has shown, and the audiences that it is for; until when nothing of it is checked again."""
-
-    authentication: Authentication
-    audiences: tuple[str, ...]
-    until: float
 
 
 class JwtProvider:
@@ -70,19 +59,18 @@ class JwtProvider:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
-        self._algorithms = frozenset(config.algorithms) | ({"Ed25519"} if "EdDSA" in config.algorithms else set())
+        self._algorithms = frozenset(config.algorithms) | (EDDSA if "EdDSA" in config.algorithms else set())
         self._audiences = audiences
         self._keys = keys or KeyDirectory(config.issuer, config.jwks_url)
         self._now = now
-        self._known: BoundedDict[bytes, _Known] = BoundedDict(_MAX_KEPT)
-        self._valid_until: BoundedDict[Authentication, float] = BoundedDict(_MAX_KEPT)
+        self._verified = VerifiedTokens(now, KEPT_S)
         self._tasks = TaskSet()
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
         """Tell whether a token says that it is from this issuer."""
         if token is None:
             return False
-        if _digest(token) in self._known:
+        if token in self._verified:
             return True
         try:
             return parse_token(token).issuer == self._config.issuer
@@ -94,9 +82,9 @@ class JwtProvider:
     ) -> Authentication | Denial | Future[Authentication | Denial]:
         """Tell who sent a request; a future where the keys of the issuer must be fetched."""
         assert token is not None
-        known = self._known.get(digest := _digest(token))
-        if known is not None and self._now() < known.until:
-            return known.authentication if self._audiences.accept(known.audiences, head) else _FOR_OTHERS
+        verified = self._verified.find(token)
+        if verified is not None and self._now() < verified.expires_at:
+            return verified.authentication if self._audiences.accept(verified.audiences, head) else _FOR_OTHERS
         try:
             signed = parse_token(token)
             self._check(signed)
@@ -106,13 +94,12 @@ class JwtProvider:
             return _FOR_OTHERS
         verdict = self._keys.has_signed(signed)
         if verdict is None and (self._keys.may_ask() or not self._keys.has_keys()):
-            return self._tasks.create(self._ask(digest, signed), name=f"keys for a token of {self._config.issuer}")
-        return self._conclude(digest, signed, is_signed=verdict is True)
+            return self._tasks.create(self._ask(token, signed), name=f"keys for a token of {self._config.issuer}")
+        return self._conclude(token, signed, is_signed=verdict is True)
 
     def is_valid(self, authentication: Authentication) -> bool:
         """Tell whether a token that has shown this is still valid."""
-        valid_until = self._valid_until.get(authentication)
-        return valid_until is not None and self._now() < valid_until
+        return self._verified.is_valid(authentication)
 
     def find_page(self, method: str, path: bytes) -> Page | None:
         """Return None."""
@@ -137,33 +124,27 @@ class JwtProvider:
         config = self._config
         return check_claims(token.claims, issuer=config.issuer, now=self._now(), leeway_s=config.leeway_s)
 
-    async def _ask(self, digest: bytes, token: SignedToken) -> Authentication | Denial:
+    async def _ask(self, token: str, signed: SignedToken) -> Authentication | Denial:
         try:
-            is_signed = await self._keys.verify(token)
+            is_signed = await self._keys.verify(signed)
         except KeysUnavailable:
             return Denial("temporarily_unavailable", "the keys of the issuer could not be fetched; try again")
-        return self._conclude(digest, token, is_signed=is_signed)
+        return self._conclude(token, signed, is_signed=is_signed)
 
-    def _conclude(self, digest: bytes, token: SignedToken, *, is_signed: bool) -> Authentication | Denial:
+    def _conclude(self, token: str, signed: SignedToken, *, is_signed: bool) -> Authentication | Denial:
         if not is_signed:
             return Denial("invalid_token", "the token is not signed by a key of its issuer")
         try:
-            valid_until = self._check(token)  # once more: it may have expired while the keys were fetched
+            expires_at = self._check(signed)  # once more: it may have expired while the keys were fetched
         except TokenError as exc:
             return Denial("invalid_token", str(exc))
-        authentication = read_authentication(self._config, token.claims)
+        authentication = read_authentication(self._config, signed.claims)
         required = self._config.required_scopes
         if authentication.scopes is not None and not authentication.scopes.issuperset(required):
             return Denial("insufficient_scope", "the token lacks a scope that this server needs", required)
-        self._keep(digest, token, authentication, valid_until)
-        return authentication
-
-    def _keep(self, digest: bytes, token: SignedToken, authentication: Authentication, valid_until: float) -> None:
-        audiences = read_texts(token.claims.get("aud"))
-        self._known.pop(digest, None)  # so that it counts as new
-        self._known[digest] = _Known(authentication, audiences, min(valid_until, self._now() + KEPT_S))
-        before = self._valid_until.pop(authentication, 0.0)
-        self._valid_until[authentication] = max(before, valid_until)
+        verified = VerifiedToken(authentication, read_texts(signed.claims.get("aud")), expires_at)
+        self._verified.add(token, verified)
+        return self._verified.accept(verified)
 
 
 def read_authentication(config: Jwt, claims: Mapping[str, object]) -> Authentication:
@@ -178,10 +159,6 @@ def read_authentication(config: Jwt, claims: Mapping[str, object]) -> Authentica
         claims=pair_claims(claims),
         scopes=_read_scopes(claims, config.claims.scopes),
     )
-
-
-def _digest(token: str) -> bytes:
-    return sha256(token.encode(errors="surrogatepass")).digest()
 
 
 def _read_scopes(claims: Mapping[str, object], claim: str | None) -> frozenset[str]:

@@ -23,8 +23,8 @@ from dynamic_mcp.face.auth.pages import headers, page, paragraphs
 from dynamic_mcp.face.http.authenticator import Authenticator, Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.links import CALLBACK_PATH, LINK_PATH, VALID_S, LoginLink, LoginLinks
+from dynamic_mcp.web.authorization_response import UnexpectedResponse
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 

@@ -13,7 +13,7 @@ from dynamic_mcp.face.http.responses import Headers, with_headers
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 
 
-class Refused(Response, frozen=True, gc=False):
+class AuthRejection(Response, frozen=True, gc=False):
     """What a request is answered whose credential, login, host or origin is refused, and why.
 
     `provider` is the one that has recognised the credential, if any.
@@ -23,9 +23,9 @@ class Refused(Response, frozen=True, gc=False):
     why: str = ""
 
     @staticmethod
-    def of(response: Response, why: str, provider: str = "") -> Refused:
+    def of(response: Response, why: str, provider: str = "") -> AuthRejection:
         """Return a response that refuses somebody."""
-        return Refused(response.status, response.headers, response.body, provider, why)
+        return AuthRejection(response.status, response.headers, response.body, provider, why)
 
 
 # Who sent a request, or what it is answered instead of being served: 401, 403, or 400.

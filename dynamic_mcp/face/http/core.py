@@ -18,7 +18,7 @@ from msgspec import Struct
 from dynamic_mcp.client import Transport
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, OpenPage, Outcome, Refused
+from dynamic_mcp.face.http.authenticator import Authenticator, AuthRejection, LocalAuthenticator, OpenPage, Outcome
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.denials import Denials
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
@@ -185,7 +185,7 @@ class HttpFace:
         return PageReceiver(head, exchange, page, cors, self._pages, partial(self._note_refusal, head))
 
     def _note_refusal(self, head: RequestHead, response: Response) -> Response:
-        if isinstance(response, Refused) and self._proxy.observers is not None:
+        if isinstance(response, AuthRejection) and self._proxy.observers is not None:
             self._denials.add(head, response, self._forwarding)
         return response
 

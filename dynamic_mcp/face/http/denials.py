@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from dynamic_mcp.face.http.authenticator import Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding, site_of
 from dynamic_mcp.proxy.request import Event
@@ -37,7 +37,7 @@ class Denials:
         self._now = now
         self._windows: dict[str, _Window] = {}
 
-    def add(self, head: RequestHead, refused: Refused, forwarding: Forwarding) -> None:
+    def add(self, head: RequestHead, refused: AuthRejection, forwarding: Forwarding) -> None:
         """Take a request that was refused."""
         address = forwarding.address_of(head)
         site = site_of(address)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from itertools import islice
 
-from dynamic_mcp.face.http.authenticator import Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers, refusal
@@ -57,7 +57,7 @@ class Guard:
             return None
         hint = "such pages never may" if origin == b"null" else "`allowed_origins` may name it"
         why = f"pages of `{_printable(origin)}` may not use this server"
-        return Refused.of(refusal(403, f"{why}: {hint}"), why)
+        return AuthRejection.of(refusal(403, f"{why}: {hint}"), why)
 
     def check_host(self, head: RequestHead) -> Response | None:
         """Return why a request for what pages of any origin may read is refused; None if it is not."""
@@ -93,7 +93,7 @@ class Guard:
         if may_navigate and head.headers.get(b"sec-fetch-mode") == b"navigate":
             return None
         why = "pages of other sites may not use this server"
-        return Refused.of(refusal(403, f"{why}: `allowed_origins` may name those that send their origin"), why)
+        return AuthRejection.of(refusal(403, f"{why}: `allowed_origins` may name those that send their origin"), why)
 
     def _host_of(self, head: RequestHead) -> bytes:
         headers = head.headers
@@ -106,7 +106,7 @@ class Guard:
             return None
         if not self._is_allowed_host(host):
             why = f"the host `{_printable(host)}` is not one of this server"
-            return Refused.of(refusal(403, f"{why}: `allowed_hosts` may name it"), why)
+            return AuthRejection.of(refusal(403, f"{why}: `allowed_hosts` may name it"), why)
         if len(self._good_hosts) < _MAX_REMEMBERED:
             self._good_hosts.add(host)
         return None

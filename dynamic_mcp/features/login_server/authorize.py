@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from urllib.parse import urlencode
 
 from dynamic_mcp.face.auth.pages import error_page
-from dynamic_mcp.face.http.authenticator import PageRequest, Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import NO_STORE
 from dynamic_mcp.features.login_server import addresses, store
@@ -145,7 +145,7 @@ class AuthorizationEndpoint:
         log.info("somebody %s the client %s to act for them", said, ascii(asked.client.id))
         if code is None:
             why = f"the person does not allow the client {asked.client.id[:_LONGEST_ID]!a} to act for them"
-            return Refused.of(self._send_back(asked, {"error": "access_denied"}), why, NAME)
+            return AuthRejection.of(self._send_back(asked, {"error": "access_denied"}), why, NAME)
         return self._send_back(asked, {"code": code})
 
     # --- what is asked for -----------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Client ID metadata documents: a client whose id is the URL of a document that says what it is.
 
 draft-ietf-oauth-client-id-metadata-document; MCP 2026-07-28, authorization. Anybody can make us fetch one, so a fetch
-is bounded, follows no redirects, and goes to no network that we are not in ourselves (`oauth/address_policy.py`), nor
+is bounded, follows no redirects, and goes to no network that we are not in ourselves (`web/address_policy.py`), nor
 to this machine.
 """
 
@@ -20,8 +20,8 @@ from msgspec import Struct
 from dynamic_mcp.features.login_server import store
 from dynamic_mcp.features.login_server.clients import ForbiddenClient, OAuthClient, make_client, read_metadata
 from dynamic_mcp.features.login_server.database import Database
-from dynamic_mcp.oauth.address_policy import AddressPolicy, Resolver
 from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.web.address_policy import AddressPolicy, Resolver
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ def guarded_fetch(public_url: str, resolver: Resolver | None = None, *, may_be_l
     """
 
     async def fetch(url: str) -> FetchedDocument:
-        web = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.web")
+        web = await asyncio.to_thread(import_module, "dynamic_mcp.web.guarded_client")
         policy = AddressPolicy(public_url, resolver, may_be_local=may_be_local)
         try:
             async with asyncio.timeout(web.TIMEOUT_S), web.create_client(policy) as client:

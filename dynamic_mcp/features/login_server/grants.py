@@ -42,7 +42,7 @@ _REMEMBERED_S = 3600.0
 Issue = Callable[[sqlite3.Connection, "Family", str | None], bytes]
 
 
-class Refused(Struct, frozen=True):
+class GrantError(Struct, frozen=True):
     """Why there are no tokens. `was_reused`: what was shown had been used before, and its login is revoked."""
 
     why: str
@@ -77,21 +77,21 @@ def add_code(connection: sqlite3.Connection, grant: Grant, now: float) -> str:
 
 def redeem_code(
     connection: sqlite3.Connection, code: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
-) -> bytes | Refused:
+) -> bytes | GrantError:
     """Begin the login that a code stands for, and return the answer with its first tokens."""
     key = hash_of(code)
     row = connection.execute("SELECT data, until, family FROM codes WHERE id = ?", (key,)).fetchone()
     if row is None:
-        return Refused("the code is not known")
+        return GrantError("the code is not known")
     data, until, used_by = row
     grant = decode_as(data, Grant)
     if grant.client_id != client_id:
-        return Refused("the code was given to another client")
+        return GrantError("the code was given to another client")
     if used_by is not None:
         revoke(connection, used_by, lifetimes, now)
-        return Refused("the code was used before: what it gave is revoked", was_reused=True)
+        return GrantError("the code was used before: what it gave is revoked", was_reused=True)
     if until <= now:
-        return Refused("the code has expired")
+        return GrantError("the code has expired")
     family = Family(secrets.token_urlsafe(16), grant)
     connection.execute("UPDATE codes SET family = ? WHERE id = ?", (family.id, key))
     secret = secrets.token_bytes(32)
@@ -114,23 +114,23 @@ def find_code(connection: sqlite3.Connection, code: str, client_id: str) -> Gran
 
 def refresh(
     connection: sqlite3.Connection, token: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
-) -> bytes | Refused:
+) -> bytes | GrantError:
     """Return the answer with new tokens, or again the one that a client may not have got."""
     found = _find(connection, token)
     if found is None:
-        return Refused("the refresh token is not known")
+        return GrantError("the refresh token is not known")
     row, number = found
     if row.grant.client_id != client_id:
-        return Refused("the refresh token was given to another client")
+        return GrantError("the refresh token was given to another client")
     if row.until <= now:
-        return Refused("the login has expired")
+        return GrantError("the login has expired")
     if number == row.number - 1 and now <= row.renewed + GRACE_S and row.answer is not None:
         answer = sealing.open_sealed(row.answer, token)
         if answer is not None:
             return answer
     if number != row.number or not hmac.compare_digest(hash_of(token), row.newest):
         revoke(connection, row.id, lifetimes, now)
-        return Refused("the refresh token was used before: the login is revoked", was_reused=True)
+        return GrantError("the refresh token was used before: the login is revoked", was_reused=True)
     forget_answers(connection, now)
     successor = _new_token(row.id, row.secret, number + 1)
     answer = issue(connection, Family(row.id, row.grant), successor)

@@ -5,69 +5,47 @@ Imports joserfc, and so is imported with the first request that needs it.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey
-from msgspec import Struct
+from dynamic_mcp.web.jwk import SigningKey
+from dynamic_mcp.web.signed_token import SignedToken
 
-ALGORITHM = "ES256"
-_TYPE = "at+jwt"
+_KIND = "at+jwt"
 # A key signs for this long; then it stays as long as any token that it signed.
 _SIGNS_S = 90 * 24 * 3600.0
 
-Claims = dict[str, Any]  # Any: the claims of a token are JSON
+Claims = Mapping[str, Any]  # Any: the claims of a token are JSON that we have written ourselves
 
 
-class Key(Struct, frozen=True):
-    """A key pair, and the id by which tokens name it."""
-
-    id: str
-    pair: ECKey
-
-    def sign(self, claims: Claims) -> str:
-        """Return a signed token (RFC 9068)."""
-        return jwt.encode({"alg": ALGORITHM, "kid": self.id, "typ": _TYPE}, claims, self.pair)
-
-    def public(self) -> Mapping[str, object]:
-        """Return the half of the key that everybody may know, as a JWK."""
-        return self.pair.as_dict(private=False, kid=self.id, use="sig", alg=ALGORITHM)
-
-
-def current_key(connection: sqlite3.Connection, now: float, tokens_last_s: float) -> Key:
+def current_key(connection: sqlite3.Connection, now: float, tokens_last_s: float) -> SigningKey:
     """Return the key that signs now; one that has signed for long enough is replaced."""
     row = connection.execute("SELECT id, private, made FROM keys ORDER BY made DESC LIMIT 1").fetchone()
     if row is not None and now < row[2] + _SIGNS_S:
-        return _load(row[0], row[1])
+        return SigningKey.from_jwk(row[1], row[0])
     connection.execute("DELETE FROM keys WHERE made < ?", (now - _SIGNS_S - max(tokens_last_s, _SIGNS_S),))
-    pair = ECKey.generate_key("P-256")
-    id = pair.thumbprint()
-    private = json.dumps(pair.as_dict(private=True))
-    connection.execute("INSERT INTO keys VALUES (?, ?, ?)", (id, private, now))
-    return Key(id, pair)
+    key = SigningKey.generate()
+    connection.execute("INSERT INTO keys VALUES (?, ?, ?)", (key.kid, key.to_jwk(), now))
+    return key
 
 
-def all_keys(connection: sqlite3.Connection) -> dict[str, Key]:
+def all_keys(connection: sqlite3.Connection) -> dict[str, SigningKey]:
     """Return the keys whose tokens count, by their ids."""
     rows = connection.execute("SELECT id, private FROM keys ORDER BY made DESC").fetchall()
-    return {id: _load(id, private) for id, private in rows}
+    return {id: SigningKey.from_jwk(private, id) for id, private in rows}
 
 
-def read_claims(token: str, keys: Mapping[str, Key], key_id: str) -> Claims | None:
-    """Return the claims of a token that one of the keys has signed; None if none has. Dates are not looked at."""
-    key = keys.get(key_id)
-    if key is None:
-        return None
-    try:
-        decoded = jwt.decode(token, key.pair, algorithms=[ALGORITHM])
-    except (JoseError, ValueError):
-        return None
-    return dict(decoded.claims) if decoded.header.get("typ") == _TYPE else None
+def sign_claims(key: SigningKey, claims: Claims) -> str:
+    """Return an access token (RFC 9068)."""
+    return key.sign(claims, _KIND)
 
 
-def _load(id: str, private: str) -> Key:
-    return Key(id, ECKey.import_key(json.loads(private)))
+def read_claims(token: SignedToken, keys: Mapping[str, SigningKey]) -> Claims | None:
+    """Return the claims of an access token that one of the keys has signed; None if none has.
+
+    Dates are not looked at.
+    """
+    key = None if token.kid is None else keys.get(token.kid)
+    is_ours = key is not None and key.has_signed(token.algorithm, token.signed, token.signature)
+    return token.claims if is_ours and token.kind == _KIND else None

@@ -53,7 +53,7 @@ class Metadata:
             from dynamic_mcp.features.login_server import keys
 
             keys.current_key(connection, now, access_s)
-            return [key.public() for key in keys.all_keys(connection).values()]
+            return [key.public_jwk() for key in keys.all_keys(connection).values()]
 
         return json_response({"keys": await self._database.run(work)}, headers=_PUBLIC)
 

@@ -12,7 +12,7 @@ from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest, Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection, OpenPage, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.features.login_server import addresses, authorize
 from dynamic_mcp.features.login_server.access_tokens import AccessTokens
@@ -153,7 +153,7 @@ async def _for_programs(answer: _Answer, request: PageRequest) -> Response:
 def _as_denial(response: Response, exc: OAuthError | NotIdentified) -> Response:
     """Return an answer as the refusal of somebody, if it is one."""
     is_denial = isinstance(exc, NotIdentified) or exc.is_denial
-    return Refused.of(response, str(exc), NAME) if is_denial else response
+    return AuthRejection.of(response, str(exc), NAME) if is_denial else response
 
 
 async def _preflight(pages: dict[str, Page], request: PageRequest) -> Response:

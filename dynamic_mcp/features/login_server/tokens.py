@@ -16,16 +16,15 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, NO_STORE
 from dynamic_mcp.features.login_server import grants, store
-from dynamic_mcp.features.login_server.access_tokens import peek
 from dynamic_mcp.features.login_server.addresses import Addresses, is_within
 from dynamic_mcp.features.login_server.client_metadata import is_document_url
 from dynamic_mcp.features.login_server.clients import CODE, REFRESH
 from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_response, parse_form
-from dynamic_mcp.features.login_server.grants import Family, Issue, Lifetimes, Refused
+from dynamic_mcp.features.login_server.grants import Family, GrantError, Issue, Lifetimes
 from dynamic_mcp.features.login_server.records import Grant
-from dynamic_mcp.oauth.pkce import challenge_of
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.signed_token import TokenError, parse_token
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ class Tokens:
         client_id = fields.need("client_id")
         work = self._redeem(fields, client_id) if grant_type == CODE else self._refresh(fields, client_id)
         answer = await self._database.run(work)
-        if isinstance(answer, Refused):
+        if isinstance(answer, GrantError):
             if answer.was_reused:
                 log.warning("the client %s: %s", ascii(client_id[:200]), answer.why)
                 self._on_revoke()
@@ -118,12 +117,12 @@ class Tokens:
 
     # --- grants ----------------------------------------------------------------------------------------
 
-    def _redeem(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | Refused]:
+    def _redeem(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | GrantError]:
         code, verifier, now = fields.need("code"), fields.need("code_verifier"), self._now()
         redirect_uri = fields.get("redirect_uri")
         issue = self._issuer(fields, now)
 
-        def work(connection: sqlite3.Connection) -> bytes | Refused:
+        def work(connection: sqlite3.Connection) -> bytes | GrantError:
             self._check_client(connection, client_id)
             grant = grants.find_code(connection, code, client_id)
             if grant is not None:
@@ -131,16 +130,16 @@ class Tokens:
                 is_same = redirect_uri in (None, grant.redirect_uri)
                 if not is_same or not _fits(verifier, grant):
                     grants.spend_code(connection, code)
-                    return Refused("`code_verifier` or `redirect_uri` is wrong: the code does not count any more")
+                    return GrantError("`code_verifier` or `redirect_uri` is wrong: the code does not count any more")
             return grants.redeem_code(connection, code, client_id, self._lifetimes, now, issue)
 
         return work
 
-    def _refresh(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | Refused]:
+    def _refresh(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | GrantError]:
         token, now = fields.need("refresh_token"), self._now()
         issue = self._issuer(fields, now)
 
-        def work(connection: sqlite3.Connection) -> bytes | Refused:
+        def work(connection: sqlite3.Connection) -> bytes | GrantError:
             self._check_client(connection, client_id)
             answer = grants.refresh(connection, token, client_id, self._lifetimes, now, issue)
             store.touch_client(connection, client_id, now)
@@ -201,14 +200,17 @@ class Tokens:
             "roles": list(person.roles),
             "claims": {name: list(texts) for name, texts in person.claims},
         }
-        return keys.current_key(connection, now, self._lifetimes.access_s).sign(claims)
+        return keys.sign_claims(keys.current_key(connection, now, self._lifetimes.access_s), claims)
 
 
 def _fits(verifier: str, grant: Grant) -> bool:
     """Tell whether a verifier is the one of a challenge (RFC 7636, section 4.6)."""
     if _VERIFIER.fullmatch(verifier) is None:
         return False
-    return hmac.compare_digest(challenge_of(verifier).encode(), grant.challenge.encode())
+    from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+    challenge: str = create_s256_code_challenge(verifier)  # type: ignore[no-untyped-call]
+    return hmac.compare_digest(challenge.encode(), grant.challenge.encode())
 
 
 def _narrow_scopes(asked: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
@@ -229,6 +231,9 @@ def _read_access_token(connection: sqlite3.Connection, token: str) -> tuple[str,
     """Return the login and the client of an access token of ours."""
     from dynamic_mcp.features.login_server import keys
 
-    unsigned = peek(token)
-    claims = None if unsigned is None else keys.read_claims(token, keys.all_keys(connection), unsigned.key_id)
+    try:
+        signed = parse_token(token)
+    except TokenError:
+        return None
+    claims = keys.read_claims(signed, keys.all_keys(connection))
     return None if claims is None else (str(claims.get("sid")), str(claims.get("client_id")))

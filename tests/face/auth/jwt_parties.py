@@ -9,11 +9,11 @@ from typing import Any
 
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.jwks import FETCH_S, KeyDirectory
 from dynamic_mcp.face.auth.jwt import JwtProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.web.jwks import FETCH_S, KeyDirectory
 from tests.oidc_provider import OidcProvider
 from tests.program import BOUND_S
 

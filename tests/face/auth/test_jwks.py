@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.face.auth.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S, well_known_urls
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.web.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S
+from dynamic_mcp.web.metadata import openid_urls
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.oidc_provider import JWKS, OAUTH, OPENID, OidcProvider
 from tests.program import BOUND_S
@@ -53,7 +54,7 @@ async def unavailable(door: Door, token: str) -> None:
     ],
 )
 def test_metadata_may_be_where_each_of_the_standards_has_it(issuer: str, urls: list[str]) -> None:
-    assert well_known_urls(issuer) == [f"https://a.test{path}" for path in urls]
+    assert openid_urls(issuer) == [f"https://a.test{path}" for path in urls]
 
 
 @pytest.mark.parametrize("path", ["", "/realms/test"])

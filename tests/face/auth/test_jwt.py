@@ -10,8 +10,8 @@ import pytest
 
 from dynamic_mcp.config.auth import Claims
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.auth.signed_token import TokenError, check_claims, parse_token
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.web.signed_token import TokenError, check_claims, parse_token
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.oidc_provider import ALGORITHMS, JWKS, OidcProvider
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.auth.signed_token import TokenError, parse_token
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.web.signed_token import TokenError, parse_token
 from tests.examples import examples
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door, head_of
 from tests.oidc_provider import JWKS, OidcProvider

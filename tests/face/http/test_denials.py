@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.face.auth.token_store import PREFIX
-from dynamic_mcp.face.http.authenticator import Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection
 from dynamic_mcp.face.http.denials import EACH_MINUTE, MAX_SITES, WINDOW_S, Denials
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding
@@ -18,7 +18,7 @@ from tests.face.auth.parties import FORWARDED, TOKEN, client_of, guarded_face
 from tests.face.http.modern_parties import ModernHttpClient, modern
 from tests.recorder import Recorder
 
-UNKNOWN = Refused(401, provider="bearer", why="the token is not known here, or was revoked")
+UNKNOWN = AuthRejection(401, provider="bearer", why="the token is not known here, or was revoked")
 
 
 class Clock:

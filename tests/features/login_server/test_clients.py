@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.login_server.client_metadata import FetchError, guarded_fetch, is_document_url
-from dynamic_mcp.oauth import address_policy
+from dynamic_mcp.web import address_policy
 from tests.features.login_server.parties import (
     REDIRECT,
     Browser,

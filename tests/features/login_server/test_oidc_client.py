@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from dynamic_mcp.config.auth import Oidc
-from dynamic_mcp.face.auth.jwks import RETRY_S
-from dynamic_mcp.features.login_server.oidc_client import AuthenticationRequest, Identity, OidcClient, OidcError
+from dynamic_mcp.features.login_server.oidc import AuthenticationRequest, OidcClient, OidcError, OidcUser
+from dynamic_mcp.web.jwks import RETRY_S
 from tests.face.auth.jwt_parties import Clock
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
 from tests.program import BOUND_S
@@ -46,7 +46,7 @@ async def visit(pending: AuthenticationRequest) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
 
 
-async def log_in(client: OidcClient) -> Identity:
+async def log_in(client: OidcClient) -> OidcUser:
     async with asyncio.timeout(BOUND_S):
         pending = await client.begin()
         return await client.finish(pending, await visit(pending))
@@ -233,8 +233,8 @@ async def test_what_is_no_id_token_is_refused(provider: OidcProvider, token: Any
     [
         ({"state": "another"}, "another login"),
         ({"state": None}, "another login"),
-        ({"iss": "https://other.example.com"}, "another provider"),
-        ({"iss": None}, "another provider"),
+        ({"iss": "https://other.example.com"}, "another authorization server"),
+        ({"iss": None}, "does not name"),
         ({"code": None}, "no code"),
         ({"error": "access_denied"}, "`access_denied`"),
         ({"error": "<script>alert(1)</script>"}, "does not say why"),
@@ -288,8 +288,11 @@ async def test_a_wrong_client_secret_is_named_but_not_repeated(provider: OidcPro
 async def test_nobody_is_sent_to_what_is_no_plain_link(provider: OidcProvider, endpoint: Any) -> None:
     provider.manners.metadata = {"authorization_endpoint": endpoint}
 
-    with pytest.raises(OidcError, match="authorization_endpoint"):
-        await client_of(provider).begin()
+    client = client_of(provider)
+    for _ in range(2):
+        with pytest.raises(OidcError, match="authorization_endpoint"):
+            await client.begin()
+    assert provider.count(OPENID) == 1
 
 
 async def test_the_secret_goes_to_no_metadata_service(provider: OidcProvider) -> None:

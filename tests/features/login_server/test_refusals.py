@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dynamic_mcp.face.http.authenticator import Refused
+from dynamic_mcp.face.http.authenticator import AuthRejection
 from dynamic_mcp.face.http.exchange import Response
 from tests.features.login_server.parties import Browser, authorize_url, open_site
 
 
 def why(response: Response) -> str:
     """Return what observers are told of an answer; empty if nothing."""
-    if not isinstance(response, Refused):
+    if not isinstance(response, AuthRejection):
         return ""
     assert response.provider == "login"
     return response.why

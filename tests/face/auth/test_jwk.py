@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from dynamic_mcp.face.auth.signatures import import_keys
+from dynamic_mcp.config.auth import Jwt
+from dynamic_mcp.config.resolved import OAuth
+from dynamic_mcp.web.jwk import import_keys
+from dynamic_mcp.web.signed_token import ALGORITHMS
 from tests.signing_keys import key_for, public_jwk, sign
 
 Json = Any  # whatever JSON a test writes down
@@ -113,12 +116,22 @@ def test_the_examples_of_the_standards_are_signed(algorithm: str, jwk: Json, con
     assert not key.has_signed(algorithm, content.encode() + b"A", signed)
 
 
+def test_every_algorithm_that_a_config_can_name_is_one_of_a_key() -> None:
+    known = {each for algorithms in ALGORITHMS.values() for each in algorithms}
+    (accepted,) = get_args(get_type_hints(Jwt)["algorithms"])[:1]
+    signing = get_type_hints(OAuth)["private_key_alg"]
+
+    for names in (get_args(accepted), [each for kind in get_args(signing) for each in get_args(kind)]):
+        assert names
+        assert known.issuperset(names)
+
+
 def test_a_key_set_is_read_up_to_a_bound() -> None:
     assert len(import_keys({"keys": [GOOD] * 5000})) == 100
 
 
 def test_what_checks_signatures_comes_with_the_first_token_only() -> None:
-    heavy = ("joserfc", "httpx2", "authlib", "cryptography")
+    heavy = ("joserfc", "httpx2", "cryptography")
     program = f"import sys, dynamic_mcp.face.auth.make; print([m for m in {heavy} if m in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The public keys of one issuer, and its metadata (RFC 8414, OpenID Connect Discovery), fetched when they are needed.
+"""The public keys of one issuer, fetched when they are needed.
 
 All who wait share one question, and who sends unknown keys' names causes no more than one a minute.
 """
@@ -12,14 +12,15 @@ from collections.abc import Callable
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from dynamic_mcp.face.auth.signed_token import SignedToken
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.web.address_policy import AddressPolicy
+from dynamic_mcp.web.metadata import MetadataError, fetch_metadata
+from dynamic_mcp.web.signed_token import SignedToken
 
 if TYPE_CHECKING:
-    from dynamic_mcp.face.auth.signatures import PublicKey
-    from dynamic_mcp.oauth.documents import Document, Documents
+    from dynamic_mcp.web.documents import Documents
+    from dynamic_mcp.web.jwk import PublicKey
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ _MAX_TRIED = 8  # keys, for a token that names none
 
 
 class KeySetError(Exception):
-    """A key set that cannot be used; the message is the rest of a sentence that begins with its URL."""
+    """A key set that cannot be used."""
 
 
 class KeysUnavailable(Exception):
@@ -123,55 +124,23 @@ class KeyDirectory:
 
 async def fetch_keys(issuer: str, jwks_url: str | None) -> tuple[PublicKey, ...]:
     """Return the keys of an issuer. Raises KeySetError."""
-    documents = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.documents")
-    signatures = await asyncio.to_thread(import_module, "dynamic_mcp.face.auth.signatures")
+    documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
+    jwk = await asyncio.to_thread(import_module, "dynamic_mcp.web.jwk")
     try:
-        async with documents.open_documents(jwks_url or issuer) as server:
-            url = jwks_url or read_url(await fetch_metadata(server, issuer), "jwks_uri", issuer)
-            document = await server.fetch(url)
-    except documents.DocumentError as exc:
+        async with documents.open_documents(AddressPolicy(jwks_url or issuer)) as server:
+            document = await server.fetch(jwks_url or await _find_key_set(server, issuer))
+    except (documents.DocumentError, MetadataError) as exc:
         raise KeySetError(str(exc)) from exc
     try:
-        keys: tuple[PublicKey, ...] = await asyncio.to_thread(signatures.import_keys, document)
+        keys: tuple[PublicKey, ...] = await asyncio.to_thread(jwk.import_keys, document)
     except ValueError as exc:
-        raise KeySetError(str(exc)) from exc
+        raise KeySetError(f"the key set of `{issuer}` {exc}") from exc
     return keys
 
 
-async def fetch_metadata(server: Documents, issuer: str) -> Document:
-    """Return the metadata of an issuer, wherever it is, which must name just this issuer.
-
-    Raises KeySetError and DocumentError.
-    """
-    from dynamic_mcp.oauth.documents import DocumentError
-
-    missing: DocumentError | None = None
-    for url in well_known_urls(issuer):
-        try:
-            document = await server.fetch(url)
-        except DocumentError as exc:
-            if not exc.is_missing:
-                raise
-            missing = exc
-            continue
-        if document.get("issuer") != issuer:
-            raise KeySetError(f"`{url}` is about another issuer; compare `issuer` with what it says")
-        return document
-    assert missing is not None
-    raise missing
-
-
-def well_known_urls(issuer: str) -> list[str]:
-    """Return where the metadata of an issuer may be (OpenID Connect Discovery, section 4; RFC 8414, section 3)."""
-    parts = urlsplit(issuer)
-    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    openid, oauth = "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"
-    return list(dict.fromkeys((origin + path + openid, origin + oauth + path, origin + openid + path)))
-
-
-def read_url(metadata: Document, name: str, issuer: str) -> str:
-    """Return a URL of the metadata. Raises KeySetError."""
-    url = metadata.get(name)
+async def _find_key_set(server: Documents, issuer: str) -> str:
+    """Return where the metadata of an issuer says that its keys are. Raises MetadataError and DocumentError."""
+    url = (await fetch_metadata(server, issuer)).get("jwks_uri")
     if not isinstance(url, str):
-        raise KeySetError(f"the metadata of `{issuer}` has no `{name}`")
+        raise MetadataError(f"the metadata of `{issuer}` has no `jwks_uri`")
     return url

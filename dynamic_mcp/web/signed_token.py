@@ -15,6 +15,16 @@ from typing import ClassVar
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.mcp import strict_json
 
+# What a key of each type, or on each curve, signs by; the first is the default (RFC 7518, section 3.1).
+# A shared secret signs nothing here. `EdDSA` is the name of before RFC 9864, which names the curve.
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    "P-256": ("ES256",),
+    "P-384": ("ES384",),
+    "P-521": ("ES512",),
+    "Ed25519": ("EdDSA", "Ed25519"),
+}
+EDDSA = frozenset(ALGORITHMS["Ed25519"])
 MAX_BYTES = 16 << 10
 _MAX_CLAIMS, _MAX_TEXTS, _MAX_NAME = 50, 200, 512
 _SEGMENT = re.compile(r"[A-Za-z0-9_-]+")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
@@ -18,6 +19,8 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 RESOLVE_S = 5.0
 _NOT_THERE = "but the server itself is not there"
+# The characters of a URL to log in at; all others have a meaning in one shell or another, or on the way there.
+_PLAIN = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!&*+,=%]+")
 
 
 class ForbiddenUrl(Exception):
@@ -62,6 +65,17 @@ class AddressPolicy:
                 raise ForbiddenUrl("is not https")
         elif scheme != "https":
             raise ForbiddenUrl(f"has the scheme `{scheme[:20]}`, which is neither http nor https")
+
+    def check_endpoint(self, url: str) -> None:
+        """Reject what `check` does, and a URL that is no plain link, which a person can be sent to.
+
+        Raises ForbiddenUrl.
+        """
+        self.check(url)
+        if not _PLAIN.fullmatch(url):
+            raise ForbiddenUrl("contains characters that no such URL may have")
+        if "@" in urlsplit(url).netloc:
+            raise ForbiddenUrl("has a user name in front of its host")
 
     async def resolve(self, url: str) -> list[str]:
         """Return the addresses of a URL's host. Raises ForbiddenUrl if one is not allowed, and OSError."""
@@ -118,7 +132,10 @@ def split_url(url: str) -> tuple[str, str, int]:
 
 def is_same_host(url: str, other: str) -> bool:
     """Tell whether two URLs are on one host, whatever the port."""
-    return split_url(url)[1] == split_url(other)[1] != ""
+    try:
+        return split_url(url)[1] == split_url(other)[1] != ""
+    except ForbiddenUrl:
+        return False
 
 
 def is_address(url: str) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_address, split_url
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl, is_address, split_url
 
 MAX_BYTES = 1 << 20
 TIMEOUT_S = 15.0
