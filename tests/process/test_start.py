@@ -151,8 +151,8 @@ def test_what_only_a_login_needs_comes_with_the_first(modules: tuple[str, ...], 
 MOST_AT_THE_START = 156
 # Of features that no config here asks for, of other ways in, and of what comes with the first server or call.
 NOT_AT_THE_START = (
-    "asgi", "cli.client", "cli.commands", "config.clients", "config.http", "config.model", "config.problems", "doctor",
-    "embeddings", "face.auth", "face.http", "face.shim", "face.socket", "host.daemon", "host.http_service",
+    "asgi", "cli.client", "cli.commands", "config.clients", "config.http", "config.model", "config.problems",
+    "doctor", "embeddings", "face.auth", "face.http", "face.shim", "face.socket", "host.daemon", "host.http_service",
     "importer", "middleware", "oauth.discovery", "oauth.login", "oauth.registration", "oauth.tokens",
     "observe.proxies", "policy.access", "policy.call_rules",
     "proxy.authorization", "proxy.calls", "proxy.completion", "features.plugins",
