@@ -129,6 +129,9 @@ class Watcher:
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         return user
 
+    def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
+        pass
+
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         return frame
 

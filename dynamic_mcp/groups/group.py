@@ -72,6 +72,9 @@ class Observer(Protocol):
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
 
+    def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
+
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""
 
@@ -331,6 +334,10 @@ class Group:
         return self._phase in (Phase.RETIRED, Phase.CLOSED)
 
     # --- Owner: what an instance says ------------------------------------------------------------------
+
+    def recheck(self, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
+        self._observer.recheck(self, caller, method, params)
 
     def instance_changed(self, instance: Instance) -> None:
         """Learn that an instance's state or the catalog has changed."""

@@ -18,7 +18,20 @@ from msgspec import Raw
 
 from dynamic_mcp.client import Caller, Client, ClientHello, User
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import DefinitionHeld, DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
+from dynamic_mcp.errors import (
+    AccessDenied,
+    ApprovalNeeded,
+    DefinitionHeld,
+    DynamicMcpError,
+    LinkLost,
+    LoginNeeded,
+    MethodNotAllowed,
+    MissingScope,
+    NotFound,
+    NotSent,
+    TimedOut,
+    Unreachable,
+)
 from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
@@ -42,6 +55,8 @@ FIND_WITHIN_S = 10.0
 # An idle link whose server waits for a person is looked at again after this.
 _LOOK_AGAIN_S = 1.0
 _TOOLS = ListKind.TOOLS
+# What says nothing of the server: the request was not sent.
+_REFUSALS = (AccessDenied, ApprovalNeeded, DefinitionHeld, MethodNotAllowed, MissingScope, NotFound)
 
 
 class Owner(Protocol):
@@ -53,6 +68,10 @@ class Owner(Protocol):
 
     def successor_for(self, client: Client) -> Owner | None:
         """Return the group that serves a client instead, after the config has changed."""
+
+    def recheck(self, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
+        ...
 
     def instance_changed(self, instance: Instance) -> None:
         """Learn that an instance's state or the catalog has changed."""
@@ -233,11 +252,17 @@ class Instance:
         """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
         client, is_repeated = None if caller is None else caller.client, False
         while True:
+            has_waited = False
             if not self.activity.begin_call_now():
+                has_waited = True
                 await self.activity.begin_call(client)
             link = None if self._is_screening else self._link
             try:
-                link = link or await self._wait_for_link(client)
+                if link is None:
+                    has_waited = True
+                    link = await self._wait_for_link(client)
+                if has_waited and caller is not None:
+                    self._owner.recheck(caller, method, params)
                 if (gate := self._owner.admission.gate) is not None:
                     reader = self._reader
                     if method == "tools/call" and _TOOLS not in reader.read_at and reader.is_new(_TOOLS):
@@ -250,7 +275,7 @@ class Instance:
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
                 self.activity.note_answer(self._clock.now() - sent_at, with_error=len(answer.error) > 0)
                 return answer
-            except DefinitionHeld:
+            except _REFUSALS:
                 raise
             except DynamicMcpError as exc:
                 self._note_failure(exc, link)
@@ -265,6 +290,7 @@ class Instance:
                 self.activity.end_call()
                 if client is not None and self.users.has_been_shared:
                     self.users.note_call(client)
+            self._owner.recheck(caller, method, params)
             return await successor.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
     def forget(self, client: Client) -> None:

@@ -60,6 +60,16 @@ class Authorization(Step):
             hint = "read the resource whenever you need it: a person is asked then; subscriptions cannot be approved"
             raise ApprovalNeeded(f"`{method}` of group `{group.name}`", hint=hint)
 
+    def recheck(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Refuse what a change of the config has hidden or denied, and what it would have a person asked about."""
+        before = request.view.get(group.name)
+        if before is not None and before.rules is group.rules:
+            return
+        asked = None if before is None else self._judge(request, before, method, params or {}, before)
+        decision = self._judge(request, group, method, params or {}, group)
+        if decision is not None and decision.must_ask and (asked is None or not asked.must_ask):
+            raise ApprovalNeeded(f"`{method}` of group `{group.name}`", hint="the rules have changed; try again")
+
     def record_task(self, group: GroupView, id: str, tool: str) -> None:
         """Remember which tool a task is of: who may not use the tool may not ask about its tasks either."""
         self._tools_of_tasks[group.name, id] = tool

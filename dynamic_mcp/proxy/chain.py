@@ -19,6 +19,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.table import FEATURES, Feature, feature_of_slot, find
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
@@ -113,6 +114,9 @@ class _BaseStep:
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Raise DynamicMcpError for what may not be done; for what is done without a request to the upstream."""
+
+    def recheck(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Raise DynamicMcpError for a request that has waited, and may not be sent by the view of this moment."""
 
     def record_task(self, group: GroupView, id: str, tool: str) -> None:
         """Called when a call of a tool has become a task."""
@@ -332,6 +336,15 @@ class Chains:
         """Check what is about to be done without sending it. Raises what `send` would raise because of rules."""
         for step in self._find(group).values():
             step.check(request, group, method, params)
+
+    def recheck(self, request: Request, group: str, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Decide again about a request that has waited for its server. Raises what `send` raises because of rules."""
+        view = self.services.view_for(request.client)
+        current = view.get(group)
+        if current is None:
+            raise NotFound("group", group, view.names, hint=view.names_in_words())
+        for step in self._find(current).values():
+            step.recheck(request, current, method, params)
 
     # --- what steps want to know -----------------------------------------------------------------------
 

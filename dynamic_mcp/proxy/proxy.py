@@ -419,6 +419,11 @@ class Proxy:
         if group.state is State.NEEDS_LOGIN:
             self._logins.open_browser_if_needed(group)
 
+    def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
+        if self._services.has_access_rules and isinstance(caller, Request):
+            self._chains.recheck(caller, group.name, method, params)
+
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
         link_opened(self.observers, group, instance)

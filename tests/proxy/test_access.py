@@ -288,6 +288,72 @@ async def test_what_is_hidden_while_a_request_waits_for_it_does_not_exist_for_it
     await proxy.close()
 
 
+# What a change of the rules does to calls that wait.
+CHANGES: Json = {
+    "hidden": ({"tools": ["delete_*"]}, "no tool is named `get_thing`"),
+    "denied": ({"tools": ["get_*"], "effect": "deny"}, "no tool is named `get_thing`"),
+    "to be asked about": ({"tools": ["get_*"], "effect": "ask"}, "the rules have changed; try again"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_call_that_waits_for_a_place_is_decided_by_the_rules_when_it_is_sent(change: str) -> None:
+    upstream, config = FakeUpstream(EVERYTHING), group_config(concurrency=1)
+    del upstream.answers["tools/call"]
+    rule, why = CHANGES[change]
+    proxy = Proxy(config_of(config, access=access_of(roles={"dev": [{}]})), opener=Opener(up=[upstream]))
+    client = Client(proxy, authentication=person("ann", "dev"))
+    await client.initialize()
+    first = asyncio.create_task(client.call("up", "delete_thing"))
+    await upstream.hears("tools/call")
+    second = asyncio.create_task(client.call("up", "get_thing"))
+    await settled()
+
+    proxy.apply(config_of(config, access=access_of(roles={"dev": [{}, rule] if "effect" in rule else [rule]})))
+    upstream.say({"jsonrpc": "2.0", "id": upstream.heard("tools/call")[0]["id"], "result": DONE})
+
+    assert await first == DONE
+    assert why in text_of(await second)
+    assert len(upstream.heard("tools/call")) == 1
+    await proxy.close()
+
+
+async def test_a_call_that_waits_goes_on_where_a_change_of_the_rules_leaves_its_right_as_it_is() -> None:
+    upstream, config = FakeUpstream(EVERYTHING), group_config()
+    opener = Opener(up=[upstream])
+    opener.gate.clear()
+    proxy = Proxy(config_of(config, access=access_of(roles={"dev": SOME})), opener=opener)
+    client = Client(proxy, authentication=person("ann", "dev"))
+    await client.initialize()
+    reading = asyncio.create_task(client.request("resources/read", {"uri": "dynamic-mcp://up/file:///docs/a"}))
+    await settled()
+
+    proxy.apply(config_of(config, access=access_of(roles={"dev": [{"resources": ["file:///docs/a"]}]})))
+    opener.gate.set()
+
+    assert (await reading)["result"] == {"contents": []}
+    await proxy.close()
+
+
+async def test_a_resource_that_is_hidden_while_its_server_is_connecting_is_not_read() -> None:
+    upstream, config = FakeUpstream(EVERYTHING), group_config()
+    opener = Opener(up=[upstream])
+    opener.gate.clear()
+    proxy = Proxy(config_of(config, access=access_of(roles={"dev": [{}]})), opener=opener)
+    client = Client(proxy, authentication=person("ann", "dev"))
+    await client.initialize()
+    read = "resources/read", {"uri": "dynamic-mcp://up/file:///keys/private"}
+    reading = asyncio.create_task(client.request(*read))
+    await settled()
+
+    proxy.apply(config_of(config, access=access_of(roles={"dev": SOME})))
+    opener.gate.set()
+
+    assert "error" in await reading
+    assert upstream.heard("resources/read") == []
+    await proxy.close()
+
+
 async def test_a_second_subscriber_is_decided_like_the_first() -> None:
     async with scene(*SOME) as on:
         root, ann = await on.join("admin"), await on.join("dev")
