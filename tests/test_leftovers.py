@@ -26,7 +26,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
 def test_a_process_that_is_left_is_found_until_it_ends(run: Leftovers) -> None:
     home = Path(os.environ[leftovers.FOLDER], "home")
     leftovers.note_home(home, "test_of_it")
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "HOME": str(home)}) as process:
+    pipe, env = subprocess.PIPE, {**os.environ, "HOME": str(home)}
+    with subprocess.Popen(["cat"], stdin=pipe, stdout=pipe, bufsize=0, env=env) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"  # it has begun: before, nothing tells its environment
         assert run.find() == [f"process {process.pid}, `cat`, by test_of_it"]
     assert run.find() == []
 
