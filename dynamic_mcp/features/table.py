@@ -51,9 +51,7 @@ class Feature(Struct, frozen=True):
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = (
-        ""  # what `check` says of it: its `check` takes the config and a `KnownCatalogs`, and may be a coroutine
-    )
+    check: str = ""  # what `check` says of it: its `check` takes the config and `KnownCatalogs`, perhaps async
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`

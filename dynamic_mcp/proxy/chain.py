@@ -2,9 +2,8 @@
 
 `ORDER` is the only place where the order is written, and it is what runs; docs/rules.md shows it. What a feature does
 is only a slot there, which a row of `features.table` fills. A group for which nothing is configured has the sending
-itself as its chain. Each step calls `next`; it can answer by itself, refuse, or
-change what it passes on. A step that changes arguments restarts: the steps before it that decide about arguments run
-again, by the config of that moment.
+itself as its chain. Each step calls `next`; it can answer by itself, refuse, or change what it passes on. A step that
+changes arguments restarts: the steps before it that decide about arguments run again, by the config of that moment.
 """
 
 from __future__ import annotations
