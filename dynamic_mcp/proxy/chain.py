@@ -347,16 +347,20 @@ class Chains:
 
     # --- what steps want to know -----------------------------------------------------------------------
 
-    @property
-    def list_changers(self) -> list[ListChanger]:
-        """What shows clients other lists than their views have, in the order in which it answers."""
+    def find_list_changers(self) -> list[ListChanger]:
+        """Return what shows clients other lists than their views have, in the order in which it answers."""
         self._list_openers(self.services.config)  # what is not open yet shows nothing
         return [lists for step in self._steps.values() if (lists := step.lists) is not None]
 
-    async def prepare(self, config: Config) -> None:
-        """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
-        for step in self._list_openers(config):
+    async def prepare(self, config: Config) -> bool:
+        """Open what a config needs that is to be applied, and tell whether it needs anything.
+
+        Raises ConfigError, and then nothing has changed.
+        """
+        openers = self._list_openers(config)
+        for step in openers:
             await step.prepare(config)
+        return bool(openers)
 
     def apply(self, configs: Iterable[Config]) -> None:
         """Send by these configs from now on. To be called whenever a service has become another one, too."""

@@ -178,8 +178,7 @@ class Proxy:
 
         Raises ConfigError.
         """
-        if config.middleware:
-            await self.prepare(config)
+        if await self._chains.prepare(config):
             self._chains.apply([config])
             self._compile_answers()
 
@@ -200,12 +199,13 @@ class Proxy:
 
     def _compile_answers(self) -> None:
         """Put together by what requests are answered, of clients of all groups and of one alone."""
+        self._list_changers = self._chains.find_list_changers()
         self._answer = self._compile_answer(self._router.answer)
         self._answer_of_one = None
 
     def _compile_answer(self, answer: UseCase) -> UseCase:
         services = self._services
-        for changer in self._chains.list_changers:
+        for changer in self._list_changers:
             answer = partial(changer.answer, answer)
         if services.observers is None:
             return answer
@@ -390,8 +390,7 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        change_lists = bool(self._chains.list_changers)
-        is_private = self._views.are_governed or change_lists or self.groups.place_of(client) is not None
+        is_private = self._views.are_governed or bool(self._list_changers) or self.groups.place_of(client) is not None
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
@@ -461,5 +460,7 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        snapshot, changers = take_snapshot(view, self._tools, self._search), self._chains.list_changers
-        return {name: each and [*each, *changers] for name, each in snapshot.items()} if changers else snapshot
+        snapshot, changers = take_snapshot(view, self._tools, self._search), self._list_changers
+        if not changers:
+            return snapshot
+        return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
