@@ -160,7 +160,7 @@ def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
 
     A feature that is not in the program has none.
     """
-    own = (each for each in fields(section) if not is_user_key(each.encode_name) and not _is_missing(each.type))
+    own = (each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each))
     return {each.encode_name: each for each in (*own, *_list_rules(section))}
 
 
@@ -173,13 +173,9 @@ def value_at(section: Struct, key: str) -> object:
     return rules.get(key)
 
 
-def _is_missing(annotation: Any) -> bool:
-    """Return whether a type is of a feature that the program does not have."""
-    if isinstance(annotation, OfFeature):
-        return is_missing(annotation.feature)
-    if isinstance(annotation, type) and issubclass(annotation, Deferred):
-        return not annotation.target
-    return any(map(_is_missing, get_args(annotation)))
+def _lacks_feature(info: FieldInfo) -> bool:
+    """Return whether a field is of a feature that the program does not have."""
+    return any(isinstance(mark, OfFeature) and is_missing(mark.feature) for mark in get_args(info.type))
 
 
 def _list_rules(section: type[Struct]) -> Iterator[FieldInfo]:

@@ -75,7 +75,7 @@ class Activity:
 
     def begin_call_now(self) -> bool:
         """Begin a call, which `end_call` ends, if there is a place for it; return whether there was one."""
-        limiter = self._limiter
+        limiter = self._limiter  # as its `take_free`, without the call of it
         if limiter.in_use >= limiter.limit:
             return False
         limiter.in_use += 1
