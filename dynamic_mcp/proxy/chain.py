@@ -134,7 +134,10 @@ class Step(_BaseStep):
     """A step that passes on what it was given, or what it knows to be allowed."""
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Answer a call, mostly by `next`. Raises DynamicMcpError to refuse it."""
+        """Answer a call, mostly by `next`. Raises DynamicMcpError to refuse it.
+
+        A step that does all by `bind`, and decides about nothing, is never called itself.
+        """
         raise NotImplementedError
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Raw, Struct, structs
 
@@ -25,6 +25,8 @@ from dynamic_mcp.system.text import one_line
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
     from dynamic_mcp.policy.call_rules import RuleSet, ShownTool, ToolRules
+
+R = TypeVar("R", bound="RuleSet")
 
 _FEATURES = ("tools", "resources", "prompts")
 _METHODS = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get"}
@@ -70,6 +72,12 @@ class GroupView:
         self.call_rules = compile_rules(self.presentation, self.name)
         found = (each for each in self.call_rules.values() if isinstance(each, ToolRules))
         self.overridden = next(found, None)
+
+    def find_rules(self, feature: str, kind: type[R]) -> R | None:
+        """Return the rules of a feature on calls of this server, which are of this kind, if there are any."""
+        found = self.call_rules.get(feature)
+        assert found is None or isinstance(found, kind)
+        return found
 
     def __repr__(self) -> str:
         return f"<GroupView of {self.group!r}>"

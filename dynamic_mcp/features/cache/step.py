@@ -127,17 +127,14 @@ class ResultCache(Step):
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        rules = _rules_of(group)
+        rules = group.find_rules("cache", CacheRules)
         if tool is None or rules is None:
             return super().bind(group, tool, next)
         return partial(self._call, rules.for_tool(tool) is not None, next)
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Answer from what is kept, or have the request sent, and keep its result."""
+        """Answer a request that calls no tool from what is kept, or have it sent, and keep its result."""
         match call.method:
-            case "tools/call":
-                rules = _rules_of(call.group)
-                return self._call(rules is not None and rules.for_tool(call.tool or "") is not None, next, call)
             case "resources/read":
                 return self._find(call, next, "uri", b"")
             case "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel":  # of a tool that may write
@@ -220,7 +217,7 @@ class ResultCache(Step):
 
     def _find_slot(self, call: UpstreamRequest, member: str, digest: bytes) -> _Slot | None:
         """Return where the result of a request is kept; None if it is not."""
-        params, rules = call.params or {}, _rules_of(call.group)
+        params, rules = call.params or {}, call.group.find_rules("cache", CacheRules)
         name = wire.text(params.get(member)) or ""
         if rules is None or not name or len(name) > _LONGEST_NAME:
             return None
@@ -285,12 +282,6 @@ def _canonical(data: bytes) -> bytes | None:
 
 def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
     """Return the hash of a tool's definition; None if the tool may write, or is not known."""
-    known, rules = group.group.known, _rules_of(group)
+    known, rules = group.group.known, group.find_rules("cache", CacheRules)
     definition = None if known is None else known.tools.get(name)
     return None if definition is None or rules is None else rules.digest_of_reader(name, definition)
-
-
-def _rules_of(group: GroupView) -> CacheRules | None:
-    found = group.call_rules.get("cache")
-    assert found is None or isinstance(found, CacheRules)
-    return found

@@ -34,17 +34,17 @@ class JudgeArguments(Step):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether there are guards for a tool."""
-        guards = _guards_of(group)
+        guards = group.find_rules("guards", Guards)
         return tool is not None and guards is not None and guards.judges(tool)
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        guards = _guards_of(group)
+        guards = group.find_rules("guards", Guards)
         return super().bind(group, tool, next) if guards is None else partial(self._judge, guards, next)
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Judge a call. Raises RefusedByGuard."""
-        guards = _guards_of(call.group)
+        guards = call.group.find_rules("guards", Guards)
         return next(call) if guards is None or call.tool is None else self._judge(guards, next, call)
 
     def _judge(self, guards: Guards, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
@@ -67,12 +67,6 @@ class JudgeArguments(Step):
             _record_refusal(call, exc)
             raise
         return await next(call if decision is None else _with_decision(call, decision))
-
-
-def _guards_of(group: GroupView) -> Guards | None:
-    found = group.call_rules.get("guards")
-    assert found is None or isinstance(found, Guards)
-    return found
 
 
 def _with_decision(call: UpstreamRequest, guarded: Decision) -> UpstreamRequest:

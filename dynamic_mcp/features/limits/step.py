@@ -34,18 +34,16 @@ class LimitRate(Step):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether a limit says how often a tool may be called."""
-        limits = _limits_of(group)
+        limits = group.find_rules("limits", Limits)
         return tool is not None and limits is not None and bool(limits.rates_for(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        return partial(self._count, _rates_for(group, tool), next)
-
-    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Count a call. Raises RateLimited if there were too many."""
-        return self._count(_rates_for(call.group, call.tool), next, call)
+        limits = group.find_rules("limits", Limits)
+        return partial(self._count, () if limits is None else limits.rates_for(tool or ""), next)
 
     def _count(self, rates: Sequence[Rate], next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+        """Count a call. Raises RateLimited if there were too many."""
         tool = call.tool or ""
         refusal = self._buckets.take(rates, call.request.principal, tool, self._clock.now())
         if refusal is not None:
@@ -65,18 +63,16 @@ class LimitConcurrency(Step):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether a limit says how many calls of a tool may run at once."""
-        limits = _limits_of(group)
+        limits = group.find_rules("limits", Limits)
         return tool is not None and limits is not None and bool(limits.rooms_for(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        return partial(self._pass, _rooms_for(group, tool), next)
-
-    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Pass a call on while it has its places. Raises Busy and TimedOut."""
-        return self._pass(_rooms_for(call.group, call.tool), next, call)
+        limits = group.find_rules("limits", Limits)
+        return partial(self._pass, () if limits is None else limits.rooms_for(tool or ""), next)
 
     async def _pass(self, rooms: Sequence[Room], next: Next, call: UpstreamRequest) -> Frame:
+        """Pass a call on while it has its places. Raises Busy and TimedOut."""
         held: list[Limiter] = []  # one place by each limit, each taken once the one before is
         try:
             for room in rooms:
@@ -120,22 +116,6 @@ class LimitConcurrency(Step):
         elif gate.limit != room.places:
             gate.resize(room.places)
         return gate
-
-
-def _limits_of(group: GroupView) -> Limits | None:
-    found = group.call_rules.get("limits")
-    assert found is None or isinstance(found, Limits)
-    return found
-
-
-def _rates_for(group: GroupView, tool: str | None) -> Sequence[Rate]:
-    limits = _limits_of(group)
-    return () if limits is None else limits.rates_for(tool or "")
-
-
-def _rooms_for(group: GroupView, tool: str | None) -> Sequence[Room]:
-    limits = _limits_of(group)
-    return () if limits is None else limits.rooms_for(tool or "")
 
 
 def _label(call: UpstreamRequest) -> str:

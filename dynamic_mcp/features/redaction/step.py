@@ -35,16 +35,16 @@ class RedactArguments(ChangingStep):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether there is anything to replace."""
-        redactor = _redactor_of(group)
+        redactor = group.find_rules("redaction", Redactor)
         return redactor is not None and redactor.has_for_arguments(tool)
 
     def bind(self, group: GroupView, tool: str | None, next: Next, restart: Restart) -> Next:
         """Return the step for calls of one tool."""
-        return partial(self._redact, _redactor_of(group), next, restart)
+        return partial(self._redact, group.find_rules("redaction", Redactor), next, restart)
 
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
         """Replace what is to be replaced, once in the same params."""
-        return self._redact(_redactor_of(call.group), next, restart, call)
+        return self._redact(call.group.find_rules("redaction", Redactor), next, restart, call)
 
     def _redact(
         self, redactor: Redactor | None, next: Next, restart: Restart, call: UpstreamRequest
@@ -74,20 +74,16 @@ class RedactAnswers(Step):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether there may be something to replace; a task may be of any tool."""
-        redactor = _redactor_of(group)
+        redactor = group.find_rules("redaction", Redactor)
         return redactor is not None and (tool is None or redactor.has_for_answers(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        redactor = _redactor_of(group)
+        redactor = group.find_rules("redaction", Redactor)
         return next if redactor is None else partial(self._redact, redactor, next)
 
-    def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Return the same object if there is nothing to replace."""
-        redactor = _redactor_of(call.group)
-        return next(call) if redactor is None else self._redact(redactor, next, call)
-
     async def _redact(self, redactor: Redactor, next: Next, call: UpstreamRequest) -> Frame:
+        """Return the same answer if there is nothing to replace."""
         if call.params is not None and "_meta" in call.params:
             call = _with_redacted_progress(redactor, call)
         answer = await next(call)
@@ -124,12 +120,6 @@ def _with_redacted_progress(redactor: Redactor, call: UpstreamRequest) -> Upstre
     redact = partial(redactor.redact_answer, call.tool)
     request = structs.replace(call.request, channel=_RedactedProgress(call.request, redact))
     return structs.replace(call, request=request)
-
-
-def _redactor_of(group: GroupView) -> Redactor | None:
-    found = group.call_rules.get("redaction")
-    assert found is None or isinstance(found, Redactor)
-    return found
 
 
 class _RedactedProgress:
