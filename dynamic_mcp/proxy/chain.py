@@ -9,9 +9,9 @@ changes arguments restarts: the steps before it that decide about arguments run 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from msgspec import Raw, Struct, structs
@@ -38,12 +38,11 @@ from dynamic_mcp.proxy.request import (
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.bounded import LONGEST_NAME, MOST_NAMES, BoundedDict
 from dynamic_mcp.system.clock import Clock
 
-# Tools of a group whose chains are remembered; a client may name any.
-_MAX_TOOLS = 1000
-_LONGEST_NAME = 200
+if TYPE_CHECKING:
+    from dynamic_mcp.policy.globs import Globs
 
 
 class Services:
@@ -67,7 +66,7 @@ class Services:
         note: Callable[[Event], None],
         lists_changed: Callable[[], None],
         config: Config,
-        clock: Clock | None = None,
+        clock: Clock,
         state_folder: Path | None = None,
     ) -> None:
         self.view_for = view_for
@@ -190,11 +189,14 @@ def _has_rules(group: GroupView, services: Services) -> bool:
 
 def has_middleware(group: GroupView, services: Services) -> bool:
     """Return whether the config has plug-ins for a server."""
-    if not services.config.middleware:
-        return False
+    return any(_compile_globs(each.servers).matches(group.name) for each in services.config.middleware)
+
+
+@lru_cache(maxsize=64)
+def _compile_globs(globs: tuple[str, ...]) -> Globs:
     from dynamic_mcp.policy.globs import Globs  # with the first plug-in
 
-    return any(Globs(each.servers).matches(group.name) for each in services.config.middleware)
+    return Globs(globs)
 
 
 def _has_rules_of(feature: Feature, group: GroupView, services: Services) -> bool:
@@ -530,7 +532,7 @@ class _ToolChains:
 
     def __init__(self, compile_for: Callable[[GroupView, str | None], Next]) -> None:
         self._compile_for = compile_for
-        self._by_tool: BoundedDict[str | None, Next] = BoundedDict(_MAX_TOOLS)
+        self._by_tool: BoundedDict[str | None, Next] = BoundedDict(MOST_NAMES)
 
     def __call__(self, call: UpstreamRequest) -> Awaitable[Frame]:
         """Send a request, whose tool is known, by the server's name, after the steps before."""
@@ -538,7 +540,7 @@ class _ToolChains:
         chain = self._by_tool.get(tool)
         if chain is None:
             chain = self._compile_for(call.group, tool)
-            if tool is None or len(tool) <= _LONGEST_NAME:
+            if tool is None or len(tool) <= LONGEST_NAME:
                 self._by_tool[tool] = chain
         return chain(call)
 

@@ -96,7 +96,7 @@ class Proxy:
         self._search = ToolSearch(self._group_views, vectors)
         self._search.configure(config.embeddings)
         self._services = Services(
-            self.view_for, self.roles_of, self.note, self._on_lists_changed, base, clock, state_folder
+            self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
         self._tasks = Tasks(chains)

@@ -1,12 +1,17 @@
-"""A dict that forgets its oldest entries."""
+"""What forgets its oldest entries: a dict, and a memory of what a function has returned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+N = TypeVar("N", bound=str | None)
+
+# Names that are remembered, and how long they may be: a client may write any.
+MOST_NAMES = 1000
+LONGEST_NAME = 200
 
 
 class BoundedDict(dict[K, V]):
@@ -43,3 +48,22 @@ class BoundedDict(dict[K, V]):
 
     def __repr__(self) -> str:
         return f"<BoundedDict {len(self)} of {self._size}>"
+
+
+class NameMemo(Generic[N, V]):
+    """Remembers what a function has returned for names that clients write: for so many, none of them longer."""
+
+    def __init__(self, make: Callable[[N], V], *, longest: int = LONGEST_NAME) -> None:
+        self._make = make
+        self._longest = longest
+        self._found: BoundedDict[N, V] = BoundedDict(MOST_NAMES)
+
+    def __call__(self, name: N) -> V:
+        """Return what the function returns."""
+        try:
+            return self._found[name]
+        except KeyError:
+            value = self._make(name)
+            if name is None or len(name) <= self._longest:
+                self._found[name] = value
+            return value

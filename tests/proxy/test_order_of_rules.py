@@ -28,6 +28,7 @@ from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.system.clock import LoopClock
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, text_of
 from tests.features.overrides.overridden import rules_of
 from tests.policy.rules import access_of, person
@@ -66,9 +67,9 @@ class NotedRate(Rate, frozen=True):
 
     steps: Steps
 
-    def bucket_of(self, person: Hashable, tool: str) -> Hashable:
+    def name_for(self, person: Hashable, tool: str) -> Hashable:
         self.steps.note("limits")
-        return super().bucket_of(person, tool)
+        return super().name_for(person, tool)
 
 
 class NotedRoom(Room, frozen=True):
@@ -76,9 +77,9 @@ class NotedRoom(Room, frozen=True):
 
     steps: Steps
 
-    def gate_of(self, person: Hashable, tool: str) -> Hashable:
+    def name_for(self, person: Hashable, tool: str) -> Hashable:
         self.steps.note("concurrent")
-        return super().gate_of(person, tool)
+        return super().name_for(person, tool)
 
 
 class NotedLimits(Limits):
@@ -219,7 +220,7 @@ async def pass_all(
     )
     proxy = Proxy(config, opener=Opener(up=[upstream]))
     with_plugin = structs.replace(config, middleware=(Plugin("any"),))
-    services = Services(proxy.view_for, proxy.roles_of, lambda event: None, lambda: None, with_plugin)
+    services = Services(proxy.view_for, proxy.roles_of, lambda event: None, lambda: None, with_plugin, LoopClock())
     services.has_access_rules = True
     services.observers = Observers([NotedSending(steps)])
     try:

@@ -6,7 +6,7 @@ import operator
 
 import pytest
 
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.bounded import MOST_NAMES, BoundedDict, NameMemo
 
 
 def test_the_oldest_entries_are_evicted_and_reported_in_their_order() -> None:
@@ -47,3 +47,19 @@ def test_every_way_to_add_an_entry_evicts() -> None:
     assert dict(bounded) == {"c": 3, "d": 4}
     with pytest.raises(TypeError):
         operator.ior(bounded, {"e": 5})  # type: ignore[no-untyped-call]
+
+
+def test_what_a_function_returns_is_remembered_for_so_many_names_and_for_no_long_one() -> None:
+    asked: list[str] = []
+
+    def make(name: str) -> int:
+        asked.append(name)
+        return len(name)
+
+    memo = NameMemo(make, longest=3)
+    assert [memo(name) for name in ("abc", "abc", "abcd", "abcd")] == [3, 3, 4, 4]
+    assert asked == ["abc", "abcd", "abcd"]
+    for number in range(MOST_NAMES):
+        memo(str(number % 1000))
+    memo("abc")
+    assert asked.count("abc") == 2

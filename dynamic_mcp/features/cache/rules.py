@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Raw, Struct, structs
 
@@ -13,10 +14,9 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet, message_rules
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.bounded import MOST_NAMES, BoundedDict, NameMemo
 
-# Names and URIs that are remembered, and how long they may be.
-_MAX_NAMES = 1000
+# Names and URIs that are remembered are at most as long.
 _LONGEST_NAME = 500
 
 
@@ -41,17 +41,21 @@ class CacheRules(RuleSet):
         self._access = presentation.access
         self._tools = [(Globs(each.tools), rule) for each, rule in rules]
         self._resources = [(Globs(each.resources), rule) for each, rule in rules]
-        self._tool_rules: BoundedDict[str, KeepRule | None] = BoundedDict(_MAX_NAMES)
-        self._resource_rules: BoundedDict[str, KeepRule | None] = BoundedDict(_MAX_NAMES)
-        self._definitions: BoundedDict[str, _Definition] = BoundedDict(_MAX_NAMES)
+        self._tool_rules: NameMemo[str, KeepRule | None] = NameMemo(
+            partial(_find, self._tools), longest=_LONGEST_NAME
+        )
+        self._resource_rules: NameMemo[str, KeepRule | None] = NameMemo(
+            partial(_find, self._resources), longest=_LONGEST_NAME
+        )
+        self._definitions: BoundedDict[str, _Definition] = BoundedDict(MOST_NAMES)
 
     def for_tool(self, name: str) -> KeepRule | None:
         """Return the rule for a tool, whatever its calls do."""
-        return _find(name, self._tools, self._tool_rules)
+        return self._tool_rules(name)
 
     def for_resource(self, uri: str) -> KeepRule | None:
         """Return the rule for a resource."""
-        return _find(uri, self._resources, self._resource_rules)
+        return self._resource_rules(uri)
 
     def digest_of_reader(self, name: str, definition: Raw) -> bytes | None:
         """Return the hash of a tool's definition, by its server; None if the tool may write."""
@@ -81,13 +85,5 @@ def _compile(cache: Cache, server: str, before: Sequence[object]) -> KeepRule:
     return KeepRule(key.decode(), server, cache.ttl_s, cache.per_person, cache.max_bytes)
 
 
-def _find(
-    name: str, rules: list[tuple[Globs, KeepRule]], found: BoundedDict[str, KeepRule | None]
-) -> KeepRule | None:
-    try:
-        return found[name]
-    except KeyError:
-        rule = next((rule for globs, rule in rules if globs.matches(name)), None)
-        if len(name) <= _LONGEST_NAME:
-            found[name] = rule
-        return rule
+def _find(rules: Sequence[tuple[Globs, KeepRule]], name: str) -> KeepRule | None:
+    return next((rule for globs, rule in rules if globs.matches(name)), None)

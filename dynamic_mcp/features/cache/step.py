@@ -26,7 +26,6 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Services, Step
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.system.clock import LoopClock
 
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.view import GroupView
@@ -85,7 +84,7 @@ class ResultCache(Step):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         folder = services.state_folder
-        self._clock = services.clock or LoopClock()
+        self._clock = services.clock
         self._marks = None if folder is None else ClearingMarks(folder, self._clock)
         self._stores: dict[str, KeptResults] = {}
         self._pasts: WeakKeyDictionary[Group, _Past] = WeakKeyDictionary()

@@ -20,11 +20,10 @@ from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.patterns import compile_absence, compile_pattern, compile_set
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.bounded import NameMemo
 from dynamic_mcp.system.text import one_line
 
-# Tools whose guards are remembered; a client may name any.
-_MAX_TOOLS = 1000
+# A tool's name is shown so far.
 _LONGEST_NAME = 200
 _NOTHING = (b"", b"null")
 
@@ -40,7 +39,7 @@ class Guards(RuleSet):
     def __init__(self, guards: Sequence[Guard], server: str) -> None:
         self._guards = [(Globs(guard.tools), guard) for guard in guards]
         self._server = server
-        self._by_tool: BoundedDict[str, tuple[_PathGuards, ...]] = BoundedDict(_MAX_TOOLS)
+        self._guards_of = NameMemo(self._compile)
 
     def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
         """Return a decision that a person must be asked; None if no guard is against the call.
@@ -74,16 +73,12 @@ class Guards(RuleSet):
         """Raise RefusedByGuard if a guard refuses a tool with these arguments."""
         self.judge(tool, arguments)
 
-    def _guards_of(self, tool: str) -> tuple[_PathGuards, ...]:
-        found = self._by_tool.get(tool)
-        if found is None:
-            by_path: dict[str | None, list[Guard]] = {}
-            for globs, guard in self._guards:
-                if globs.matches_variant(tool):
-                    by_path.setdefault(guard.path, []).append(guard)
-            found = tuple(_PathGuards(path, guards) for path, guards in by_path.items())
-            self._by_tool[tool] = found
-        return found
+    def _compile(self, tool: str) -> tuple[_PathGuards, ...]:
+        by_path: dict[str | None, list[Guard]] = {}
+        for globs, guard in self._guards:
+            if globs.matches_variant(tool):
+                by_path.setdefault(guard.path, []).append(guard)
+        return tuple(_PathGuards(path, guards) for path, guards in by_path.items())
 
     def _refusal(self, tool: str, guard: Guard, why: str) -> RefusedByGuard:
         return RefusedByGuard(f"`{one_line(tool, _LONGEST_NAME)}` of group `{self._server}`", guard.id, why)

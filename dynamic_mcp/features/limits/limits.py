@@ -16,46 +16,39 @@ from dynamic_mcp.features.limits.config import Limit, limits_of
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs, fold
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.bounded import NameMemo
 
 MAX_BUCKETS = 50_000
-# Tools whose limits are remembered. A longer name is remembered by its hash.
-_MAX_TOOLS = 1000
+# A longer name is counted by its hash.
 _LONGEST_NAME = 200
 # What arithmetic with times may be wrong by.
 _TOLERANCE_S = 1e-9
 
 
-class Rate(Struct, frozen=True):
-    """How often tools may be called: a call each `interval_s`, and so many at once that they make up for `slack_s`.
-
-    `key` names what is counted for as long as the rule is the same, `id` its place in the config.
-    """
+class Counted(Struct, frozen=True):
+    """What a limit counts. `key` names it for as long as the rule is the same, `id` is its place in the config."""
 
     key: str
     id: str
     per_person: bool
     per_tool: bool
+
+    def name_for(self, person: Hashable, tool: str) -> Hashable:
+        """Return what names the count that a call is part of."""
+        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
+
+
+class Rate(Counted, frozen=True):
+    """How often tools may be called: one each `interval_s`, and so many at once that they make up for `slack_s`."""
+
     interval_s: float
     slack_s: float
 
-    def bucket_of(self, person: Hashable, tool: str) -> Hashable:
-        """Return what names the bucket of a call."""
-        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
-
-class Room(Struct, frozen=True):
+class Room(Counted, frozen=True):
     """How many calls of tools may run at once. `key` stays the same when `places` changes."""
 
-    key: str
-    id: str
-    per_person: bool
-    per_tool: bool
     places: int
-
-    def gate_of(self, person: Hashable, tool: str) -> Hashable:
-        """Return what names the places that a call waits for."""
-        return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
 def compile_rules(presentation: Presentation, server: str) -> Limits:
@@ -68,7 +61,7 @@ class Limits(RuleSet):
 
     def __init__(self, limits: Iterable[Limit], server: str) -> None:
         self._all = [_Compiled.of(limit, server) for limit in limits]
-        self._found: BoundedDict[str, tuple[tuple[Rate, ...], tuple[Room, ...]]] = BoundedDict(_MAX_TOOLS)
+        self._find = NameMemo(self._match)
 
     def rates_for(self, tool: str) -> tuple[Rate, ...]:
         """Return what bounds how often a tool is called."""
@@ -82,19 +75,14 @@ class Limits(RuleSet):
         """
         return self._find(tool)[1]
 
-    def _find(self, tool: str) -> tuple[tuple[Rate, ...], tuple[Room, ...]]:
-        found = self._found.get(tool)
-        if found is None:
-            matching = [each for each in self._all if each.globs.matches_variant(tool)]
-            rates = {each.rate.key: each.rate for each in reversed(matching) if each.rate is not None}
-            rooms: dict[str, Room] = {}
-            for room in (each.room for each in matching):
-                if room is not None and (room.key not in rooms or room.places < rooms[room.key].places):
-                    rooms[room.key] = room
-            found = tuple(reversed(rates.values())), tuple(sorted(rooms.values(), key=_order))
-            if len(tool) <= _LONGEST_NAME:
-                self._found[tool] = found
-        return found
+    def _match(self, tool: str) -> tuple[tuple[Rate, ...], tuple[Room, ...]]:
+        matching = [each for each in self._all if each.globs.matches_variant(tool)]
+        rates = {each.rate.key: each.rate for each in reversed(matching) if each.rate is not None}
+        rooms: dict[str, Room] = {}
+        for room in (each.room for each in matching):
+            if room is not None and (room.key not in rooms or room.places < rooms[room.key].places):
+                rooms[room.key] = room
+        return tuple(reversed(rates.values())), tuple(sorted(rooms.values(), key=_order))
 
 
 class _Compiled(Struct, frozen=True):
@@ -144,7 +132,7 @@ class Buckets:
         taken: dict[Hashable, float] = {}
         find_full_at = self._full_at.get
         for rate in rates:
-            bucket = rate.bucket_of(person, tool) if rate.per_person or rate.per_tool else rate.key
+            bucket = rate.name_for(person, tool) if rate.per_person or rate.per_tool else rate.key
             full_at = find_full_at(bucket, now)
             if full_at < now:
                 full_at = now

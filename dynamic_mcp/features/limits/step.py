@@ -14,7 +14,6 @@ from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Services, Step
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
-from dynamic_mcp.system.clock import LoopClock
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class LimitRate(Step):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._clock = services.clock or LoopClock()
+        self._clock = services.clock
         self._buckets = Buckets()
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
@@ -106,9 +105,7 @@ class LimitConcurrency(Step):
         return gate
 
     def _gate(self, room: Room, call: UpstreamRequest) -> Limiter:
-        key: Hashable = room.key
-        if room.per_person or room.per_tool:
-            key = room.gate_of(call.request.principal, call.tool or "")
+        key = room.name_for(call.request.principal, call.tool or "")
         gate = self._gates.get(key)
         if gate is None:
             _forget_idle(self._gates)

@@ -21,10 +21,8 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.patterns import compile_absence, compile_pattern
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.bounded import NameMemo
 
-# Tools whose rules are remembered; a server may have any number.
-_MAX_TOOLS = 1000
 # JSON in a text in JSON in a text: deeper than that, it is a text like others.
 _MAX_DEPTH = 4
 # A pattern that searches to the end of a text for each of its characters takes longer; so may its replacements grow.
@@ -50,8 +48,8 @@ class Redactor(RuleSet):
     def __init__(self, rules: Sequence[Redact], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rules = [(None if rule.tools is None else Globs(rule.tools), rule) for rule in rules]
         self._clock = clock
-        self._for_arguments: BoundedDict[str | None, _Texts | None] = BoundedDict(_MAX_TOOLS)
-        self._for_answers: BoundedDict[str | None, _Texts | None] = BoundedDict(_MAX_TOOLS)
+        self._texts_in_arguments: NameMemo[str | None, _Texts | None] = NameMemo(self._compile_for_arguments)
+        self._texts_in_answers: NameMemo[str | None, _Texts | None] = NameMemo(self._compile_for_answers)
         self._for_all = self._compile([rule for _, rule in self._rules if rule.in_results])
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
@@ -88,21 +86,11 @@ class Redactor(RuleSet):
         """Return whether anything is to be replaced in the answers of a tool, or in others."""
         return self._texts_in_answers(tool) is not None
 
-    def _texts_in_arguments(self, tool: str | None) -> _Texts | None:
-        try:
-            return self._for_arguments[tool]
-        except KeyError:
-            texts = self._compile([rule for rule in self._select(tool) if rule.in_arguments])
-            self._for_arguments[tool] = texts
-            return texts
+    def _compile_for_arguments(self, tool: str | None) -> _Texts | None:
+        return self._compile([rule for rule in self._select(tool) if rule.in_arguments])
 
-    def _texts_in_answers(self, tool: str | None) -> _Texts | None:
-        try:
-            return self._for_answers[tool]
-        except KeyError:
-            texts = self._compile([rule for rule in self._select(tool) if rule.in_results])
-            self._for_answers[tool] = texts
-            return texts
+    def _compile_for_answers(self, tool: str | None) -> _Texts | None:
+        return self._compile([rule for rule in self._select(tool) if rule.in_results])
 
     def _select(self, tool: str | None) -> Iterator[Redact]:
         for globs, rule in self._rules:

@@ -150,7 +150,7 @@ def test_a_made_up_name_of_megabytes_is_not_kept_and_counts_all_the_same() -> No
     assert buckets.take(limits.rates_for(long), "p", long, 0) is None
     assert buckets.take(limits.rates_for(long), "p", long, 0) is not None
     assert buckets.take(limits.rates_for(other), "p", other, 0) is None
-    assert len(repr(limits.rates_for(long)[0].bucket_of("p", long))) < 1000
+    assert len(repr(limits.rates_for(long)[0].name_for("p", long))) < 1000
 
 
 def test_names_that_a_server_may_take_for_one_tool_count_as_one() -> None:
