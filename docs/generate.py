@@ -224,6 +224,8 @@ def metrics() -> str:
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 # The position of the message among the arguments of each class; 1 by default.
 POSITION = {"DynamicMcpError": 0, "InvalidArguments": 0, "ConfigError": 2}
+# Functions that make an answer of a message; it is their second argument, too.
+ANSWERS = {"error_frame", "_refused"}
 # errors.py makes the message of these from a kind and a name.
 MADE_THERE = {"NotFound", "ResourceNotFound", "Disabled", "LoginNeeded"}
 
@@ -241,10 +243,14 @@ def messages() -> str:
 
 def _raised(file: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS):
+        if not isinstance(node, ast.Call):
             continue
-        position = POSITION.get(node.func.id, 1)
-        if node.func.id in MADE_THERE or len(node.args) <= position:
+        match node.func:
+            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="wire"), attr=name):
+                position = POSITION.get(name, 1)
+            case _:
+                continue
+        if name not in ERRORS | ANSWERS or name in MADE_THERE or len(node.args) <= position:
             continue
         hints = [keyword.value for keyword in node.keywords if keyword.arg == "hint"]
         yield template(node.args[position]), template(hints[0]) if hints else ""

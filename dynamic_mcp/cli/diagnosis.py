@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from inspect import iscoroutine
 from pathlib import Path
@@ -23,7 +23,7 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.config.read import find
 from dynamic_mcp.doctor.files import check_file
-from dynamic_mcp.doctor.findings import Finding, Level, ServerReport, exit_code
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, ServerReport, exit_code
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.importer.installer import list_targets, read_entry
@@ -85,20 +85,26 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
+    known = cache(partial(_read_catalogs, config))
     found = [
-        *_check_access(config),
+        *_check_access(config, known),
         *_check_address(config),
-        *_check_features(config),
+        *_check_features(config, known),
         *_check_variables(file, os.environ),
     ]
     return config, [*findings, *found]
 
 
-def _check_access(config: Config) -> list[Finding]:
+def _read_catalogs(config: Config) -> Mapping[str, Catalog]:
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
+
+    return known_catalogs(config)
+
+
+def _check_access(config: Config, known: KnownCatalogs) -> list[Finding]:
     """Return the findings about who may use what; most configs say nothing about that."""
     if config.access is None and config.http is None:
         return []
-    from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
 
@@ -106,7 +112,7 @@ def _check_access(config: Config) -> list[Finding]:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    return list(check_access_rules(config, known_catalogs(config), token_roles))
+    return list(check_access_rules(config, known(), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
@@ -130,30 +136,34 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         doctor.record_output(),
         this.out.progress("connecting to", [each.name for each in config.groups]) as progress,
     ):
-        findings, reports = await _examine_daemon(this, config, doctor, catalog_store, progress)
+        check = cache(partial(_make_catalog_check, config))
+        findings, reports = await _examine_daemon(this, config, doctor, catalog_store, check, progress)
         findings += await check_public_url(config.http)
         findings += await _probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, middleware=())  # it is about servers, whatever plug-ins make of them
-        reports += await _examine_alone(this, alone, doctor, catalog_store, progress)
+        reports += await _examine_alone(this, alone, doctor, check, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
 
 
 async def _examine_daemon(
-    this: Invocation, config: Config, doctor: Doctor, catalog_store: CatalogStore, progress: Progress
+    this: Invocation,
+    config: Config,
+    doctor: Doctor,
+    catalog_store: CatalogStore,
+    make_check: Callable[[], CheckCatalog],
+    progress: Progress,
 ) -> tuple[list[Finding], list[ServerReport]]:
     if this.is_alone or sys.platform == "win32":
         return [], []
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
 
-    check = _make_catalog_check(config)
-
     async def examine(group: DaemonGroup) -> ServerReport:
         def check_whole(name: str, shown: Catalog) -> Iterable[Finding]:
             stored = catalog_store.load(group.config)  # what the daemon shows lacks what it holds back
-            return check(name, shown if stored is None else stored.catalog)
+            return make_check()(name, shown if stored is None else stored.catalog)
 
         try:
             return await doctor.examine_running(group, check_whole)
@@ -176,14 +186,14 @@ async def _examine_daemon(
 
 
 async def _examine_alone(
-    this: Invocation, config: Config, doctor: Doctor, catalog_store: CatalogStore, progress: Progress
+    this: Invocation, config: Config, doctor: Doctor, make_check: Callable[[], CheckCatalog], progress: Progress
 ) -> list[ServerReport]:
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
 
     if not config.groups:
         return []
-    check = _make_catalog_check(config)
+    check = make_check()
     async with open_own_client(this, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
         return await for_each_group(client, progress, lambda group: doctor.examine(group, check))
 
@@ -240,12 +250,10 @@ def _details(report: ServerReport) -> str:
     return "; ".join(parts)
 
 
-def _check_features(config: Config) -> list[Finding]:
+def _check_features(config: Config, known: KnownCatalogs) -> list[Finding]:
     """Return the findings that connect to nothing."""
-    from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.runner import run
 
-    known = cache(partial(known_catalogs, config))
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
     found = (feature.load(feature.check).check(config, known) for feature in wanted)
     return [finding for each in found for finding in (run(each) if iscoroutine(each) else each)]

@@ -45,7 +45,7 @@ class Endpoint:
         self._opening = asyncio.Lock()
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[Vector]:
-        """Return a vector for each text, in their order. Raises NoAnswerError."""
+        """Return a vector for each text, in their order. Raises EndpointError."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._embed(texts)

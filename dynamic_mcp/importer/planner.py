@@ -119,7 +119,7 @@ def _make_rules(
 def _make_items(readings: Sequence[Reading], request: ImportRequest, merge: Merge) -> tuple[Item, ...]:
     replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
     placed = [_reenable_replaced(_resolve_paths(reading, request), replaced_in, merge.memory) for reading in readings]
-    hidden = _find_shadowed(placed, lambda server: _may_shadow(server, request))
+    hidden = _find_shadowed(placed, request)
     return tuple(
         _make_item(server, hidden.get(key_of(server)), request, merge)
         for reading in placed
@@ -257,10 +257,8 @@ def _write_servers(text: str, before: Mapping[str, Entry], after: Mapping[str, E
     return text
 
 
-def _find_shadowed(
-    readings: Sequence[Reading], counts: Callable[[ForeignServer], bool]
-) -> Mapping[Key, ForeignServer]:
-    """Return the server that shadows each shadowed one; only servers that `counts` accepts shadow others.
+def _find_shadowed(readings: Sequence[Reading], request: ImportRequest) -> Mapping[Key, ForeignServer]:
+    """Return the server that shadows each shadowed one; only servers that are imported shadow others.
 
     Local servers take precedence over the project's, and those over the user's, as in every tool that has these
     scopes. Files of one scope do not shadow each other: they may belong to several editors or profiles.
@@ -274,7 +272,7 @@ def _find_shadowed(
     first: dict[tuple[str, str], ForeignServer] = {}
     for server in sorted(candidates, key=_rank):
         name = (server.source.tool, server.name)
-        if name not in first and counts(server):
+        if name not in first and _may_shadow(server, request):
             first[name] = server
     winners = ((server, first.get((server.source.tool, server.name))) for server in candidates)
     return {key_of(server): winner for server, winner in winners if winner and _rank(winner) < _rank(server)}
@@ -300,7 +298,6 @@ class Replacement:
 
     servers: Mapping[Target, Collection[str]]
     remaining: tuple[RemainingServer, ...]
-    is_any_imported: bool
 
 
 def plan_replacement(
@@ -325,7 +322,7 @@ def plan_replacement(
         target = next((each for (scope, file), each in known.items() if key[1:3] == (scope.value, str(file))), None)
         if target is not None and Scope(key[1]) in scopes:
             servers.setdefault(target, []).append(key[3])
-    return Replacement(servers, tuple(remaining), bool(imported))
+    return Replacement(servers, tuple(remaining))
 
 
 def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:

@@ -98,7 +98,7 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
         return Reading(source, error=str(exc))
     if adapter is None and _is_server_like(document.value):
         document = replace(document, value={file.stem: document.value})
-    known = adapter or _detect_adapter(file, document.value, TOOLS, GENERIC)
+    known = adapter or _detect_adapter(file, document.value)
     return _read_document(document, known, None, source, machine)
 
 
@@ -210,17 +210,17 @@ def _relevant_remarks(document: parser.ParsedFile, adapter: Adapter) -> Iterator
             yield where, reason
 
 
-def _detect_adapter(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
+def _detect_adapter(file: Path, document: object) -> Adapter:
     """Return the tool whose format the file most likely has."""
-    if named := _detect_by_location(file, adapters):
+    if named := _detect_by_location(file):
         return named
     name = _detect_by_content(file, document)
-    by_name = {adapter.name: adapter for adapter in adapters}
+    by_name = {adapter.name: adapter for adapter in TOOLS}
     # the content tells where the servers are, but not reliably which variable syntax applies
     known = by_name.get(name)
     if known is None:
-        return generic
-    syntax = dict.fromkeys((*generic.variables, *known.variables)) if known.variables else ()
+        return GENERIC
+    syntax = dict.fromkeys((*GENERIC.variables, *known.variables)) if known.variables else ()
     return replace(known, variables=tuple(syntax), is_bare=True, inherits=None)
 
 
@@ -269,12 +269,12 @@ def _is_opencode(server: object) -> bool:
     )
 
 
-def _detect_by_location(file: Path, adapters: Sequence[Adapter]) -> Adapter | None:
+def _detect_by_location(file: Path) -> Adapter | None:
     """Return the only tool that has a file of this name in a directory of this name."""
     ending = "/".join(file.absolute().parts[-2:]).lower()
     found = {
         adapter.name: adapter
-        for adapter in adapters
+        for adapter in TOOLS
         if any(_has_ending(place.path, ending) for place in adapter.places if not place.borrowed)
     }
     return next(iter(found.values())) if len(found) == 1 else None
@@ -329,7 +329,7 @@ class _ServerCollection:
 
 
 def _collect(
-    document: Mapping[str, object], adapter: Adapter, place: Place | None = None, off: Sequence[str] = ()
+    document: Mapping[str, object], adapter: Adapter, place: Place | None, off: Sequence[str]
 ) -> _ServerCollection:
     """Collect the servers from where the tool keeps them, else from where other tools do.
 

@@ -255,18 +255,9 @@ class ToolHeaders:
             tools = wire.elements(wire.member(result, "tools"))
         except wire.Malformed:
             return
-        for tool in tools:
-            name = wire.text(wire.member(tool, "name"))
-            if name is None:
-                continue
-            try:
-                parameters = HeaderParameters.of(wire.member(tool, "inputSchema"))
-            except InvalidAnnotation:
-                parameters = HeaderParameters()
-            if parameters.is_empty:
-                self._tools.pop(name, None)
-            else:
-                self._tools[name] = parameters
+        named = {name: tool for tool in tools if (name := wire.text(wire.member(tool, "name"))) is not None}
+        others = {name: each for name, each in self._tools.items() if name not in named}
+        self._tools = {**others, **find_mirrored(named)}
 
     def headers(self, tool: str, arguments: Raw) -> _Headers:
         """Return the headers of a call of a tool."""

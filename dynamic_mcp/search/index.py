@@ -218,7 +218,7 @@ def summarize(name: str, tool: Raw) -> str:
 
 
 def _walk_schemas(root: object) -> Iterator[Mapping[str, object]]:
-    """Yield a schema and its subschemas, outermost first, up to MAX_NODES."""
+    """Yield a schema and its subschemas, outermost first, up to `_MAX_NODES`."""
     queue = [root]
     for at in range(_MAX_NODES):
         if at >= len(queue):

@@ -158,8 +158,7 @@ class ModernDispatcher:
     def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:
         client = self._clients.find(origin, sender, channel)
         if client is None:
-            why = "too many clients are in use: no more are served; try again later"
-            raise _refused(INTERNAL_ERROR, why)
+            raise _refused(INTERNAL_ERROR, "too many clients are in use: no more are served; try again later")
         return client
 
     def _resume(

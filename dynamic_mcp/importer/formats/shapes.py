@@ -94,7 +94,7 @@ class Shape:
         return self._make_entry(start)
 
     def make_remote_entry(self, url: str, headers: Mapping[str, object] = MappingProxyType({})) -> dict[str, object]:
-        """Return an entry that connects to a URL, with fields of `remote_headers`; for a shape of `remote_shapes`."""
+        """Return an entry that connects to a URL, with these `header_fields`; for a shape of a remote server."""
         return self._make_entry({self.command: url, **headers})
 
     def _make_entry(self, start: Mapping[str, object]) -> dict[str, object]:
