@@ -26,3 +26,12 @@ def agree(this: Invocation, question: str, *, done: str, yes: bool) -> bool:
         this.out.say(f"nothing was {done}")
         return False
     return True
+
+
+def require_person(command: str, *, seen: str, is_sure: bool) -> None:
+    """Refuse where nobody can be asked, unless somebody is sure, who has `seen` it. Raises InvalidArguments."""
+    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidArguments(
+            f"`{command}` needs a terminal, so that a person decides",
+            hint=f"run it in a terminal, or add `--yes` if a person has seen {seen}",
+        )

@@ -35,6 +35,7 @@ proxies_option = click.option(
     type=click.Path(),
     help="Only proxies that serve this config. Default: all.",
 )
+person_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
 timeout_option = click.option(
     "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as configured."
 )
@@ -163,3 +164,16 @@ def with_config_argument(this: Invocation, config: str | None) -> Invocation:
     if config and this.config_option:
         raise click.UsageError(f"two configs are given: `{config}` and `{this.config_option}`")
     return replace(this, config_option=config or this.config_option)
+
+
+class DefaultGroup(click.Group):
+    """Commands of which one is meant where none is named."""
+
+    default = ""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the name of that one."""
+        wants_help = bool(args) and args[0] in ctx.help_option_names
+        if not ctx.resilient_parsing and not wants_help and (not args or args[0].startswith("-")):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)

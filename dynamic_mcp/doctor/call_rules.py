@@ -50,9 +50,14 @@ def check_globs(
     names: Collection[str],
     noun: str = "tool",
     matches: Matches = Globs.matches_variant,
+    *,
+    unmet: str = "that its servers are known to have",
 ) -> Iterator[Finding]:
-    """Check that each of the globs at a place matches one of the names that its servers are known to have."""
+    """Check that each of the globs at a place matches one of the names that its servers are known to have.
+
+    `unmet` is what a finding says of the noun, to its end.
+    """
     for number, glob in enumerate(globs):
         if glob != "*" and not any(matches(Globs((glob,)), name) for name in names):
-            what = f"`{glob}` matches no {noun} that its servers are known to have"
+            what = f"`{glob}` matches no {noun} {unmet}"
             yield warning((*place, number), what, guess(glob, names))

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
+from dynamic_mcp.doctor.call_rules import check_globs
+from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
 from dynamic_mcp.features.approvals.config import settings_of
-from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.groups.catalog import ListKind
 
+_UNMET = "that the server is known to have, so nobody is asked"
 _ROOT: Keys = ("settings", "approval")
 
 
@@ -23,15 +24,8 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     catalogs = known()
     for server, globs in config.access.approve.items():
         if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
-            yield from _check_globs(server, globs, catalogs[server])
-
-
-def _check_globs(server: str, globs: tuple[str, ...], catalog: Catalog) -> Iterator[Finding]:
-    names = list(catalog.entries(ListKind.TOOLS))
-    for number, glob in enumerate(globs):
-        if glob != "*" and not any(map(Globs((glob,)).matches_variant, names)):
-            what = f"`{glob}` matches no tool that the server is known to have, so nobody is asked"
-            yield warning(("mcpServers", server, "approve", number), what, guess(glob, names))
+            names = list(catalogs[server].entries(ListKind.TOOLS))
+            yield from check_globs(("mcpServers", server, "approve"), globs, names, unmet=_UNMET)
 
 
 def _check_channels(config: Config) -> Iterator[Finding]:

@@ -2,16 +2,14 @@
 
 from typing import Annotated, Literal, cast
 
-from msgspec import Meta, field
+from msgspec import field
 from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.rules import Rule, numbered, place_rules
 from dynamic_mcp.config.section import Value
-from dynamic_mcp.config.types import Globs, JsonPath, Pattern
-
-_Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+from dynamic_mcp.config.types import Globs, JsonPath, LongText, Pattern
 
 
 class Guard(Rule, frozen=True):
@@ -27,7 +25,7 @@ class Guard(Rule, frozen=True):
     allow: Annotated[
         Pattern | None, "A regular expression (RE2) that every value must match as a whole; there must be a value."
     ] = None
-    message: Annotated[_Text, "What the model is told. Default: which rule refused the call."] = ""
+    message: Annotated[LongText, "What the model is told. Default: which rule refused the call."] = ""
     effect: Annotated[
         Literal["deny", "ask"], "`ask` has a person approve the call instead of refusing it. Default: deny."
     ] = "deny"

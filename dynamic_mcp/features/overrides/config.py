@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from dynamic_mcp.config.flaws import FlawError, printable
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.section import Section, Value
-from dynamic_mcp.config.types import RawJson
+from dynamic_mcp.config.types import LongText, RawJson
 
-_Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -20,7 +19,7 @@ class ArgumentOverride(Section, frozen=True):
     """How an argument of a tool is shown, and what is sent for it."""
 
     rename: Annotated[_Name | None, "Another name."] = None
-    description: Annotated[_Text | None, "Another description."] = None
+    description: Annotated[LongText | None, "Another description."] = None
     default: Annotated[RawJson | None, "What is sent if a call does not give it; so it is not required."] = None
     fixed: Annotated[RawJson | None, "What is always sent. The argument is not shown."] = None
     is_hidden: Annotated[bool | None, "Do not show it, nor accept it. Default: false."] = field(
@@ -31,7 +30,7 @@ class ArgumentOverride(Section, frozen=True):
 class Annotations(Section, frozen=True):
     """What a tool says of its effects."""
 
-    title: Annotated[_Text | None, "A title for people."] = None
+    title: Annotated[LongText | None, "A title for people."] = None
     read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
     destructive: Annotated[bool | None, "It may destroy something."] = field(default=None, name="destructiveHint")
     idempotent: Annotated[bool | None, "The same call again has no further effect."] = field(
@@ -59,8 +58,8 @@ class Override(Section, frozen=True):
 
     tools: str = field(default="", name="x-tools")
     rename: Annotated[_Name | None, "Another name; only for a single tool, not for a glob."] = None
-    title: Annotated[_Text | None, "Another title."] = None
-    description: Annotated[_Text | None, "Another description."] = None
+    title: Annotated[LongText | None, "Another title."] = None
+    description: Annotated[LongText | None, "Another description."] = None
     annotations: Annotated[
         Annotated[Mapping[str, str | bool], Value(_list_annotations, written=Annotations)],
         "Other annotations; those that are left out stay.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import output_options, proxy_options
+from dynamic_mcp.cli.options import DefaultGroup, output_options, person_option, proxy_options
 from dynamic_mcp.cli.suggestions import completion_items
 
 if TYPE_CHECKING:
@@ -27,18 +27,12 @@ def _complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 _id_argument = click.argument("id", shell_complete=_complete_id)
-_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
 
 
-class _ListByDefault(click.Group):
+class _ListByDefault(DefaultGroup):
     """Lists what waits if no command is given."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert `list` if there is no command."""
-        wants_help = bool(args) and args[0] in ctx.help_option_names
-        if not ctx.resilient_parsing and not wants_help and (not args or args[0].startswith("-")):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
+    default = "list"
 
 
 @click.group(cls=_ListByDefault, short_help="Decide about calls that wait for you.", subcommand_metavar="[COMMAND]")
@@ -79,7 +73,7 @@ def show(this: Invocation, id: str, *, reveal: bool) -> None:
     help="Only this call (the default), or the same tool with any arguments for an hour or for the client's session.",
 )
 @click.option("--always", is_flag=True, help="Print how to change the config so that nobody is asked again.")
-@_yes_option
+@person_option
 @output_options
 def allow(this: Invocation, id: str, *, scope: Scope, always: bool, yes: bool) -> None:
     """Allow a call, after showing it.
@@ -105,7 +99,7 @@ def deny(this: Invocation, id: str, *, reason: str) -> None:
 @command.command("edit")
 @_id_argument
 @click.option("--args", "arguments", metavar="JSON", help="The new arguments; `-` reads them from stdin.")
-@_yes_option
+@person_option
 @output_options
 def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None:
     """Change the arguments of a call in $VISUAL or $EDITOR, see the difference, and allow it so, once.

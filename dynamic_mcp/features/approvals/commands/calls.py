@@ -18,6 +18,7 @@ import click
 from msgspec import Raw
 
 from dynamic_mcp.cli import strict_json
+from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import jsonc
@@ -66,7 +67,7 @@ def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
 
 def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is_sure: bool) -> None:
     """Allow a call, once a person has seen it. Raises DynamicMcpError."""
-    require_person("allow", is_sure=is_sure)
+    require_person("approve allow", seen="the call", is_sure=is_sure)
     pending = find(id)
     if scope not in pending.offered:
         offered = " or ".join(f"`{each}`" for each in pending.offered)
@@ -122,15 +123,6 @@ def of_config(this: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApp
     return [each for each in waiting if config is None or each.config == str(config)]
 
 
-def require_person(verb: str, *, is_sure: bool) -> None:
-    """Refuse where nobody can be asked, unless somebody is sure. Raises InvalidArguments."""
-    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidArguments(
-            f"`approve {verb}` needs a terminal, so that a person decides",
-            hint="run it in a terminal, or add `--yes` if a person has seen the call",
-        )
-
-
 def send(this: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
     """Send a decision and say what became of it. Raises InvalidArguments and DynamicMcpError."""
     with this.out.progress("waiting for the proxy"):
@@ -175,7 +167,7 @@ def _describe(decision: ApprovalDecision) -> str:
 def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) -> None:
     """Allow a call once with other arguments. Raises DynamicMcpError."""
     if given is None or not is_sure:
-        require_person("edit", is_sure=False)
+        require_person("approve edit", seen="the call", is_sure=False)
     pending = find(id)
     if given is not None:
         arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if given == "-" else given)

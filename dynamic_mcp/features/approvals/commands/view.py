@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +12,7 @@ from dynamic_mcp.config import secrets
 from dynamic_mcp.config.access import DEFAULT
 from dynamic_mcp.features.approvals.queued import QueuedApproval, arguments_of
 from dynamic_mcp.identity import LOCAL
+from dynamic_mcp.system.blank import BLANK
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, escape, one_line
 
@@ -20,10 +20,7 @@ from dynamic_mcp.system.text import cut_values, escape, one_line
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
-# Characters that are printable and show nothing: fillers, joiners and variation selectors.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
+_WRITTEN_BLANK = {ord(each): each.encode("unicode_escape").decode() for each in BLANK}
 _STYLES = {"+": "green", "-": "red"}
 _NO_RULE = "default, as no rule is about it"
 
@@ -153,10 +150,10 @@ def _shorten(lines: list[str]) -> list[str]:
 
 def _printable(text: str) -> str:
     """Return text on one line, with escapes for all that shows nothing or that a terminal acts on."""
-    return _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), escape(text))
+    return escape(text).translate(_WRITTEN_BLANK)
 
 
 def _in_json(character: str) -> str:
-    if character.isprintable() and not _INVISIBLE.match(character):
+    if character.isprintable() and character not in BLANK:
         return character
     return json.dumps(character)[1:-1]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
+from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.approvals.commands import view
-from dynamic_mcp.features.approvals.commands.calls import edit_in_editor, of_config, open_client, require_person, send
+from dynamic_mcp.features.approvals.commands.calls import edit_in_editor, of_config, open_client, send
 from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.system.os_user import os_user
 
@@ -20,7 +21,7 @@ _SCOPES: dict[str, Scope] = {"y": "once", "h": "hour", "s": "session"}
 
 def watch_pending(this: Invocation) -> None:
     """Ask about each call that waits, until Ctrl-C. Raises InvalidArguments without a terminal."""
-    require_person("watch", is_sure=False)
+    require_person("approve watch", seen="the call", is_sure=False)
     this.out.say("waiting for calls to approve; Ctrl-C ends this")
     left: set[str] = set()
     while True:

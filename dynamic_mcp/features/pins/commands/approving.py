@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import click
 from msgspec.structs import replace
 
+from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -18,7 +19,6 @@ from dynamic_mcp.features.pins.commands.comparison import Comparison, Difference
 from dynamic_mcp.features.pins.commands.review import (
     choose,
     report_errors,
-    require_person,
     say_unchanged,
     say_unknown,
 )
@@ -57,7 +57,7 @@ def approve_definitions(
     this: Invocation, server: str | None, names: tuple[str, ...], *, is_sure: bool, is_live: bool
 ) -> int:
     """Show what differs of a server, or of all, ask, and pin what was shown; return the exit code."""
-    require_person("approve", is_sure=is_sure)
+    require_person("pins approve", seen="what it is about", is_sure=is_sure)
     servers = () if server is None else (server,)
     shown = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
     if server is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options
+from dynamic_mcp.cli.options import DefaultGroup, common_options, person_option
 from dynamic_mcp.cli.suggestions import complete_group, complete_server, completion_items, own_catalogs
 
 if TYPE_CHECKING:
@@ -28,20 +28,14 @@ def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) 
 _live_option = click.option(
     "--live", is_flag=True, help="Ask the servers now, instead of taking what proxies have seen last."
 )
-_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
 _servers_argument = click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=complete_group)
 _names_argument = click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_name)
 
 
-class _StatusByDefault(click.Group):
+class _StatusByDefault(DefaultGroup):
     """Shows the status if no command is given."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert `status` if there is no command."""
-        wants_help = bool(args) and args[0] in ctx.help_option_names
-        if not ctx.resilient_parsing and not wants_help and (not args or args[0].startswith("-")):
-            args = ["status", *args]
-        return super().parse_args(ctx, args)
+    default = "status"
 
 
 @click.group(
@@ -85,7 +79,7 @@ def diff(this: Invocation, group: str | None, names: tuple[str, ...], *, live: b
 @click.argument("group", metavar="[SERVER]", required=False, shell_complete=complete_group)
 @_names_argument
 @click.option("--all", "is_all", is_flag=True, help="Approve what differs of all servers.")
-@_yes_option
+@person_option
 @_live_option
 @common_options
 def approve(
@@ -120,7 +114,7 @@ def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
 
 @command.command("reset")
 @click.argument("group", metavar="SERVER", shell_complete=complete_server)
-@_yes_option
+@person_option
 @common_options
 def reset(this: Invocation, group: str, *, yes: bool) -> int:
     """Forget what is pinned of a server: what it offers next counts as approved."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import click
 
+from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.read import list_disabled
@@ -114,7 +114,7 @@ def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
     pinned = read_lock(file).servers.get(server)
     if pinned is None:
         raise NotFound("server with pins", server, read_lock(file).servers, hint=f"pins are in `{file}`")
-    require_person("reset", is_sure=is_sure)
+    require_person("pins reset", seen="what it is about", is_sure=is_sure)
     count = count_pins(pinned)
     question = f"Forget {pluralize(count, 'pin')} of {server}? What it offers next counts as approved."
     if not is_sure and not click.confirm(question, default=False, err=True):
@@ -179,15 +179,6 @@ def comparison_to_json(server: Comparison, chosen: list[Difference]) -> dict[str
 def count_pins(pinned: PinnedServer | None) -> int:
     """Return how many definitions are pinned of a server."""
     return 0 if pinned is None else sum(len(pinned.pins(kind)) for kind in PinKind)
-
-
-def require_person(verb: str, *, is_sure: bool) -> None:
-    """Refuse where nobody can be asked, unless somebody is sure. Raises InvalidArguments."""
-    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidArguments(
-            f"`pins {verb}` needs a terminal, so that a person decides",
-            hint="run it in a terminal, or add `--yes` if a person has seen what it is about",
-        )
 
 
 def _offered(server: Comparison) -> list[Key]:

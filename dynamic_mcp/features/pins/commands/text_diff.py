@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from dynamic_mcp.system.blank import BLANK
+
 # Unchanged words that are shown on each side of a change.
 _AROUND = 12
 # Fewer unchanged words between two changes are shown as a part of one change.
@@ -23,18 +25,6 @@ _MOST_PARTS = 4000
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # White space and what follows it: a line break, a character of such a script, or a word.
 _WORD = re.compile(f"([ \t\r]*)(\n|[{_UNSPACED}]|[^ \t\r\n{_UNSPACED}]+|$)")
-# Characters that count as printable and show nothing: fillers, joiners and variation selectors.
-_BLANK = frozenset(
-    map(
-        chr,
-        (
-            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
-            *range(0x180B, 0x1810),
-            *range(0xFE00, 0xFE10),
-            *range(0xE0100, 0xE01F0),
-        ),
-    )
-)
 _EMOJI_STYLE = "\ufe0f"
 _LINE_BREAKS = "<line breaks>"
 
@@ -100,7 +90,7 @@ def compare(old: Sequence[str], new: Sequence[str]) -> list[Run]:
 
 def reveal(text: str) -> str:
     """Return text in which all that shows nothing, or acts on a terminal, is written as `<U+200B>`."""
-    if text.isprintable() and _BLANK.isdisjoint(text):
+    if text.isprintable() and BLANK.isdisjoint(text):
         return text
     return "".join(
         character if _is_seen(text, index) else f"<U+{ord(character):04X}>" for index, character in enumerate(text)
@@ -111,8 +101,8 @@ def _is_seen(text: str, index: int) -> bool:
     character = text[index]
     if character == _EMOJI_STYLE:  # on its own after a symbol, it shows that in colour
         follows_symbol = index > 0 and unicodedata.category(text[index - 1]) == "So"
-        return follows_symbol and text[index + 1 : index + 2] not in _BLANK
-    return character.isprintable() and character not in _BLANK
+        return follows_symbol and text[index + 1 : index + 2] not in BLANK
+    return character.isprintable() and character not in BLANK
 
 
 def _split(text: str) -> list[tuple[str, str]]:
