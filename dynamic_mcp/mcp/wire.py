@@ -236,6 +236,11 @@ def is_request_id(id: bytes | Raw) -> bool:
     return data != b"" and data[0] in ID_START
 
 
+def id_for_answer(frame: Frame) -> Raw:
+    """Return the id to answer a message with: its own, or null if it has none that MCP allows."""
+    return frame.id if is_request_id(frame.id) else NULL
+
+
 ID_START = frozenset(b'0123456789"-')
 
 

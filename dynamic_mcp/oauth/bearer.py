@@ -125,7 +125,7 @@ class Bearer:
             try:
                 self._login = await asyncio.to_thread(self._store.load)
             except OSError as exc:  # the login in memory may still work
-                group_logger(log, self.group).warning("the login of group %s cannot be read: %s", self.group, exc)
+                self._logger.warning("the login of group %s cannot be read: %s", self.group, exc)
             self._stamp = stamp
             self._version += 1
             if self._login is None and not self._is_loaded:
@@ -253,7 +253,7 @@ class Bearer:
         except TokenDenied as exc:
             if not self.remote.oauth.needs_user:
                 raise self._unreachable_error(login, exc) from exc
-            group_logger(log, self.group).warning(
+            self._logger.warning(
                 "group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc
             )
             await self.save_login(_without_refresh(login, exc.code))

@@ -68,7 +68,7 @@ def group_of(record: logging.LogRecord) -> str | None:
 def log_to_terminal(level: str, stream: TextIO) -> None:
     """Log for a command: to its stderr only, not to the file."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_TextFormatter("dynamic-mcp: "))
+    handler.setFormatter(_TextFormatter())
     _replace_handlers([handler])
     _set_levels(handler, level)
 
@@ -86,7 +86,7 @@ class ServerLog:
 
         Records in the file contain the path `config`.
         """
-        self._console.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter("dynamic-mcp: "))
+        self._console.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
         if folder is not None and self._file is None:
             self._file = _BackgroundHandler(LogFile(folder), name="log to the file")
             self._file.setFormatter(_JsonFormatter(config))
@@ -248,13 +248,9 @@ class StderrRateLimit(logging.Filter):
 
 
 class _TextFormatter(logging.Formatter):
-    def __init__(self, prefix: str) -> None:
-        super().__init__()
-        self._prefix = prefix
-
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line, and a traceback as further lines."""
-        lines = [self._prefix + escape(record.getMessage(), keep="\n")]
+        lines = ["dynamic-mcp: " + escape(record.getMessage(), keep="\n")]
         if record.exc_info:
             lines.append(escape(self.formatException(record.exc_info), keep="\n"))
         return "\n".join(lines)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dynamic_mcp.errors import DynamicMcpError, Interrupted
 from dynamic_mcp.mcp import envelope, wire
@@ -178,8 +178,7 @@ def _refuse(line: bytes) -> bytes:
         return b""
     if not (frame.method and len(frame.id)):
         return b""
-    id = frame.id if wire.is_request_id(frame.id) else Raw(b"null")
     answer = to_answer(frame.method, Interrupted(frame.method))
     if len(answer.result) and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)):
         answer = Frame(result=wire.with_member(answer.result, envelope.COMPLETE, envelope.RESULT_TYPE))
-    return wire.answer_line(id, answer)
+    return wire.answer_line(wire.id_for_answer(frame), answer)

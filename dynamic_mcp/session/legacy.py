@@ -273,8 +273,7 @@ class Session:
         key = bytes(frame.id)
         refusal = refuse_request(frame, key, self._serving, MAX_IN_FLIGHT)
         if refusal is not None:
-            id = frame.id if wire.is_request_id(key) else NULL
-            reply(wire.answer_line(id, refusal))
+            reply(wire.answer_line(wire.id_for_answer(frame), refusal))
             return None
         self.calls += 1
         view = self._server.view_for(self)  # that of now: what comes next may come with other rights

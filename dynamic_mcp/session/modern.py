@@ -7,7 +7,6 @@ what goes back to the client is translated here.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -69,15 +68,13 @@ class ModernDispatcher:
         self,
         server: ModernServer,
         *,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        max_clients: int = MAX_CLIENTS,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self._max_in_flight = max_in_flight
+        self._max_in_flight = MAX_IN_FLIGHT
         self._unused_for_s = _UNUSED_FOR_S
         self._server = server
         self._now = now or asyncio.get_running_loop().time
-        self._clients = ModernClients(server, max_clients=max_clients, now=self._now, wall_clock=time.time)
+        self._clients = ModernClients(server, max_clients=MAX_CLIENTS, now=self._now)
         self._subscriptions = ModernSubscriptions(server)
 
     @property

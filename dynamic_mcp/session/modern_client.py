@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from hashlib import sha256
 
@@ -145,12 +146,10 @@ class ModernClients:
         *,
         max_clients: int,
         now: Callable[[], float],
-        wall_clock: Callable[[], float],
     ) -> None:
         self._server = server
         self.max_clients = max_clients
         self._now = now
-        self._wall_clock = wall_clock
         self._clients: dict[Hashable, ModernClient] = {}
         self._recalled: BoundedDict[Hashable, tuple[ModernClient, str]] = BoundedDict(_MAX_RECALLED)
         self._shares = Shares()
@@ -170,8 +169,7 @@ class ModernClients:
                 return None
             hello = ClientHello(MODERN, sender.capabilities, complete_info(sender.client_info))
             now, address = self._now(), channel.address
-            since = self._wall_clock()
-            client = ModernClient(self._server, origin, hello, address=address, since=since, used_at=now)
+            client = ModernClient(self._server, origin, hello, address=address, since=time.time(), used_at=now)
             self._clients[key] = client
             self._shares.add(client)
             self._server.admit(client)

@@ -116,8 +116,7 @@ class LineChannel:
     def answer(self, frame: Frame) -> None:
         """Write the answer."""
         self._session.end(self)
-        id = self.frame.id if wire.is_request_id(self.frame.id) else NULL
-        self._reply(wire.answer_line(id, frame))
+        self._reply(wire.answer_line(wire.id_for_answer(self.frame), frame))
 
     def cancel(self, reason: str) -> None:
         """End the request without an answer."""

@@ -352,7 +352,7 @@ class Link:
             return
         key = bytes(frame.id)
         if key in self._questions:
-            group_logger(log, self.group).debug("group %s: dropped a second request with the id %s", self.group, key)
+            self._logger.debug("group %s: dropped a second request with the id %s", self.group, key)
             return
         if not self._may_ask(caller):
             why = f"no more than {MAX_QUESTIONS} questions are passed on while one call is answered"

@@ -37,18 +37,7 @@ class InputBuffer:
         if end < 0:
             self._scanned = len(self._data)
             return None
-        self._scanned = 0
-        self._has_skipped_line = False
-        return self.take(end)
-
-    def take(self, count: int) -> bytes:
-        """Return the next bytes; there must be as many."""
-        if count == len(self._data):
-            taken, self._data = bytes(self._data), b""
-            return taken
-        taken = bytes(self._data[:count])
-        self.skip(count)
-        return taken
+        return self.take_message(0, end)
 
     def take_message(self, head: int, length: int) -> bytes:
         """Return the body of this length behind a head of that many bytes, and forget both."""
@@ -74,10 +63,6 @@ class InputBuffer:
         if type(self._data) is not bytearray:
             self._data = bytearray(self._data)
         del self._data[:count]  # which does not copy what remains
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._data = b""
 
     def _skip_line(self) -> bool:
         """Skip one empty line before a request, which some clients send after a body (RFC 9112, 2.2)."""

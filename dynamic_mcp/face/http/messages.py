@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
-
 from dynamic_mcp.errors import PARSE_ERROR
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.lines import on_one_line
@@ -35,8 +33,3 @@ def check_utf8(body: bytes) -> None:
 def has_envelope(body: bytes, frame: Frame) -> bool:
     """Tell whether a message says of itself which revision it is of, as modern ones do."""
     return _VERSION in body and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)) > 0
-
-
-def id_for_answer(frame: Frame) -> Raw:
-    """Return the id to answer a message with: its own, or null if it has none that MCP allows."""
-    return frame.id if len(frame.id) and wire.is_request_id(frame.id) else wire.NULL

@@ -14,7 +14,7 @@ from dynamic_mcp.errors import HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERS
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
 from dynamic_mcp.face.http.header_checks import VERSION, Tools, find_mismatch
-from dynamic_mcp.face.http.messages import id_for_answer, parse_message
+from dynamic_mcp.face.http.messages import parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
@@ -147,15 +147,14 @@ class ModernRequests:
 
     def refuse(self, post: ModernPost, frame: Frame) -> Response | None:
         """Return why a request is not taken; None if it is."""
-        id = id_for_answer(frame)
         if self._is_finishing:
-            return refusal(503, "the server is about to end", RETRY_AFTER, code=INTERNAL_ERROR, id=id)
+            return refusal(503, "the server is about to end", RETRY_AFTER, code=INTERNAL_ERROR, id=post.id)
         try:
             members = post.members = RequestMembers.of(frame)
         except wire.Malformed:  # it is refused for that
             return None
         why = find_mismatch(post.arrival, frame, members, self._tools)
-        return refusal(400, why, code=HEADER_MISMATCH, id=id) if why else None
+        return refusal(400, why, code=HEADER_MISMATCH, id=post.id) if why else None
 
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:
         """Start to answer a request. None: it is answered already."""
@@ -204,7 +203,7 @@ class _UnknownVersion:
     def receive_body(self, body: bytes) -> None:
         """Take the message, for its id."""
         try:
-            id = id_for_answer(parse_message(body))
+            id = wire.id_for_answer(parse_message(body))
         except wire.Malformed as exc:
             id = exc.id
         self._refuse(id)

@@ -23,7 +23,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.messages import id_for_answer, parse_message
+from dynamic_mcp.face.http.messages import parse_message
 from dynamic_mcp.face.http.post_answer import BEGINNING, OVER, STREAMING, WAITING, PostAnswer, Streams
 from dynamic_mcp.face.http.responses import ACCEPTED, RETRY_AFTER, Headers, refusal, too_long
 from dynamic_mcp.identity import Authentication
@@ -83,7 +83,7 @@ class ModernPost(Arrived):
     # a client that has closed looks like one that sends nothing more, and the close is how it cancels
     needs_client = True
 
-    __slots__ = ("_answer", "_call", "_id", "_is_listening", "_reason", "_requests", "max_body_bytes", "members")
+    __slots__ = ("_answer", "_call", "_is_listening", "_reason", "_requests", "id", "max_body_bytes", "members")
 
     def __init__(self, requests: Requests, arrival: Arrival, *, cors: Headers, max_body_bytes: int) -> None:
         self.arrival = arrival
@@ -92,12 +92,12 @@ class ModernPost(Arrived):
         self._requests = requests
         self._answer = PostAnswer(arrival, cors, requests.lacks_scope)
         self._call: Call | None = None
-        self._id: Raw = wire.NULL
+        self.id: Raw = wire.NULL
         self._is_listening = False
         self._reason = ""  # why it was cancelled, which may happen while it begins
 
     def __repr__(self) -> str:
-        return f"<ModernPost {bytes(self._id).decode()[:50]}, {self._answer.state.name.lower()}>"
+        return f"<ModernPost {bytes(self.id).decode()[:50]}, {self._answer.state.name.lower()}>"
 
     # --- Receiver --------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class ModernPost(Arrived):
             why = "a body is one message: this revision has no batches" if wire.is_batch(body) else str(exc)
             self._answer.respond(refusal(400, why, code=exc.code, id=exc.id))
             return
-        self._id = id_for_answer(frame)
+        self.id = wire.id_for_answer(frame)
         if not frame.method:
             self._answer.respond(refusal(400, "a body is one request or notification", id=wire.NULL))
         elif not len(frame.id):  # what it could be about is not known: every request stands alone
@@ -153,7 +153,7 @@ class ModernPost(Arrived):
         answer = self._answer
         if answer.state is not OVER:
             self._requests.end(self)
-            answer.finish(wire.answer_line(self._id, frame), self._status_of(frame))
+            answer.finish(wire.answer_line(self.id, frame), self._status_of(frame))
             self._cancel_if_unread()
 
     # --- time, and the end -----------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class ModernPost(Arrived):
         if self._answer.state is STREAMING:
             self._answer.abort()
         elif self._answer.state is not OVER:
-            ended = refusal(503, "the server has ended", RETRY_AFTER, code=INTERNAL_ERROR, id=self._id)
+            ended = refusal(503, "the server has ended", RETRY_AFTER, code=INTERNAL_ERROR, id=self.id)
             self._answer.respond(ended)
 
     def _cancel_if_unread(self) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from dynamic_mcp.errors import HEADER_MISMATCH, INVALID_REQUEST
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.messages import has_envelope, id_for_answer, parse_message
+from dynamic_mcp.face.http.messages import has_envelope, parse_message
 from dynamic_mcp.face.http.post_answer import BEGINNING, GONE, OVER, STREAMING, PostAnswer
 from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, too_long
 from dynamic_mcp.face.http.session import ENDED, HttpSession
@@ -76,7 +76,7 @@ class Post(Arrived):
         headers = self.arrival.head.headers
         if b"mcp-protocol-version" not in headers and has_envelope(body, frame):
             why = "the header `MCP-Protocol-Version` is missing, and the body names a revision that has it"
-            self._answer.respond(refusal(400, why, code=HEADER_MISMATCH, id=id_for_answer(frame)))
+            self._answer.respond(refusal(400, why, code=HEADER_MISMATCH, id=wire.id_for_answer(frame)))
             return
         method = headers.get(b"mcp-method")
         if method is not None and method != frame.method.encode():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.file_store import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,6 @@ LOOK_EVERY_S = 1.0
 SEEN_AFTER_S = LOOK_EVERY_S + 0.5
 _ALL = "all"
 _PATIENCE_S = 0.5
-
-_Stamp = tuple[int, int] | None
 
 
 def clearing_folder(state_folder: Path) -> Path:
@@ -43,9 +42,9 @@ class ClearingMarks:
     def __init__(self, state_folder: Path, clock: Clock) -> None:
         self._folder = clearing_folder(state_folder)
         self._clock = clock
-        self._seen: dict[str | None, _Stamp] = {}
+        self._seen: dict[str | None, Stamp | None] = {}
         self._due_at = -1.0
-        self._looking: asyncio.Task[dict[str | None, _Stamp]] | None = None
+        self._looking: asyncio.Task[dict[str | None, Stamp | None]] | None = None
 
     def is_due(self, server: str) -> bool:
         """Tell whether to `look` before something is used that is kept of a server."""
@@ -68,16 +67,8 @@ class ClearingMarks:
         return marked
 
 
-def _read(folder: Path, servers: Iterable[str | None]) -> dict[str | None, _Stamp]:
-    return {server: _stamp(folder / _file_name(server)) for server in servers}
-
-
-def _stamp(file: Path) -> _Stamp:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
+def _read(folder: Path, servers: Iterable[str | None]) -> dict[str | None, Stamp | None]:
+    return {server: stamp_of(folder / _file_name(server)) for server in servers}
 
 
 def _file_name(server: str | None) -> str:
