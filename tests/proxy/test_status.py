@@ -15,6 +15,7 @@ from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus
 from dynamic_mcp.proxy.status import read_status
 from tests.fakes import Client, FakeUpstream, Json, config_of, group_config, settled
 from tests.groups.shared import SAMPLING
+from tests.policy.rules import person
 from tests.proxy.many_clients import Scene, able, scene
 
 CONFIG = Path("/c.json")
@@ -256,7 +257,7 @@ async def test_copies_that_were_to_be_expected_say_why(changes: Json, reason: st
 async def test_copies_of_different_users_say_so() -> None:
     async with scene(able(), able()) as on:
         for subject in ("ann", "bob"):
-            client = Client(on.proxy, authentication=Authentication(Principal("token", subject), "bearer"))
+            client = Client(on.proxy, authentication=person(subject))
             await client.initialize()
             await client.call("up", "echo")
 

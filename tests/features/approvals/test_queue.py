@@ -11,11 +11,12 @@ from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.questions import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
 from dynamic_mcp.features.guards.config import Guard
-from tests.fakes import Client, FakeUpstream, Opener, settled, text_of
+from tests.fakes import Client, FakeUpstream, Json, Opener, settled, text_of
 from tests.features.approvals.scene import (
     ANSWERS,
     DONE,
     ONE,
+    Scene,
     approving,
     begin,
     status_of,
@@ -275,13 +276,18 @@ async def test_an_approval_that_is_not_used_is_gone_after_ten_minutes() -> None:
         calling.cancel()
 
 
+async def flood(on: Scene, client: Client) -> list[asyncio.Task[dict[str, Json]]]:
+    """Begin as many calls of a client as may wait, and see that no other one may."""
+    calls = [begin(client, args={"path": str(number)}) for number in range(MAX_OF_ONE_ASKER)]
+    await on.waits(MAX_OF_ONE_ASKER)
+    assert "too many other calls wait" in text_of(await client.call("up", "delete_file", {"path": "more"}))
+    return calls
+
+
 async def test_only_so_many_calls_of_a_person_wait() -> None:
     async with approving() as on:
         client, bob = await on.join(), await on.join(subject="bob")
-        calls = [begin(client, args={"path": str(number)}) for number in range(MAX_OF_ONE_ASKER)]
-        await on.waits(MAX_OF_ONE_ASKER)
-        assert "too many other calls wait" in text_of(await client.call("up", "delete_file", {"path": "more"}))
-        calls.append(begin(bob))
+        calls = [*await flood(on, client), begin(bob)]
         await on.waits(MAX_OF_ONE_ASKER + 1)
         for each in calls:
             each.cancel()
@@ -292,10 +298,7 @@ async def test_a_window_of_the_local_user_that_floods_leaves_the_others_their_ca
         flooding, other = Client(on.proxy), Client(on.proxy)
         for client in (flooding, other):
             await client.initialize()
-        calls = [begin(flooding, args={"path": str(number)}) for number in range(MAX_OF_ONE_ASKER)]
-        await on.waits(MAX_OF_ONE_ASKER)
-        assert "too many other calls wait" in text_of(await flooding.call("up", "delete_file", {"path": "more"}))
-        calls.append(begin(other))
+        calls = [*await flood(on, flooding), begin(other)]
         await on.waits(MAX_OF_ONE_ASKER + 1)
         for each in calls:
             each.cancel()

@@ -17,7 +17,6 @@ from dynamic_mcp.features.cache.clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.features.redaction.config import Redact
-from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observation, Observer, Observers
 from tests.fakes import (
@@ -34,6 +33,7 @@ from tests.fakes import (
     tool,
 )
 from tests.features.metrics.readers import sample, samples_of
+from tests.policy.rules import person
 
 MARK = "dynamic-mcp/cache"
 ALL = Cache("cache[0]", tools=("*",), ttl_s=60, per="all")
@@ -105,8 +105,7 @@ class Scene:
         return config_of(group_config("up", rules=rules, **{"share": Share.ALL, **changes}))
 
     async def client(self, subject: str = "ann") -> Client:
-        who = Authentication(Principal("token", subject), "bearer")
-        client = Client(self.proxy, authentication=who)
+        client = Client(self.proxy, authentication=person(subject))
         await client.initialize()
         return client
 

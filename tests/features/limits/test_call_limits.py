@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 from dynamic_mcp.config.resolved import Config, Share, Timeouts
 from dynamic_mcp.features.limits.config import Limit
-from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     BOUND_S,
@@ -23,6 +22,7 @@ from tests.fakes import (
     text_of,
 )
 from tests.features.approvals.scene import ONE, approving, begin
+from tests.policy.rules import person
 
 ANSWER: Json = {"content": [{"type": "text", "text": "fine"}]}
 
@@ -39,8 +39,7 @@ class Scene:
         return config_of(group_config("up", share=Share.ALL, rules={"limits": limits}, **changes))
 
     async def client(self, subject: str = "ann") -> Client:
-        who = Authentication(Principal("token", subject), "bearer")
-        client = Client(self.proxy, authentication=who)
+        client = Client(self.proxy, authentication=person(subject))
         await client.initialize()
         return client
 
