@@ -13,27 +13,13 @@ from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
-from dynamic_mcp.config.types import Address, Command, Duration, Endpoint, File
+from dynamic_mcp.config.types import Address, Duration, Endpoint, File
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.observe import otel_extra
 
 KEEP_S = 180 * 24 * 3600.0
 DEFAULT_METRICS_PORT = 9464
 _SIGNALS = ("TRACES", "METRICS")
-
-
-class Seal(Section, frozen=True):
-    """What is done with the seal of each day: the hash that all its lines lead to."""
-
-    key: Annotated[
-        File | None,
-        "The path of a PEM file with an Ed25519 private key that signs the seals, relative to this file."
-        " Default: seals are not signed.",
-    ] = None
-    syslog: Annotated[bool, "Send each seal to the system log. Default: false."] = False
-    command: Annotated[
-        Command, "A program that is started for each seal and reads it as JSON on stdin. Default: none."
-    ] = ()
 
 
 class Audit(Section, frozen=True):
@@ -53,7 +39,11 @@ class Audit(Section, frozen=True):
         "What to do while nothing can be recorded: `continue`, or refuse all calls that may change something"
         " (`stop-writes`). Default: `stop-writes` if clients authenticate, else `continue`.",
     ] = None
-    seal: Annotated[Seal, "What is done with the seal of each day. Default: it is kept beside the log."] = Seal()
+    seal_key: Annotated[
+        File | None,
+        "The path of a PEM file with an Ed25519 private key that signs the seals of days, relative to this file."
+        " Default: seals are not signed.",
+    ] = None
 
     @property
     def stops_writes(self) -> bool:
@@ -107,7 +97,7 @@ def resolve_audit(own: Audit, surroundings: Surroundings, *, authenticates: bool
         own,
         path=path("path", own.path),
         on_failure=own.on_failure or ("stop-writes" if authenticates else "continue"),
-        seal=replace(own.seal, key=path("seal.key", own.seal.key)),
+        seal_key=path("seal_key", own.seal_key),
     )
     return audit, [*texts.warnings, *texts.failures]
 

@@ -33,7 +33,7 @@ def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:
     if audit is None:
         return
     directory = audit.path or state_dir / "audit"
-    problems = [*_check_directory(directory), *_check_seal_key(audit.seal.key)]
+    problems = [*_check_directory(directory), *_check_seal_key(audit.seal_key)]
     if audit.arguments == "full":
         what = "arguments are recorded as they are, with the secrets in them"
         problems.append(warning(f"{_WHERE}.arguments", what, "`redacted` masks what looks like a secret"))
@@ -123,7 +123,7 @@ def _check_seal_key(path: Path | None) -> Iterator[Finding]:
         return
     from dynamic_mcp.features.audit.signing import load_private_key
 
-    where = f"{_WHERE}.seal.key"
+    where = f"{_WHERE}.seal_key"
     hint = f"`openssl genpkey -algorithm ed25519 -out {quote(path)}` makes one"
     try:
         load_private_key(path)

@@ -109,7 +109,7 @@ class Auditing(ObserverService):
     def _trail(self, settings: Audit) -> Trail:
         found = self._trails.get(settings)
         if found is None:
-            keeping = Keeping(settings.keep_s, settings.seal.key, settings.seal.syslog, settings.seal.command)
+            keeping = Keeping(settings.keep_s, settings.seal_key)
             directory = settings.path or paths.state_dir() / "audit"
             found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
         return found

@@ -267,7 +267,7 @@ def test_seals_are_signed_with_the_key_of_the_config(cli: CliRunner, log: Path) 
     from tests.features.audit.test_verify import make_key
 
     make_key(cli.folder, "ours")
-    cli.configure({}, settings={"audit": {"path": str(log), "seal": {"key": "ours.pem"}}})
+    cli.configure({}, settings={"audit": {"path": str(log), "seal_key": "ours.pem"}})
 
     (seal,) = cli.run("audit", "seal").out.splitlines()
     assert json.loads(seal)["signature"]

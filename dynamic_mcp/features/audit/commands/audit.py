@@ -216,7 +216,7 @@ def verify(
 def seal(this: Invocation, config: str | None, *, is_now: bool, directory: str | None) -> int:
     """Seal the days that have ended and have no seal yet, and print their seals.
 
-    A serving proxy does so by itself. Seals are signed with `settings.audit.seal.key`.
+    A serving proxy does so by itself. Seals are signed with `settings.audit.seal_key`.
     """
     from dynamic_mcp.features.audit.commands.verifying import seal_log
 

@@ -43,7 +43,7 @@ def verify_log(
 def seal_log(this: Invocation, *, directory: str | None, is_now: bool) -> int:
     """Seal the days that have ended, and print their seals, or with `is_now` one of the log as it is."""
     place, settings = find_directory(this, directory), find_settings(this) if directory is None else None
-    key = None if settings is None or settings.seal.key is None else _read_private(settings.seal.key)
+    key = None if settings is None or settings.seal_key is None else _read_private(settings.seal_key)
     made = seals.seal_days(place, days.day_at(time.time()), signer=key) if place.is_dir() else []
     for seal in made:
         this.out.print_text(chain.encode(seal).decode())
