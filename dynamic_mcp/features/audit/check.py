@@ -13,7 +13,7 @@ from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, warning
 from dynamic_mcp.features.audit import days
-from dynamic_mcp.features.audit.day_file import read_tail
+from dynamic_mcp.features.audit.days import read_tail
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason

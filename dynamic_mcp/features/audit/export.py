@@ -11,8 +11,8 @@ from datetime import datetime
 import msgspec
 from msgspec import Raw, structs
 
-from dynamic_mcp.features.audit.line import AuditLine
-from dynamic_mcp.features.audit.reader import StoredLine
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.days import StoredLine
 from dynamic_mcp.system.text import defuse_formula, escape
 
 FORMS = ("csv", "ocsf", "cloudevents", "jsonl")

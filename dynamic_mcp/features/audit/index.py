@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.features.audit import days, query
+from dynamic_mcp.features.audit.days import DAMAGED, Place, StoredLine, read_places, read_whole_lines
 from dynamic_mcp.features.audit.query import NO_ERRORS, CallCount, LineFilter, Subject, pace_of
-from dynamic_mcp.features.audit.reader import DAMAGED, Place, StoredLine, read_places, read_whole_lines
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.database_file import DatabaseFile
 

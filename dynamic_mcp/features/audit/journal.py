@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, structs
 
-from dynamic_mcp.features.audit import chain, day_file, days
-from dynamic_mcp.features.audit.chain import Damaged
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.chain import AuditLine, Damaged
 from dynamic_mcp.system import paths
 
 # There, a file that is open can be neither renamed nor removed.
@@ -49,7 +48,7 @@ class Journal:
         """Write a call that begins, or nothing; `data` is its JSON, if it is known. Raises OSError."""
         data = (chain.encode(line) if data is None else data) + b"\n"
         _, descriptor = self._file or self._create()
-        day_file.write_whole(descriptor, data, self._size)
+        days.write_whole(descriptor, data, self._size)
         self._size += len(data)
         self._lines[line.id] = data
 
@@ -81,7 +80,7 @@ class Journal:
             paths.claim_private_dir(directory)
         path = self._directory / f"{os.getpid()}-{os.urandom(6).hex()}.jsonl"
         new = path if _IS_WINDOWS else path.with_suffix(".new")
-        descriptor = day_file.open_private(new)
+        descriptor = days.open_private(new)
         try:
             paths.try_lock(descriptor)
             if new != path:
@@ -98,7 +97,7 @@ class Journal:
         former, lines = self._file, b"".join(self._lines.values())
         _, descriptor = self._create()
         try:
-            day_file.write_whole(descriptor, lines, 0)
+            days.write_whole(descriptor, lines, 0)
         except OSError:
             os.close(descriptor)
             self._file, self._size = former, os.fstat(former[1]).st_size

@@ -19,9 +19,8 @@ import msgspec
 from msgspec import Raw, structs
 
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.chain import Link
-from dynamic_mcp.features.audit.day_file import DayFile, describe_torn, open_private, read_tail
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine, Link
+from dynamic_mcp.features.audit.days import DayFile, describe_torn, open_private, read_tail
 from dynamic_mcp.features.audit.seals import read_seals
 from dynamic_mcp.system import paths
 

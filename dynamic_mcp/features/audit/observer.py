@@ -31,9 +31,9 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.features.audit import chain
 from dynamic_mcp.features.audit.arguments import ArgumentRecord, Mode
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
+from dynamic_mcp.features.audit.chain import Outcome as Verdict
 from dynamic_mcp.features.audit.keeper import Keeping
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
-from dynamic_mcp.features.audit.line import Outcome as Verdict
 from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.features.audit.subjects import ClientLines, Pattern, UsedThings
 from dynamic_mcp.identity import Authentication

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dynamic_mcp.features.audit.reader import Place
+from dynamic_mcp.features.audit.days import Place
 
 Subject = Literal["person", "group", "tool"]
 

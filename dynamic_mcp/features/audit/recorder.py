@@ -18,9 +18,9 @@ from pathlib import Path
 
 from dynamic_mcp.errors import NotRecorded
 from dynamic_mcp.features.audit.arguments import KeyedDigest, load_key
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.features.audit.journal import Journal
 from dynamic_mcp.features.audit.keeper import Keeper, Keeping
-from dynamic_mcp.features.audit.line import AuditLine
 from dynamic_mcp.features.audit.log import AuditLog, gap_line
 from dynamic_mcp.system.text import os_reason, pluralize
 

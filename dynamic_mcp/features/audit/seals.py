@@ -17,9 +17,8 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, structs
 
-from dynamic_mcp.features.audit import chain, day_file, days
-from dynamic_mcp.features.audit.chain import Damaged
-from dynamic_mcp.features.audit.line import VERSION
+from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.chain import VERSION, Damaged
 from dynamic_mcp.system import paths
 
 _LOCK_POLL_S = 0.01
@@ -119,9 +118,9 @@ def seal_end(directory: Path, *, signer: Signer | None = None, now: Callable[[],
 def _build(directory: Path, day: str, at: float) -> Seal | None:
     """Return the seal of a day that is over; None if it has no line."""
     with days.file_of(directory, day).open("rb") as file:
-        tail = day_file.read_tail(file.fileno(), os.fstat(file.fileno()).st_size)
+        tail = days.read_tail(file.fileno(), os.fstat(file.fileno()).st_size)
         file.seek(0)
-        line = file.readline(day_file.MAX_LINE)
+        line = file.readline(days.MAX_LINE)
     if tail.last is None:
         return None
     try:
@@ -135,8 +134,8 @@ def _write(descriptor: int, seal: Seal, signer: Signer | None) -> Seal:
     seal = _sign(seal, signer)
     data, own = chain.finish(chain.encode(seal))
     size = os.fstat(descriptor).st_size
-    is_torn = size > 0 and not day_file.read_end(descriptor, size).endswith(b"\n")
-    day_file.write_whole(descriptor, b"\n" + data if is_torn else data, size)
+    is_torn = size > 0 and not days.read_end(descriptor, size).endswith(b"\n")
+    days.write_whole(descriptor, b"\n" + data if is_torn else data, size)
     return structs.replace(seal, hash=own)
 
 
@@ -149,7 +148,7 @@ def _sign(seal: Seal, signer: Signer | None) -> Seal:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    descriptor = day_file.open_private(path)
+    descriptor = days.open_private(path)
     try:
         ends_at = time.monotonic() + _LOCK_WITHIN_S
         while not paths.try_lock(descriptor):

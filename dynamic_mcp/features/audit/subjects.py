@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client, ClientHello
 from dynamic_mcp.features.audit import chain
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.classify import access_of

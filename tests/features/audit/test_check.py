@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.features.audit import days
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.check import check_audit
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 
 

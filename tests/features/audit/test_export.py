@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.features.audit import chain
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.days import Place, StoredLine, parse
 from dynamic_mcp.features.audit.export import COLUMNS, export
-from dynamic_mcp.features.audit.line import AuditLine
-from dynamic_mcp.features.audit.reader import Place, StoredLine, parse
 from tests.examples import examples
 from tests.features.audit.written import calls, line
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.audit import arguments, chain, days, seals
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.keeper import Keeper, Keeping
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 from tests.features.audit.test_log import DAY_S, Time, lines_of
 from tests.program import BOUND_S

@@ -12,8 +12,8 @@ import pytest
 
 from dynamic_mcp.features.audit import chain, days
 from dynamic_mcp.features.audit.arguments import load_key
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.journal import Journal
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 
 DAY_S = 86_400.0

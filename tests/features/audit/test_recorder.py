@@ -10,9 +10,9 @@ from msgspec import structs
 
 from dynamic_mcp.errors import NotRecorded
 from dynamic_mcp.features.audit import journal
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.journal import Journal
 from dynamic_mcp.features.audit.keeper import Keeper
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 from dynamic_mcp.features.audit.recorder import Recorder, Trail
 from tests.features.audit.audited import KEEPING, read_lines

@@ -47,7 +47,7 @@ def _append(audit: Audit, file: Path, event: str, members: Mapping[str, object])
 
     from dynamic_mcp import __version__
     from dynamic_mcp.config.masking import mask_value
-    from dynamic_mcp.features.audit.line import VERSION, AuditLine
+    from dynamic_mcp.features.audit.chain import VERSION, AuditLine
     from dynamic_mcp.features.audit.log import AuditLog
     from dynamic_mcp.identity import LOCAL
     from dynamic_mcp.system import paths

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.features.audit.commands.options import LineOptions, find_directory, open_index
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.days import StoredLine
 from dynamic_mcp.features.audit.query import LineFilter
-from dynamic_mcp.features.audit.reader import StoredLine
 from dynamic_mcp.system.text import escape, pluralize
 
 _EVERY_S = 0.5
