@@ -1,4 +1,4 @@
-"""`dynamic-mcp audit verify` and `audit seal`: whether the log is as it was written, and what it leads to."""
+"""`dynamic-mcp audit verify` and `audit seal`: verifies the log, and seals its days."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.audit import chain, days, seals, signing
-from dynamic_mcp.features.audit.commands.options import ReadProgress, find_directory, find_settings, parse_time
-from dynamic_mcp.features.audit.commands.view import describe_count
+from dynamic_mcp.features.audit.commands.lines import (
+    ReadProgress,
+    describe_count,
+    find_directory,
+    find_settings,
+    parse_time,
+)
 from dynamic_mcp.features.audit.verify import Verification, Verifier
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import escape, pluralize
@@ -20,7 +25,7 @@ _MARKS = {"changed": "error", "missing": "error", "gap": "warning", "removed": "
 def verify_log(
     this: Invocation, *, directory: str | None, since: str | None, keys: tuple[str, ...], seals_file: str | None
 ) -> int:
-    """Print what was found in the log; return the exit code, 1 if something was changed or is missing."""
+    """Print the findings; return the exit code, 1 if something was changed or is missing."""
     place, now = find_directory(this, directory), time.time()
     first = "" if since is None else days.day_at(parse_time("--since", since, now))
     settings = find_settings(this) if directory is None else None
@@ -41,7 +46,7 @@ def verify_log(
 
 
 def seal_log(this: Invocation, *, directory: str | None, is_now: bool) -> int:
-    """Seal the days that have ended, and print their seals, or with `is_now` one of the log as it is."""
+    """Seal the days that have ended, and print their seals, with `is_now` also one of the log as it is now."""
     place, settings = find_directory(this, directory), find_settings(this) if directory is None else None
     key = None if settings is None or settings.seal_key is None else _read_private(settings.seal_key)
     made = seals.seal_days(place, days.day_at(time.time()), signer=key) if place.is_dir() else []
@@ -71,7 +76,7 @@ def _show(this: Invocation, found: Verification, directory: Path) -> None:
     this.out.print_line(f"{this.out.mark('ok')} {what}: nothing was changed")
     this.out.print_line(f"it ends with line {found.end_line} of {found.end_day}, hash {found.end_hash}", indent=2)
     if not found.is_anchored:
-        words = "whether lines after it were cut off shows only with a seal that was kept elsewhere"
+        words = "only a seal that was kept elsewhere shows whether lines after it were cut off"
         this.out.say(f"{words}\nhint: keep the output of `dynamic-mcp audit seal --now`, and give it with `--seals`")
 
 
@@ -95,17 +100,17 @@ def _read_lines(file: str) -> list[bytes]:
     return read_bytes(Path(file), may_be_piped=True).splitlines()
 
 
-def _read_public(file: str) -> signing.PublicKey:
+def _read_public(file: str) -> signing.VerifyKey:
     path = Path(file)
-    read_bytes(path)  # refuses what is no file
+    read_bytes(path)  # raises for anything but a file
     try:
-        return signing.load_public_key(path)
+        return signing.load_verify_key(path)
     except ValueError as exc:
-        raise InvalidArguments(f"`{file}` is no Ed25519 key in PEM form", hint=str(exc)) from exc
+        raise InvalidArguments(f"`{file}` is not an Ed25519 key in PEM form", hint=str(exc)) from exc
 
 
-def _read_private(file: Path) -> signing.PrivateKey:
+def _read_private(file: Path) -> signing.SigningKey:
     try:
-        return signing.load_private_key(file)
+        return signing.load_signing_key(file)
     except ValueError as exc:
-        raise DynamicMcpError(f"`{file}` is no Ed25519 private key in PEM form without a password") from exc
+        raise DynamicMcpError(f"`{file}` is not an Ed25519 private key in PEM form without a password") from exc
