@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -25,9 +26,9 @@ from dynamic_mcp.features.approvals.pending import PendingApproval
 from dynamic_mcp.features.approvals.questions import (
     DENIALS_WITHIN_S,
     MAX_DENIALS,
+    ApprovalGrant,
+    ApprovalQuestion,
     Approvals,
-    Grant,
-    Question,
     Verdict,
 )
 from dynamic_mcp.features.approvals.queue import OpenServer, Queue
@@ -75,7 +76,7 @@ class HumanApproval:
         self._notices = notices
         self._queue = None
         if open_server is not None:
-            self._queue = Queue(open_server, self._receive, notify=self._notify_person, config=str(config.file))
+            self._queue = Queue(open_server(self._receive), notify=self._notify_person, config=str(config.file))
         self._forms = ElicitationForms(self._clock)
         self._subjects: dict[str, Subject] = {}
         self._expiries: dict[str, asyncio.Task[None]] = {}
@@ -136,7 +137,7 @@ class HumanApproval:
             return answer
         return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
 
-    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> Grant | None:
+    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant | None:
         """Return what a person has said already. Raises ApprovalDenied for a retry of what was not allowed."""
         state = state_digest(message.params or {})
         grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
@@ -144,7 +145,7 @@ class HumanApproval:
             raise ApprovalDenied(subject.label, "it goes on with a call that nobody has approved; make that again")
         return grant
 
-    async def _ask(self, message: UpstreamRequest, subject: Subject) -> Grant:
+    async def _ask(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant:
         """Return what a person says. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
         if paused_s := self._approvals.paused_s(subject.key):
             raise ApprovalDenied(subject.label, _describe_pause(paused_s))
@@ -178,7 +179,7 @@ class HumanApproval:
             raise self._needed(subject)
         return form, channels
 
-    def _is_queued(self, question: Question) -> bool:
+    def _is_queued(self, question: ApprovalQuestion) -> bool:
         return self._queue is not None and self._queue.has(question)
 
     async def _wait(self, pending: PendingApproval, channels: Sequence[Channel]) -> None:
@@ -192,19 +193,20 @@ class HumanApproval:
                 if await self._queue.put(question, pending.subject, offered, left_s, hold_s=pending.left_s):
                     await pending.until_decided()
 
-    def _outcome(self, pending: PendingApproval) -> Grant:
+    def _outcome(self, pending: PendingApproval) -> ApprovalGrant:
         question, subject, message = pending.question, pending.subject, pending.message
         verdict = question.verdict
         self._observe(message, subject, question.id, None, self._clock.now() - pending.since)
         if verdict is None:
             if self._queue is not None and self._queue.has(question):
                 is_local = subject.principal == LOCAL
-                raise ApprovalPending(subject.label, question.id, self._queue.expires(question), is_local=is_local)
+                expires = time.time() + question.expires_at - self._clock.now()
+                raise ApprovalPending(subject.label, question.id, expires, is_local=is_local)
             if pending.is_over:
                 raise ApprovalDenied(subject.label, "nobody has answered in time")
             raise self._needed(subject)
         if not verdict.is_allowed:
-            return Grant(question.id, verdict, question.expires_at)
+            return ApprovalGrant(question.id, verdict, question.expires_at)
         current = message.group.group.current_for(message.request.client)
         if current is not message.group.group or describe(message, subject.key.rule).key != subject.key:
             raise ApprovalDenied(subject.label, "it has changed since a person was asked")
@@ -225,14 +227,14 @@ class HumanApproval:
         on_terminal = "run it on a terminal, or " if "client" in self._settings.channels else ""
         return ApprovalNeeded(subject.label, hint=f"{on_terminal}{from_tool}" if self._is_command else "")
 
-    def _begin(self, question: Question, subject: Subject, client: Client) -> None:
+    def _begin(self, question: ApprovalQuestion, subject: Subject, client: Client) -> None:
         if question.id not in self._subjects:
             self._subjects[question.id] = subject
             self.counts.pending += 1
             self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
             self._tell("approval.requested", question.id, subject, client)
 
-    async def _expire(self, question: Question) -> None:
+    async def _expire(self, question: ApprovalQuestion) -> None:
         while question.verdict is None:
             await self._clock.sleep(max(question.expires_at - self._clock.now(), 0.001))
             self._close(self._approvals.expire(), "it has expired")
@@ -250,7 +252,7 @@ class HumanApproval:
         has_gone = client is None or client.is_closed
         if decision.scope not in self._offered or (decision.scope == "session" and has_gone):
             raise InvalidArguments(f"it cannot be allowed for `{decision.scope}`", hint="allow it once")
-        edited = decision.arguments if len(decision.arguments) else None
+        edited = Raw(decision.arguments) if decision.arguments else None
         if edited is not None and decision.scope != "once":
             raise InvalidArguments("changed arguments can be allowed once only")
         if edited is not None:
@@ -258,7 +260,7 @@ class HumanApproval:
         verdict = Verdict("allowed", scope=decision.scope, by=decision.by, channel="queue", arguments=edited)
         self._decide(question, verdict, client)
 
-    def _decide(self, question: Question, verdict: Verdict, session: Client | None) -> None:
+    def _decide(self, question: ApprovalQuestion, verdict: Verdict, session: Client | None) -> None:
         subject = self._subjects[question.id]
         self._approvals.decide(question, verdict, session)
         self._close([question], _REMOVED)
@@ -266,7 +268,7 @@ class HumanApproval:
         more = {"outcome": verdict.outcome, "by": verdict.by, "channel": verdict.channel, "scope": verdict.scope}
         self._tell("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
 
-    def _close(self, questions: list[Question], why: str) -> None:
+    def _close(self, questions: list[ApprovalQuestion], why: str) -> None:
         """Let go of what is kept for questions."""
         for question in questions:
             subject = self._subjects.pop(question.id)

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.features.approvals.config import Approval
-from dynamic_mcp.features.approvals.questions import Question
+from dynamic_mcp.features.approvals.questions import ApprovalQuestion
 from dynamic_mcp.features.approvals.subject import Subject
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -34,7 +34,7 @@ class PendingApproval:
         self,
         message: UpstreamRequest,
         subject: Subject,
-        question: Question,
+        question: ApprovalQuestion,
         settings: Approval,
         clock: Clock,
         *,

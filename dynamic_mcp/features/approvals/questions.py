@@ -72,7 +72,7 @@ class Verdict(Struct, frozen=True):
         return self.outcome == "allowed"
 
 
-class Grant(Struct, frozen=True):
+class ApprovalGrant(Struct, frozen=True):
     """An answer for a request that is still to come. `id` is that of the question; it is used once if `is_single`."""
 
     id: str
@@ -81,7 +81,7 @@ class Grant(Struct, frozen=True):
     is_single: bool = True
 
 
-class Question:
+class ApprovalQuestion:
     """One thing that persons are asked, however many equal requests wait for the answer.
 
     `asker` is who began with it, as questions are counted.
@@ -98,7 +98,7 @@ class Question:
 
     def __repr__(self) -> str:
         state = self.verdict.outcome if self.verdict else "open"
-        return f"<Question {self.id} {state}, {len(self._waiting)} waiting>"
+        return f"<ApprovalQuestion {self.id} {state}, {len(self._waiting)} waiting>"
 
     @property
     def has_waiting(self) -> bool:
@@ -121,7 +121,7 @@ class Question:
             tell()
 
 
-class Denials:
+class DenialHistory:
     """When persons have denied what: who is denied the same thing again and again asks nobody for a while."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -154,20 +154,20 @@ class Approvals:
         self.valid_for_s = valid_for_s
         self._now = now
         self._make_id = make_id
-        self._open: dict[ApprovalKey, Question] = {}
-        self._grants: BoundedDict[ApprovalKey, Grant] = BoundedDict(MAX_GRANTS)
-        self._denials = Denials(now)
+        self._open: dict[ApprovalKey, ApprovalQuestion] = {}
+        self._grants: BoundedDict[ApprovalKey, ApprovalGrant] = BoundedDict(MAX_GRANTS)
+        self._denials = DenialHistory(now)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def find(self, id: str) -> Question | None:
+    def find(self, id: str) -> ApprovalQuestion | None:
         """Return the open question of this id."""
         return next((question for question in self._open.values() if question.id == id), None)
 
     # --- requests --------------------------------------------------------------------------------------
 
-    def use(self, key: ApprovalKey, session: Hashable) -> Grant | None:
+    def use(self, key: ApprovalKey, session: Hashable) -> ApprovalGrant | None:
         """Return what was said of such a request; what counts once is used with that."""
         self._forget_expired_grants()
         for each in (key, _for_any_arguments(key, key.session), _for_any_arguments(key, session)):
@@ -182,7 +182,7 @@ class Approvals:
         """Return for how many seconds nobody is asked about such requests, as they were denied again and again."""
         return 0.0 if key in self._open else self._denials.paused_s(key)
 
-    def ask(self, key: ApprovalKey, asker: Hashable = None) -> Question | None:
+    def ask(self, key: ApprovalKey, asker: Hashable = None) -> ApprovalQuestion | None:
         """Return the open question about such a request, a new one if there is none. None: too many are open.
 
         They are counted for each asker, which is the principal unless it says otherwise.
@@ -194,17 +194,17 @@ class Approvals:
         if not self._has_room(asker):
             return None
         now = self._now()
-        question = self._open[key] = Question(self._new_id(), key, asker, now, now + self.valid_for_s)
+        question = self._open[key] = ApprovalQuestion(self._new_id(), key, asker, now, now + self.valid_for_s)
         return question
 
-    def allow_retry(self, key: ApprovalKey, state: bytes, grant: Grant) -> None:
+    def allow_retry(self, key: ApprovalKey, state: bytes, grant: ApprovalGrant) -> None:
         """Let the retry pass that continues a request which was approved, once."""
         continued = structs.replace(grant, expires_at=self._now() + self.valid_for_s, is_single=True)
         self._add(structs.replace(key, state=state), continued)
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def decide(self, question: Question, verdict: Verdict, session: Hashable) -> None:
+    def decide(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
         """Take what a person says. `session` is the one that a grant for a session is for.
 
         An answer that nobody waits for is kept for the request that comes again.
@@ -216,23 +216,23 @@ class Approvals:
             self._keep(question, verdict, session)
         question.settle(verdict)
 
-    def forget(self, question: Question) -> None:
+    def forget(self, question: ApprovalQuestion) -> None:
         """Ask no longer, because nobody wants to know any more."""
         if self._open.get(question.key) is question:
             del self._open[question.key]
 
-    def expire(self) -> list[Question]:
+    def expire(self) -> list[ApprovalQuestion]:
         """Deny what nobody has answered in time; returns it."""
         now = self._now()
         return self._deny([each for each in self._open.values() if each.expires_at <= now], Verdict("expired"))
 
-    def release(self, session: Hashable) -> list[Question]:
+    def release(self, session: Hashable) -> list[ApprovalQuestion]:
         """Forget what holds for a session that has ended; returns the questions about it."""
         for key in [key for key in self._grants if key.session is session]:
             del self._grants[key]
         return self._deny([each for each in self._open.values() if each.key.session is session], _GONE)
 
-    def drop(self, reason: str) -> list[Question]:
+    def drop(self, reason: str) -> list[ApprovalQuestion]:
         """Deny all questions, and forget all grants and denials; returns the questions."""
         self._grants.clear()
         self._denials.clear()
@@ -252,23 +252,23 @@ class Approvals:
             pass
         return id
 
-    def _keep(self, question: Question, verdict: Verdict, session: Hashable) -> None:
+    def _keep(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
         key, expires_at = question.key, self._now() + self.valid_for_s
         match verdict.scope if verdict.is_allowed else "once":
             case "hour":
                 key, expires_at = _for_any_arguments(key, key.session), self._now() + HOUR_S
             case "session":
                 key, expires_at = _for_any_arguments(key, session), math.inf
-        self._add(key, Grant(question.id, verdict, expires_at, is_single=key == question.key))
+        self._add(key, ApprovalGrant(question.id, verdict, expires_at, is_single=key == question.key))
 
-    def _add(self, key: ApprovalKey, grant: Grant) -> None:
+    def _add(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
         self._forget_expired_grants()
         own = [each for each in self._grants if each.principal == key.principal]
         if len(own) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
             del self._grants[own[0]]
         self._grants[key] = grant
 
-    def _deny(self, questions: list[Question], verdict: Verdict) -> list[Question]:
+    def _deny(self, questions: list[ApprovalQuestion], verdict: Verdict) -> list[ApprovalQuestion]:
         for each in questions:
             del self._open[each.key]
             each.settle(verdict)

@@ -1,4 +1,4 @@
-"""Prints calls that wait for a person. What a client or a server has written can neither hide nor act in it."""
+"""Prints waiting calls. Texts of clients and servers can neither hide nor control the terminal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynamic_mcp.system.blank import BLANK
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, escape, one_line
 
-# What a terminal shows of one call before a person decides, unless the person wants all of it.
+# Shown of one call before a person decides, unless the person wants all of it.
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
 _WRITTEN_BLANK = {ord(each): each.encode("unicode_escape").decode() for each in BLANK}
 _STYLES = {"+": "green", "-": "red"}
-_NO_RULE = "default, as no rule is about it"
+_NO_RULE = "default, as no rule matches"
 
 
 def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> None:
@@ -46,7 +46,7 @@ def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> No
 def show_details(
     out: Output, pending: QueuedApproval, now: float, *, reveals: bool = False, is_short: bool = False
 ) -> bool:
-    """Print all of one call; of long arguments less, if it is to be short. Return whether it was all."""
+    """Print one call, with long arguments cut if `is_short`. Return whether nothing was cut."""
     out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
     for name, value in facts_of(pending, now):
         if value:
@@ -69,12 +69,12 @@ def show_details(
 
 
 def format_arguments(value: object) -> list[str]:
-    """Return indented JSON in lines, with escapes for what could not be seen."""
+    """Return indented JSON in lines, with escapes for invisible characters."""
     return ["".join(map(_in_json, line)) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
 
 
 def show_difference(out: Output, old: object, new: object) -> bool:
-    """Print how arguments differ, without what looks like a secret; return whether they do."""
+    """Print how arguments differ, with secrets masked; return whether they differ."""
     lines = format_arguments(old), format_arguments(new)
     # a secret is one line, as what is shown for it is
     hidden = [secrets.mask_values(each, mask=secrets.count_hidden) for each in (old, new)]
@@ -102,7 +102,7 @@ def who(pending: QueuedApproval) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration as people say it: `40 s`, `3 min`, `2 h`."""
+    """Return a duration such as `40 s`, `3 min` or `2 h`."""
     whole = max(0, round(seconds))
     if whole < 120:
         return f"{whole} s"
@@ -110,7 +110,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def facts_of(pending: QueuedApproval, now: float) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a call, by name; empty for what is not."""
+    """Yield the facts about a call, by name; unknown ones are empty."""
     yield "who", who(pending)
     if pending.issuer and pending.issuer != LOCAL.issuer:
         yield "identified by", pending.issuer
@@ -137,7 +137,7 @@ def _describe_times(pending: QueuedApproval, now: float) -> str:
 
 
 def _shorten(lines: list[str]) -> list[str]:
-    """Return the first lines, which together are not too long."""
+    """Return the first lines, up to a total length."""
     shown: list[str] = []
     room = _MOST_CHARACTERS
     for line in lines:
@@ -149,7 +149,7 @@ def _shorten(lines: list[str]) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Return text on one line, with escapes for all that shows nothing or that a terminal acts on."""
+    """Return text on one line, with escapes for invisible and control characters."""
     return escape(text).translate(_WRITTEN_BLANK)
 
 
