@@ -1,4 +1,4 @@
-"""Checks of what a person must approve: globs that match nothing, and questions that nobody can answer."""
+"""Checks of approvals: globs that match nothing, and questions that cannot be answered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
 from dynamic_mcp.features.approvals.config import settings_of
 from dynamic_mcp.groups.catalog import ListKind
 
-_UNMET = "that the server is known to have, so nobody is asked"
+_UNMET = "that the server is known to have, so it never asks"
 _ROOT: Keys = ("settings", "approval")
 
 
@@ -39,5 +39,5 @@ def _check_channels(config: Config) -> Iterator[Finding]:
         what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
         yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
     if not approval.notify.desktop and not approval.notify.command:
-        what = "nobody is told that a call waits in the queue"
+        what = "no person is notified of calls in the queue"
         yield warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")

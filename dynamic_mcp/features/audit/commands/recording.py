@@ -1,4 +1,4 @@
-"""Records in the audit log of a config what a command has changed: who, which command, and names. Never values."""
+"""Records in the audit log of a config what a command has changed: the user, the command, and names; never values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
-    """Record what was done to a config, and return whether it has an audit log.
+    """Record a change of a config, and return whether the config has an audit log.
 
-    A command whose work is done does not fail by it.
+    A failure is only a warning, as the work of the command is done.
     """
     try:
         audit = _read_settings(file)
@@ -37,7 +37,7 @@ def _read_settings(file: Path) -> Audit | None:
         parsed = parse(file)
         has_log = parsed.root.settings is not None and bool(parsed.root.settings.audit)
         return parsed.resolve(os.environ).audit if has_log else None
-    except ConfigError:  # it is of another version, or somebody is editing it: nobody knows where its log is
+    except ConfigError:  # of another version, or edited just now: the place of its log is unknown
         return None
 
 
