@@ -17,7 +17,7 @@ from dynamic_mcp.features.audit.log import AuditLog
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:  # loads cryptography
-    from dynamic_mcp.features.audit.signing import SigningKey
+    from dynamic_mcp.features.audit.signing import SealSigningKey
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Keeper:
         seals.seal_days(self._log.directory, today, signer=self._load_signer(), now=self._now)
         self._remove_expired(today)
 
-    def _load_signer(self) -> SigningKey | None:
+    def _load_signer(self) -> SealSigningKey | None:
         """Return the key that signs. Raises OSError; without its key a day is not sealed."""
         path = self._keeping.seal_key
         if path is None:

@@ -23,7 +23,7 @@ from dynamic_mcp.features.audit.chain import VERSION, Damaged
 from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:  # loads cryptography
-    from dynamic_mcp.features.audit.signing import SigningKey
+    from dynamic_mcp.features.audit.signing import SealSigningKey
 
 _LOCK_POLL_S = 0.01
 _LOCK_WITHIN_S = 5.0
@@ -91,7 +91,7 @@ def split_signature(data: bytes) -> tuple[bytes, bytes]:
 
 
 def seal_days(
-    directory: Path, today: str, *, signer: SigningKey | None = None, now: Callable[[], float] = time.time
+    directory: Path, today: str, *, signer: SealSigningKey | None = None, now: Callable[[], float] = time.time
 ) -> list[DaySeal]:
     """Seal the days before today that have no seal yet, and return their seals. Raises OSError."""
     with _locked(directory / days.SEALS) as descriptor:
@@ -110,7 +110,7 @@ def seal_days(
 
 
 def seal_end(
-    directory: Path, *, signer: SigningKey | None = None, now: Callable[[], float] = time.time
+    directory: Path, *, signer: SealSigningKey | None = None, now: Callable[[], float] = time.time
 ) -> DaySeal | None:
     """Return a seal of the last day as it is now, to be kept elsewhere; None if there is no line. Raises OSError.
 
@@ -137,7 +137,7 @@ def _build(directory: Path, day: str, prev: str, at: float) -> DaySeal | None:
     return DaySeal(v=VERSION, day=day, lines=tail.last.n, first=first, last=tail.last.hash, at=at_text, prev=prev)
 
 
-def _finish(seal: DaySeal, signer: SigningKey | None) -> tuple[DaySeal, bytes]:
+def _finish(seal: DaySeal, signer: SealSigningKey | None) -> tuple[DaySeal, bytes]:
     """Return a seal with its signature and hash, and its line."""
     if signer is not None:
         seal = structs.replace(seal, key=signer.fingerprint)

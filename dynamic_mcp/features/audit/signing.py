@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 
-class SigningKey:
+class SealSigningKey:
     """A private key; `fingerprint` is the SHA-256 of the 32 bytes of its public key, in hex."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
@@ -22,7 +22,7 @@ class SigningKey:
         return self._key.sign(data)
 
 
-class VerifyKey:
+class SealVerifyKey:
     """A public key; `fingerprint` is that of the private key."""
 
     def __init__(self, key: Ed25519PublicKey) -> None:
@@ -38,7 +38,7 @@ class VerifyKey:
         return True
 
 
-def load_signing_key(path: Path) -> SigningKey:
+def load_signing_key(path: Path) -> SealSigningKey:
     """Read a PEM file with an Ed25519 private key, without a password. Raises OSError and ValueError."""
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
@@ -46,10 +46,10 @@ def load_signing_key(path: Path) -> SigningKey:
         raise ValueError(str(exc)) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError("not an Ed25519 key")  # noqa: TRY004 - the file is wrong, not the caller
-    return SigningKey(key)
+    return SealSigningKey(key)
 
 
-def load_verify_key(path: Path) -> VerifyKey:
+def load_verify_key(path: Path) -> SealVerifyKey:
     """Read the public key of a PEM file, which may have the private key. Raises OSError and ValueError."""
     data = path.read_bytes()
     try:
@@ -59,7 +59,7 @@ def load_verify_key(path: Path) -> VerifyKey:
     public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
     if not isinstance(public, Ed25519PublicKey):
         raise ValueError("not an Ed25519 key")  # noqa: TRY004 - the file is wrong, not the caller
-    return VerifyKey(public)
+    return SealVerifyKey(public)
 
 
 def _fingerprint(key: Ed25519PublicKey) -> str:

@@ -22,7 +22,7 @@ from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:  # loads cryptography
-    from dynamic_mcp.features.audit.signing import VerifyKey
+    from dynamic_mcp.features.audit.signing import SealVerifyKey
 
 # Called with the number of bytes that were read, and of all.
 Progress = Callable[[int, int], None]
@@ -89,7 +89,7 @@ class Verifier:
         directory: Path,
         *,
         today: str,
-        keys: Sequence[VerifyKey] = (),
+        keys: Sequence[SealVerifyKey] = (),
         elsewhere: Sequence[bytes] = (),
         keep_s: float | None = None,
     ) -> None:
@@ -233,7 +233,7 @@ class Verifier:
         self._findings.append(LogFinding(kind, file, line, what))
 
 
-def _check_signature(seal: DaySeal, data: bytes, keys: Sequence[VerifyKey]) -> str:
+def _check_signature(seal: DaySeal, data: bytes, keys: Sequence[SealVerifyKey]) -> str:
     """Return what is wrong with a signature; empty if nothing is."""
     try:
         signed, signature = seals.split_signature(data)

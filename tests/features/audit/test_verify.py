@@ -381,7 +381,7 @@ def test_lines_that_were_moved_away_or_cut_off_meanwhile_are_missing_and_the_log
 # --- signatures ---------------------------------------------------------------------------------------------------
 
 
-def make_key(folder: Path, name: str) -> tuple[signing.SigningKey, signing.VerifyKey]:
+def make_key(folder: Path, name: str) -> tuple[signing.SealSigningKey, signing.SealVerifyKey]:
     key = Ed25519PrivateKey.generate()
     raw = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / f"{name}.pem").write_bytes(key.private_bytes(*raw))
@@ -392,7 +392,7 @@ def make_key(folder: Path, name: str) -> tuple[signing.SigningKey, signing.Verif
     return signing.load_signing_key(folder / f"{name}.pem"), signing.load_verify_key(folder / f"{name}.pub")
 
 
-def findings_with(directory: Path, *keys: signing.VerifyKey) -> list[str]:
+def findings_with(directory: Path, *keys: signing.SealVerifyKey) -> list[str]:
     return [each.what for each in Verifier(directory, today=TODAY, keys=keys).verify().findings]
 
 

@@ -100,7 +100,7 @@ def _read_lines(file: str) -> list[bytes]:
     return read_bytes(Path(file), may_be_piped=True).splitlines()
 
 
-def _read_public(file: str) -> signing.VerifyKey:
+def _read_public(file: str) -> signing.SealVerifyKey:
     path = Path(file)
     read_bytes(path)  # raises for anything but a file
     try:
@@ -109,7 +109,7 @@ def _read_public(file: str) -> signing.VerifyKey:
         raise InvalidArguments(f"`{file}` is not an Ed25519 key in PEM form", hint=str(exc)) from exc
 
 
-def _read_private(file: Path) -> signing.SigningKey:
+def _read_private(file: Path) -> signing.SealSigningKey:
     try:
         return signing.load_signing_key(file)
     except ValueError as exc:
