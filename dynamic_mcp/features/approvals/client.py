@@ -80,12 +80,13 @@ class ApprovalClient:
     def _wait_for_answer(self, id: str, nonce: str, within_s: float) -> ApprovalAnswer | None:
         ends_at = time.monotonic() + within_s
         while time.monotonic() < ends_at:
-            stored = self._store.read(id)
-            if stored is None or stored.nonce != nonce:
-                return _GONE
-            if stored.answer is not None:
+            with self._store.locked(id):  # Windows replaces no file that is being read
+                stored = self._store.read(id)
+                if stored is None or stored.nonce != nonce:
+                    return _GONE
                 if stored.is_over:
                     self._store.remove(id)
+            if stored.answer is not None:
                 return stored.answer
             time.sleep(_POLL_S)
         return None

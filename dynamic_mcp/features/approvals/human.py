@@ -162,7 +162,7 @@ class HumanApproval:
             reporting.cancel()
             pending.close()
             if question.verdict is None and not question.has_waiting and not self._is_queued(question):
-                self._close([question], "the client has gone")
+                self._close([question], "the client has disconnected")
                 self._approvals.forget(question)
         return self._outcome(pending)
 
@@ -203,7 +203,7 @@ class HumanApproval:
                 expires = time.time() + question.expires_at - self._clock.now()
                 raise ApprovalPending(subject.label, question.id, expires, is_local=is_local)
             if pending.is_over:
-                raise ApprovalDenied(subject.label, "nobody has answered in time")
+                raise ApprovalDenied(subject.label, "there was no answer in time")
             raise self._needed(subject)
         if not verdict.is_allowed:
             return ApprovalGrant(question.id, verdict, question.expires_at)
@@ -329,13 +329,14 @@ def _asker(request: Request) -> Hashable:
 
 def _describe_pause(paused_s: float) -> str:
     within, left = round(DENIALS_WITHIN_S / 60), math.ceil(paused_s / 60)
-    return f"persons have denied it {MAX_DENIALS} times within {within} minutes; nobody is asked for {left} min more"
+    denied = f"persons have denied it {MAX_DENIALS} times within {within} minutes"
+    return f"{denied}; for {left} min more, it is denied without asking"
 
 
 def _denial(subject: Subject, verdict: Verdict) -> ApprovalDenied:
     match verdict.outcome:
         case "expired":
-            return ApprovalDenied(subject.label, "nobody has answered in time")
+            return ApprovalDenied(subject.label, "there was no answer in time")
         case "dropped":
             return ApprovalDenied(subject.label, verdict.reason)
         case _:

@@ -117,7 +117,7 @@ class ApprovalStore:
     def touch(self, id: str) -> None:
         """Show that the proxy of a call is alive."""
         with contextlib.suppress(OSError):
-            os.utime(self._path(id), follow_symlinks=False)
+            os.utime(self._path(id))
 
     def stamp(self, id: str) -> Stamp | None:
         """Return a value that changes with the file; None if there is none."""

@@ -167,10 +167,10 @@ def digest_of_state(state: Raw) -> bytes:
 
 def _digest(params: Mapping[str, Raw], label: str) -> bytes:
     """Return a digest of all that a server may act on. Raises ApprovalDenied."""
-    given = {name: value for name, value in params.items() if name not in _NOT_ARGUMENTS}
-    if sum(map(len, given.values())) > MAX_ARGUMENT_BYTES:
+    bound = {name: value for name, value in params.items() if name not in _NOT_ARGUMENTS}
+    if sum(map(len, bound.values())) > MAX_ARGUMENT_BYTES:
         raise ApprovalDenied(label, f"more than {MAX_ARGUMENT_BYTES >> 10} KiB of arguments cannot be shown")
     try:
-        return sha256(strict_json.canonical(wire.encode(given))).digest()
-    except ValueError as exc:  # of which servers may understand something else than what is shown
+        return sha256(strict_json.canonical(wire.encode(bound))).digest()
+    except ValueError as exc:  # servers may read them differently than they are shown
         raise ApprovalDenied(label, f"its arguments can be read in more than one way: {exc}") from None

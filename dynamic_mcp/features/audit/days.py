@@ -13,7 +13,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,7 +44,7 @@ _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 def timestamp(at: float) -> str:
     """Return a time, in seconds since 1970, as `2026-11-23T10:15:00.250Z`."""
-    return f"{datetime.fromtimestamp(at, UTC).isoformat(timespec='milliseconds')[:23]}Z"
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03d}Z"
 
 
 def file_of(directory: Path, day: str) -> Path:

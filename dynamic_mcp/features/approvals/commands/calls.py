@@ -157,14 +157,14 @@ def _describe(decision: ApprovalDecision) -> str:
 # --- edit: a person changes the arguments ---------------------------------------------------------------
 
 
-def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) -> None:
+def edit_call(this: Invocation, id: str, typed: str | None, *, is_sure: bool) -> None:
     """Allow a call once with other arguments. Raises DynamicMcpError."""
-    if given is None or not is_sure:
+    if typed is None or not is_sure:
         require_person("approve edit", seen="the call", is_sure=False)
     pending = find(id)
-    if given is not None:
-        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if given == "-" else given)
-        _confirm_and_send(this, pending, arguments, is_sure=is_sure or given == "-")
+    if typed is not None:
+        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if typed == "-" else typed)
+        _confirm_and_send(this, pending, arguments, is_sure=is_sure or typed == "-")
         return
     edit_in_editor(this, pending)
 
@@ -253,7 +253,7 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
         out.say(f"the rule `{pending.rule}` asks; it is not in `{pending.config}` as it is now")
         return
     where, changed, notes = found
-    out.say(f"nothing was written; to be asked no more, let `{where}` in `{pending.config}` be:")
+    out.say(f"nothing was written; to stop asking, change `{where}` in `{pending.config}` to:")
     out.print_text(json.dumps(changed, indent=2, ensure_ascii=False))
     for note in notes:
         out.say(f"note: {note}")
