@@ -134,7 +134,7 @@ class ApprovalServer:
                 self._end(id, why)
         decisions: dict[str, ApprovalDecision] = {}
         for id, call in pending.items():
-            if self._store.stamp(id) == self._stamps.get(id):
+            if id in self._stamps and self._store.stamp(id) == self._stamps[id]:
                 continue
             try:
                 with self._store.locked(id):
@@ -153,7 +153,7 @@ class ApprovalServer:
         if stored is None:  # it was removed or damaged
             self._store.write(StoredApproval(pending=pending))
         elif stored.decision is not None and not stored.is_claimed and stored.answer is None:
-            self._store.write(structs.replace(stored, is_claimed=True))
+            self._store.write(structs.replace(stored, pending=pending, is_claimed=True))
             return stored.decision
         return None
 

@@ -122,6 +122,12 @@ async def test_a_decision_that_the_proxy_has_is_not_withdrawn(tmp_path: Path) ->
     assert stored.decision == decision
 
 
+async def test_a_file_that_is_removed_while_its_call_waits_is_written_again(tmp_path: Path) -> None:
+    async with running(tmp_path, waiting()):
+        (tmp_path / "7F3K2M.json").unlink()
+        await until(lambda: [each.id for each in ApprovalClient(tmp_path).list_pending()] == ["7F3K2M"])
+
+
 async def test_what_is_decided_elsewhere_or_expires_waits_no_more(tmp_path: Path) -> None:
     soon = time.time() + 0.05
     async with running(tmp_path, waiting("AAAAAA"), waiting("BBBBBB", expires=soon)) as proxy:
