@@ -1,4 +1,4 @@
-"""What a server says of a thing that models are shown, in one form however it was written, and its fingerprint.
+"""Definitions of a server that models are shown, in one form however they were written, and their fingerprints.
 
 Two definitions have one fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count.
 """
@@ -48,8 +48,8 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
             for name, entry in catalog.entries(kind.listed_as).items():
                 yield kind, name, entry
     if catalog.title:  # models are shown it, too
-        said = {"title": catalog.title, "instructions": catalog.instructions}
-        yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(said))
+        server_info = {"title": catalog.title, "instructions": catalog.instructions}
+        yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(server_info))
     elif catalog.instructions:
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
 
@@ -63,7 +63,7 @@ def canonical(entry: Raw) -> bytes:
         value = msgspec.json.decode(entry)
         whole = msgspec.json.encode(value, order="sorted")
         if _has_all_of(entry, whole) or not has_duplicates(entry):
-            what_counts = counted(value)
+            what_counts = _counted(value)
             return whole if what_counts is value else msgspec.json.encode(what_counts, order="sorted")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
@@ -72,18 +72,22 @@ def canonical(entry: Raw) -> bytes:
 
 def fingerprint(entry: Raw) -> str:
     """Return the fingerprint of an entry: `h1:` and 64 hexadecimal digits."""
-    return SCHEME + sha256(canonical(entry)).hexdigest()
+    return digest(Raw(canonical(entry)))
 
 
-def counted(value: object) -> object:
-    """Return an entry without what does not count."""
+def digest(form: Raw) -> str:
+    """Return the fingerprint of an entry in its canonical form."""
+    return SCHEME + sha256(form).hexdigest()
+
+
+def _counted(value: object) -> object:
     if not isinstance(value, dict) or _UNCOUNTED.isdisjoint(value):
         return value
     return {name: each for name, each in value.items() if name not in _UNCOUNTED}
 
 
 def _has_all_of(entry: Raw, encoded: bytes) -> bool:
-    """Tell whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
+    """Return whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
 
     Each name has two quotes, and what is encoded has as many as what was read, unless one was written as an escape.
     """
@@ -92,7 +96,7 @@ def _has_all_of(entry: Raw, encoded: bytes) -> bool:
 
 
 def has_duplicates(entry: Raw) -> bool:
-    """Tell whether a name is there twice in an object; also true of what is too large to be searched."""
+    """Return whether an object has a name twice; also true of what is too large to be searched."""
     try:
         if _has_all_of(entry, msgspec.json.encode(msgspec.json.decode(entry))):
             return False

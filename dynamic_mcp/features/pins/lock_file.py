@@ -71,13 +71,18 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
         return structs.replace(self, **changed) if changed else self
 
 
+def pins_of_source(server: PinnedServer | None, source: str) -> PinnedServer | None:
+    """Return what is pinned of a server, if it was pinned of what is run now; else nothing is."""
+    return server if server is not None and server.source == source else None
+
+
 class PinSet(Struct, frozen=True):
     """All that is pinned, by the names of the servers."""
 
     servers: Mapping[str, PinnedServer] = {}
 
     def with_server(self, name: str, server: PinnedServer | None) -> PinSet:
-        """Return the lock with this for a server; None forgets it."""
+        """Return the pins with these of a server; None forgets the server."""
         servers = {**self.servers}
         servers.pop(name, None)
         return PinSet(servers if server is None else {**servers, name: server})
@@ -120,8 +125,3 @@ def lock_store(path: Path) -> FileStore[PinSet]:
     file = path.resolve()
     lock = paths.state_dir() / "pins" / f"{path_for(file, Path()).stem}.lock"
     return FileStore(file, _CODEC, lock=lock, is_private=False)
-
-
-def encode_lock(lock: PinSet) -> bytes:
-    """Return the content of a lock file."""
-    return _CODEC.encode(lock)
