@@ -17,7 +17,7 @@ from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import Guards
 from dynamic_mcp.features.limits.limits import Limits, Rate, Room
-from dynamic_mcp.features.overrides.shown_tool import ShownTool
+from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool
 from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES
@@ -127,7 +127,7 @@ class NotedRedactor(Redactor):
         return super().redact_answer(tool, payload)
 
 
-class NotedTool(ShownTool):
+class NotedTool(OverriddenTool):
     def __init__(self, steps: Steps) -> None:
         super().__init__("echo", "echo", wire.EMPTY_OBJECT)
         self.steps = steps
@@ -191,7 +191,7 @@ class NotedGroup(GroupView):
             "cache": NotedCache(steps),
         }
 
-    def find_shown(self, tool: str) -> ShownTool | None:
+    def find_shown(self, tool: str) -> OverriddenTool | None:
         return NotedTool(self.steps)
 
 
@@ -246,7 +246,7 @@ async def pass_all(
 class EmptyGroup(NotedGroup):
     """A group that shows no tool any more."""
 
-    def find_shown(self, tool: str) -> ShownTool | None:
+    def find_shown(self, tool: str) -> OverriddenTool | None:
         return None
 
 

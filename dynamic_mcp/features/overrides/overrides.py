@@ -1,7 +1,7 @@
-"""Tools as the config has them shown, and the way back: what is called by a shown name reaches the server by its own.
+"""Tools as the config shows them, and the way back from shown names to the server's own.
 
-What is shown is what arguments are checked against. What is fixed wins over the model, and what is hidden does not
-exist for it.
+Arguments are checked against the shown schema. A fixed value wins over the model's, and what is hidden does not exist
+for it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 
 from dynamic_mcp.features.overrides.config import ArgumentOverride, Override, is_glob
-from dynamic_mcp.features.overrides.schema_document import CannotShow
-from dynamic_mcp.features.overrides.shown_tool import ShownTool, show_tool
+from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool, show_tool
+from dynamic_mcp.features.overrides.schema import CannotShow
 from dynamic_mcp.policy.globs import Globs
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class ShownTools(Struct, frozen=True):
     """The tools of one list: `entries` and `by_name` have shown names. `complaints` say what is left out, and why."""
 
     entries: Mapping[str, Raw]
-    by_name: Mapping[str, ShownTool]
+    by_name: Mapping[str, OverriddenTool]
     complaints: tuple[str, ...] = ()
 
 
@@ -37,7 +37,7 @@ class Overrides:
 
     def show(self, tools: Mapping[str, Raw]) -> ShownTools:
         """Return a server's tools as they are shown, in the same order; what is not changed is the same object."""
-        found: list[ShownTool] = []
+        found: list[OverriddenTool] = []
         complaints: list[str] = []
         for name, entry in tools.items():
             try:
@@ -53,7 +53,7 @@ class Overrides:
         return ShownTools(entries, {each.name: each for each in found}, tuple(complaints))
 
     def find(self, tool: str) -> Override | None:
-        """Return what the config says of a tool, by the server's name for it; None if it says nothing.
+        """Return the override of a tool, by the server's name for it; None if there is none.
 
         An exact name comes before globs, and these in the order of the config; what one does not give, the next may.
         """
@@ -72,10 +72,10 @@ class Overrides:
             return own
         return None if override.is_hidden else override.rename or own
 
-    def _show_one(self, name: str, entry: Raw) -> ShownTool | None:
+    def _show_one(self, name: str, entry: Raw) -> OverriddenTool | None:
         override = self.find(name)
         if override is None:
-            return ShownTool(name, name, entry)
+            return OverriddenTool(name, name, entry)
         if override.is_hidden:
             return None
         exact = self._exact.get(name)
@@ -87,11 +87,11 @@ class Overrides:
         return matching if exact is None else [exact, *matching]
 
 
-def _without_clashes(tools: Sequence[ShownTool], complaints: list[str]) -> list[ShownTool]:
+def _without_clashes(tools: Sequence[OverriddenTool], complaints: list[str]) -> list[OverriddenTool]:
     """Leave out tools whose new name another one has."""
     own = {each.name for each in tools if each.name == each.own_name}
     renamed = Counter(each.name for each in tools if each.name != each.own_name)
-    kept: list[ShownTool] = []
+    kept: list[OverriddenTool] = []
     for each in tools:
         if each.name != each.own_name and (each.name in own or renamed[each.name] > 1):
             complaints.append(_complain(each.own_name, f"another one is named `{each.name}`"))

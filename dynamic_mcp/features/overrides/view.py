@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.overrides.config import overrides_of
+from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool
 from dynamic_mcp.features.overrides.overrides import Overrides
-from dynamic_mcp.features.overrides.shown_tool import ShownTool
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.policy.call_rules import ToolRules
@@ -33,7 +33,7 @@ class OverriddenTools(ToolRules):
         self._group = group
         self._source: Listing | None = None
         self._shown = Listing()
-        self._by_name: Mapping[str, ShownTool] = {}
+        self._by_name: Mapping[str, OverriddenTool] = {}
         self._names: Mapping[str, str] = {}
         self._complaints: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ class OverriddenTools(ToolRules):
             self._source = listing
         return catalog if self._shown is listing else catalog.with_lists({ListKind.TOOLS: self._shown})
 
-    def find(self, name: str) -> ShownTool | None:
+    def find(self, name: str) -> OverriddenTool | None:
         """Return the tool that is shown by this name."""
         return self._by_name.get(name)
 
