@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.errors import DefinitionHeld
@@ -99,18 +99,18 @@ class PinService(GateService):
         """Look out for approvals as long as something is held."""
         self.book.watch(is_wanted=self._holds_any())
 
-    def report(self, group: Group, update: PinReport) -> None:
+    def report(self, group: Group, report: PinReport) -> None:
         """Log an update of a server and record it; what was reported before is left out."""
         reported = self._reported.setdefault(group.name, set())
-        update = update.without(reported)
-        if not update.marks:
+        report = report.without(reported)
+        if not report.marks:
             return
         if len(reported) > _MAX_REPORTED:
             reported.clear()
-        reported |= update.marks
-        severity = logging.WARNING if update.is_alarming else logging.INFO
-        group_logger(log, group.name).log(severity, "%s", update.describe(group.name))
-        self._note(Event("definitions.changed", {"group": group.name, **update.members()}))
+        reported |= report.marks
+        severity = logging.WARNING if report.is_alarming else logging.INFO
+        group_logger(log, group.name).log(severity, "%s", report.describe(group.name))
+        self._note(Event("definitions.changed", {"group": group.name, **report.members()}))
 
     def _holds_any(self) -> bool:
         return any(gate.is_current and gate.held for gate in self._gates)
@@ -381,82 +381,78 @@ def _find_templates(templates: Iterable[Key], uri: str) -> Iterator[Key]:
 # --- what is reported of it ---------------------------------------------------------------------------------
 
 
-class PinReport:
-    """What is to be reported of a server: `is_baseline` if something else is run under its name than before."""
+class PinReport(Struct, frozen=True):
+    """What is to be reported of a server: `is_baseline` if something else is run under its name than before.
 
-    def __init__(self, versions: str, differences: Sequence[Difference], *, is_baseline: bool) -> None:
-        self._versions = versions
-        self._differences = {_mark(each): each for each in differences}
-        self._is_baseline = is_baseline
+    The first definitions of a kind are not, unless something is odd about them.
+    """
+
+    versions: str
+    differences: tuple[Difference, ...]
+    is_baseline: bool
 
     @classmethod
     def of(
         cls, stored: PinnedServer | None, pinned: PinnedServer | None, judgement: PinJudgement, version: str
     ) -> PinReport:
-        """Return what a judgement says that is new, where `pinned` counts and `stored` is in the lock file.
-
-        The first definitions of a kind are not, unless something is odd about them.
-        """
+        """Return the report of a judgement, where `pinned` counts and `stored` is in the lock file."""
         before = "" if pinned is None else pinned.version
         versions = f" {before} -> {version}" if before and version and before != version else ""
-        differences = [
+        differences = tuple(
             each
             for each in judgement.differences
-            if each.before or each.held or each.note or (pinned is not None and pinned.pins(each.key[0]))
-        ]
-        return cls(versions, differences, is_baseline=stored is not None and pinned is None)
+            if _is_alarming(each) or (pinned is not None and pinned.pins(each.key[0]))
+        )
+        return cls(versions, differences, stored is not None and pinned is None)
 
     @property
     def marks(self) -> frozenset[str]:
-        """What tells this from all other updates."""
-        return frozenset((*self._differences, *(("baseline",) if self._is_baseline else ())))
+        """What tells this from all other reports."""
+        return frozenset((*map(_mark, self.differences), *(("baseline",) if self.is_baseline else ())))
 
     def without(self, reported: set[str]) -> PinReport:
-        """Return the update without what was reported before."""
-        differences = [each for mark, each in self._differences.items() if mark not in reported]
-        return PinReport(self._versions, differences, is_baseline=self._is_baseline and "baseline" not in reported)
+        """Return the report without what was reported before."""
+        differences = tuple(each for each in self.differences if _mark(each) not in reported)
+        return PinReport(self.versions, differences, self.is_baseline and "baseline" not in reported)
 
     @property
     def is_alarming(self) -> bool:
         """Whether a person should look at it."""
-        differences = self._differences.values()
-        return self._is_baseline or any(each.before or each.held or each.note for each in differences)
+        return self.is_baseline or any(map(_is_alarming, self.differences))
 
     def describe(self, group: str) -> str:
         """Return it as one line of a log."""
         names = self._names()
         changed, added, held = len(names["changed"]), len(names["added"]), names["held"]
-        unpinned = sum(not each.fits and not each.held for each in self._differences.values())
-        notes = [f"{_name(each)} ({each.note})" for each in self._differences.values() if each.note and not each.held]
+        unpinned = sum(not each.fits and not each.held for each in self.differences)
+        notes = [f"{_name(each)} ({each.note})" for each in self.differences if each.note and not each.held]
         counts = [f"{pluralize(changed, 'definition')} changed"] * bool(changed) + [f"{added} new"] * bool(added)
         parts = [
-            "something else is run under this name now, and its definitions are the new baseline"
-            if self._is_baseline
-            else "",
+            "something else is run under this name now, and its definitions are the new baseline" * self.is_baseline,
             ", ".join(counts),
             f"{unpinned} not pinned, as there are too many" if unpinned else "",
             f"held: {_join(held)}" if held else "",
             f"suspicious: {_join(notes)}" if notes else "",
         ]
-        command = "diff" if changed or held else "status"
-        return (
-            f"group {group}{self._versions}: {'; '.join(filter(None, parts))}; "
-            f"run `dynamic-mcp pins {command} {group}`"
-        )
+        command = f"dynamic-mcp pins {'diff' if changed or held else 'status'} {group}"
+        return f"group {group}{self.versions}: {'; '.join(filter(None, parts))}; run `{command}`"
 
     def members(self) -> Mapping[str, object]:
         """Return it as the details of an event."""
         found: dict[str, object] = {member: names[:_MAX_NAMED] for member, names in self._names().items() if names}
-        return {**found, "baseline": "new"} if self._is_baseline else found
+        return {**found, "baseline": "new"} if self.is_baseline else found
 
     def _names(self) -> Mapping[str, Sequence[str]]:
-        differences = self._differences.values()
         return {
-            "changed": [_name(each) for each in differences if each.before],
-            "added": [_name(each) for each in differences if not each.before],
-            "held": [_name(each) for each in differences if each.held],
-            "suspicious": [_name(each) for each in differences if each.note],
+            "changed": [_name(each) for each in self.differences if each.before],
+            "added": [_name(each) for each in self.differences if not each.before],
+            "held": [_name(each) for each in self.differences if each.held],
+            "suspicious": [_name(each) for each in self.differences if each.note],
         }
+
+
+def _is_alarming(difference: Difference) -> bool:
+    return bool(difference.before or difference.held or difference.note)
 
 
 def _mark(difference: Difference) -> str:
