@@ -21,7 +21,7 @@ class Conditions:
     """The conditions of one rule on arguments, compiled."""
 
     def __init__(self, conditions: Iterable[Condition]) -> None:
-        self._conditions = [_Compiled(each) for each in conditions]
+        self._conditions = [_CompiledCondition(each) for each in conditions]
 
     def __bool__(self) -> bool:
         return bool(self._conditions)
@@ -43,7 +43,7 @@ class Conditions:
         return result
 
 
-class _Compiled:
+class _CompiledCondition:
     """One condition."""
 
     def __init__(self, condition: Condition) -> None:
