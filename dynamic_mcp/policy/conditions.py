@@ -27,7 +27,7 @@ class Conditions:
         return bool(self._conditions)
 
     def evaluate(self, arguments: Arguments | Raw | None, effect: Effect) -> bool:
-        """Tell whether all conditions hold.
+        """Return whether all conditions hold.
 
         A path must match. For a rule that allows, each of its matches must fulfil its condition; for the others, one
         is enough. Raises ConditionError if that cannot be told.

@@ -1,4 +1,4 @@
-"""Which groups have a gate, which holds back what servers say of themselves. A feature makes the gates.
+"""Which groups have a gate, which holds back definitions of their servers. A feature makes the gates.
 
 It is loaded with the first catalog that it has to judge, and not where the config trusts all servers.
 """

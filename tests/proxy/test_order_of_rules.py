@@ -15,7 +15,7 @@ from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
-from dynamic_mcp.features.guards.guards import Guards
+from dynamic_mcp.features.guards.guards import GuardRules
 from dynamic_mcp.features.limits.limits import ConcurrencyLimit, LimitRules, RateLimit
 from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool
 from dynamic_mcp.features.redaction.config import Redact
@@ -49,7 +49,7 @@ class Steps(list[str]):
         self.note("access")
 
 
-class NotedGuards(Guards):
+class NotedGuards(GuardRules):
     def __init__(self, steps: Steps) -> None:
         super().__init__((), "up")
         self.steps = steps

@@ -66,7 +66,7 @@ def prepare(answer: Frame, ttl_s: float, now: float) -> Kept | None:
 
 
 def _is_whole(members: dict[str, Raw]) -> bool:
-    """Tell whether a result is complete, no task, and of a call that did not fail."""
+    """Return whether a result is complete, no task, and of a call that did not fail."""
     kind = members.get(envelope.RESULT_TYPE)
     is_complete = kind is None or wire.text(kind) == envelope.COMPLETE
     return is_complete and "task" not in members and bytes(members.get("isError", wire.ABSENT)) in _FALSE
@@ -81,9 +81,10 @@ def _heed_server(answer: Frame, members: dict[str, Raw], ttl_s: float) -> tuple[
         return ttl_s, False
     is_private = scope is None or wire.text(scope) != "public"
     if ttl is not None:
-        given = wire.value(ttl)
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        ttl_s = min(ttl_s, given / 1000) if is_number else 0.0  # type: ignore[operator]  # mypy forgets `is_number`
+        ttl_ms = wire.value(ttl)
+        if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float):
+            return 0.0, is_private
+        ttl_s = min(ttl_s, ttl_ms / 1000)
     return ttl_s, is_private
 
 

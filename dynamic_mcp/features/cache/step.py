@@ -196,7 +196,7 @@ class ResultCache(Step):
         group = call.group.group
         questions = group.questions
         answer = await next(call)
-        if group.questions != questions:  # the result may depend on what somebody said
+        if group.questions != questions:  # the result may depend on an answer of the client
             return answer, None
         if slot.tool and _digest_of_reader(call.group, slot.tool) != slot.digest:
             self._note_write(group)  # the server turned out to define it otherwise
@@ -223,15 +223,15 @@ class ResultCache(Step):
         rule = rules.for_tool(name) if digest else rules.for_resource(name)
         if rule is None or not _NOT_CACHED.isdisjoint(params):
             return None
-        said = self._canonical_params(params)
-        if said is None:
+        params_key = self._canonical_params(params)
+        if params_key is None:
             return None
         store = self._stores.get(rule.key)
         if store is None:
             store = self._stores[rule.key] = KeptResults(rule.server, rule.max_bytes)
-        shared = (call.method, name, digest, said, *self._circumstances(call, name))
+        shared = (call.method, name, digest, params_key, *self._circumstances(call, name))
         personal = (*shared, call.request.principal)
-        return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(said))
+        return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(params_key))
 
     def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
         """Return what else a result may depend on: the server, its session, the protocol, and what has changed."""

@@ -1,7 +1,7 @@
 """The file with the pinned definitions of all servers of a config: read whole, changed under a lock, never half.
 
-A file that another version of this program has written in a newer form is left alone. One in the state directory
-that cannot be read is set aside; one beside the config belongs to whoever commits it, and stays as it is.
+A file in a newer form, of a newer version of this program, is left alone. One in the state directory that cannot be
+read is set aside; one beside the config belongs to the user, who may commit it, and stays as it is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Pin(Struct, frozen=True, omit_defaults=True):
 
 
 class PinnedServer(Struct, frozen=True, omit_defaults=True):
-    """What is pinned of one server. `source` is a digest of what is run, and `version` what it says of itself."""
+    """The pins of one server. `source` is a digest of what is run, and `version` the one that the server names."""
 
     source: str = ""
     version: str = ""

@@ -46,9 +46,9 @@ class Acceptance(Struct, frozen=True):
 
 
 class PinBook:
-    """The pins of one config. `on_change` is called when the file says something else than before.
+    """The pins of one config. `on_change` is called when the content of the file has changed.
 
-    A file that is `is_own` is in the state directory; another one belongs to whoever commits it.
+    A file that `is_own` is in the state directory; any other belongs to the user, who may commit it.
     """
 
     def __init__(self, path: Path, on_change: Callable[[], None], *, is_own: bool) -> None:

@@ -174,19 +174,19 @@ class DefinitionGate:
             self._judge(whole, accepts=True)
         return self._admitted
 
-    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    async def admit_hello(self, hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
         """Return an upstream's answer to `initialize`, without instructions that are held back."""
-        text = wire.text(said.get("instructions")) or ""
-        title = wire.text(wire.member(said.get("serverInfo", wire.EMPTY_OBJECT), "title")) or ""
+        text = wire.text(hello.get("instructions")) or ""
+        title = wire.text(wire.member(hello.get("serverInfo", wire.EMPTY_OBJECT), "title")) or ""
         if not text and not title:
-            return said
+            return hello
         self._service.refresh()
         pinned, whole = self._pinned(self._stored), Catalog(instructions=text, title=title)
         if is_large(whole):
             judgement = await self._service.judge_apart(pinned, whole, self._pinning)
         else:
             judgement = judge(pinned, whole, self._pinning.policy)
-        return _without_instructions(said) if judgement.held else said
+        return _without_instructions(hello) if judgement.held else hello
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""

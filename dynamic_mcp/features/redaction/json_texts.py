@@ -38,7 +38,7 @@ class MatchSpan(NamedTuple):
 
 
 class PayloadPart(Enum):
-    """What a part of a message is, as far as it says which of the texts in it are anybody's words."""
+    """What a part of a message is, as far as it says which of the texts in it are content."""
 
     MESSAGE = auto()  # a result, an error, or the params of a notification or of a question
     CONTENT = auto()  # blocks of content, contents of resources, messages of prompts
@@ -98,7 +98,7 @@ def unescape(data: bytes) -> bytes | None:
 
 
 def rewrite(data: bytes, part: PayloadPart, replace: Replace) -> bytes:
-    """Return JSON with other texts: `replace` is given each one that is anybody's words, as UTF-8.
+    """Return JSON with other texts: `replace` is given each one that is content, as UTF-8.
 
     Names and numbers stay, and so does what belongs to the protocol.
     """
@@ -144,7 +144,7 @@ def replace_values(data: bytes, spans: Sequence[MatchSpan], value: bytes) -> byt
 
 
 def _is_reached(spans: Sequence[MatchSpan], at: int, start: int, stop: int, *, is_text: bool) -> bool:
-    """Tell whether one of the spans from `at` on reaches into a value that begins and ends here."""
+    """Return whether one of the spans from `at` on reaches into a value that begins and ends here."""
     while at < len(spans) and spans[at].start < stop:
         if not is_text or spans[at].match_start < start or spans[at].match_end > stop:
             return True
@@ -153,7 +153,7 @@ def _is_reached(spans: Sequence[MatchSpan], at: int, start: int, stop: int, *, i
 
 
 def is_json(text: bytes) -> bool:
-    """Tell whether a text is JSON that has texts in it."""
+    """Return whether a text is JSON that has texts in it."""
     if text.lstrip()[:1] not in _START_OF_JSON:
         return False
     try:

@@ -175,7 +175,7 @@ class _Texts:
         self._finds_in_json = not any(_ENDS.search(_NO_ENDS.sub("", pattern)) for pattern in patterns)
 
     def is_clean(self, data: bytes, depth: int = 0) -> bool:
-        """Tell whether JSON has certainly nothing to replace in it."""
+        """Return whether JSON has certainly nothing to replace in it."""
         if self.is_absent is None:
             return False
         plain = json_texts.unescape(data) if self._finds_in_json else None

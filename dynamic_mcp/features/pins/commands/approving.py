@@ -74,7 +74,7 @@ def approve_definitions(
 
 
 def _may_approve(this: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
-    """Show a person what is to be approved, all of it if wanted, and return whether it may pass."""
+    """Show what is to be approved, all of it if wanted, and return whether the user approves it."""
     out = this.out
     if out.is_json:  # stdout is for a program
         out = Output(sys.stderr, sys.stderr, os.environ, as_json=False, is_quiet=False)
@@ -115,7 +115,7 @@ def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -
 
 
 def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Approval:
-    """Pin what was shown, unless it is something else now: `offered`, or pinned by somebody else meanwhile."""
+    """Pin what was shown, unless it is `offered` otherwise now, or another process has pinned something else."""
     by, outcome = os_user(), _Approval()
 
     def change(lock: PinSet) -> PinSet:
@@ -146,7 +146,7 @@ def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[
 def _pin(
     now: PinnedServer | None, server: ServerComparison, differences: Sequence[Difference], by: str
 ) -> tuple[PinnedServer, list[Difference]]:
-    """Return the pins of a server with what was approved, and what that is: nothing that others have pinned since."""
+    """Return the pins of a server with what was approved, and what that is: nothing that has changed meanwhile."""
     source = server.pinning.source
     pinned = pins_of_source(now, source) or PinnedServer(source)
     pins = {
