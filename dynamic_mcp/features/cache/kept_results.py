@@ -23,7 +23,7 @@ _TTL = b',"%b":' % envelope.TTL_MS.encode()
 _FALSE = (b"", b"false", b"null")
 
 
-class Kept(Struct, frozen=True, gc=False):
+class KeptResult(Struct, frozen=True, gc=False):
     """A result that is kept: `head` is all of it up to its age.
 
     Times are of a clock, in seconds. One that `is_private` is only for the person whose call it was of. `has_ttl`
@@ -43,7 +43,7 @@ class Kept(Struct, frozen=True, gc=False):
         return Frame(jsonrpc="2.0", result=Raw(b"".join((self.head, age, left))))
 
 
-def prepare(answer: Frame, ttl_s: float, now: float) -> Kept | None:
+def prepare(answer: Frame, ttl_s: float, now: float) -> KeptResult | None:
     """Return an answer as it is kept for so many seconds at most; None if it may not be."""
     if len(answer.error) or not len(answer.result):
         return None
@@ -62,7 +62,7 @@ def prepare(answer: Frame, ttl_s: float, now: float) -> Kept | None:
         head = _open(bytes(answer.result)) + b'"_meta":{' + _AGE
     else:
         head = _open(wire.encode(members)) + b'"_meta":' + _open(wire.encode(meta)) + _AGE
-    return Kept(now, now + ttl_s, is_private, has_ttl, head)
+    return KeptResult(now, now + ttl_s, is_private, has_ttl, head)
 
 
 def _is_whole(members: dict[str, Raw]) -> bool:
@@ -94,7 +94,7 @@ def _open(data: bytes) -> bytes:
     return inner if inner.endswith(b"{") else inner + b","
 
 
-Flight = asyncio.Future["Kept | Abandoned | None"]
+Flight = asyncio.Future["KeptResult | Abandoned | None"]
 
 
 class Abandoned:
@@ -112,12 +112,12 @@ class KeptResults:
         self.flights: dict[Hashable, Flight] = {}
         self.bytes = 0
         self._max_bytes = max_bytes
-        self._entries: dict[Hashable, tuple[Kept, int]] = {}
+        self._entries: dict[Hashable, tuple[KeptResult, int]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: Hashable, now: float) -> Kept | None:
+    def find(self, key: Hashable, now: float) -> KeptResult | None:
         """Return what is kept under a key, which counts as a use of it."""
         entry = self._entries.pop(key, None)
         if entry is None:
@@ -128,7 +128,7 @@ class KeptResults:
         self._entries[key] = entry
         return entry[0]
 
-    def put(self, key: Hashable, kept: Kept, key_bytes: int) -> None:
+    def put(self, key: Hashable, kept: KeptResult, key_bytes: int) -> None:
         """Keep a result, unless it is larger than all that may be kept. `key_bytes` is what its key takes."""
         size = len(kept.head) + key_bytes + _OVERHEAD_BYTES
         if size > self._max_bytes:

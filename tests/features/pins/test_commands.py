@@ -112,6 +112,7 @@ def test_only_the_named_definitions_are_compared(pulled: Calculator) -> None:
     ("args", "complaint"),
     [
         (("diff", "clac"), "no group is named `clac`\nhint: did you mean `calc`?"),
+        (("verify", "clac"), "no group is named `clac`\nhint: did you mean `calc`?"),
         (("diff", "calc", "ad"), "named `ad`\nhint: did you mean `add`?"),
         (("approve", "calc", "ad", "--yes"), "named `ad`\nhint: did you mean `add`?"),
         (("approve", "--yes"), "give either a SERVER or `--all`"),

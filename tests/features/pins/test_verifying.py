@@ -161,10 +161,3 @@ def test_a_lock_file_with_a_merge_conflict_stays_as_it_is(calc: Calculator) -> N
         assert "cannot be read" in done.err
         assert "hint: restore it" in done.err
     assert calc.lock_file.read_text() == "<<<<<<< HEAD\n{}"
-
-
-def test_an_unknown_server_is_exit_code_2(calc: Calculator) -> None:
-    calc.approve()
-    done = calc.pins("verify", "clac")
-    assert done.code == 2
-    assert "did you mean `calc`?" in done.err
