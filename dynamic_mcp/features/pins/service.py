@@ -135,6 +135,7 @@ class DefinitionGate:
         self._service = service
         self._whole: Catalog | None = None
         self._admitted: Catalog | None = None
+        self._judged_by: PinnedServer | None = None
         self._unread: frozenset[PinKind] = frozenset()
         self._lists: dict[ListKind, tuple[Listing, Listing]] = {}
         self._apart: tuple[Catalog, bool] | None = None  # the last that a thread is to judge
@@ -229,14 +230,14 @@ class DefinitionGate:
         return DefinitionHeld(what, name, reason, hint=hint)
 
     def renew(self, *, is_other_file: bool) -> bool:
-        """Judge the same catalog by other pins; return whether something else is admitted already.
+        """Judge the same catalog by the pins of now, if they have changed; return whether something else is admitted.
 
         Nothing is accepted by that, unless nothing is pinned of the server: what is not pinned then was refused by
         what others have pinned, or did not fit, and would be accepted and refused again without end.
         """
-        before = self._admitted
-        if self._whole is not None:
-            accepts = is_other_file or self._stored is None
+        before, stored = self._admitted, self._stored
+        if self._whole is not None and (is_other_file or stored != self._judged_by):
+            accepts = is_other_file or stored is None
             if self._apart is None:
                 self._judge(self._whole, accepts=accepts)
             else:  # by the pins of before
@@ -281,7 +282,7 @@ class DefinitionGate:
         """Hold, accept and report what was found about a catalog."""
         version, pinned, held, accepted = _version_of(whole), self._pinned(stored), judgement.held, judgement.accepted
         is_same = whole is self._whole and held.keys() == self.held.keys()
-        self.held, self._whole = held, whole
+        self.held, self._whole, self._judged_by = held, whole, stored
         self._unread = _find_unread(whole) if self._pinning.policy == "hold" else frozenset()
         if not is_same:
             self._admitted = self._without_held(whole)
