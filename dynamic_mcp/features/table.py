@@ -122,7 +122,7 @@ FEATURES = (
             "overrides",
             "How tools are shown to clients, by the server's names for them; names or globs.",
             section="config:Overrides",
-            compile="view:compile_rules",
+            compile="overrides:compile_rules",
             resolve="config:resolve",
             places=("server",),
             shows_tools=True,

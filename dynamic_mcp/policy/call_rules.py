@@ -20,7 +20,7 @@ class RuleSet:
         return False
 
     def check_arguments(self, tool: str, arguments: Raw) -> None:
-        """Raise DynamicMcpError if a tool may not be called with these arguments, whoever allows it."""
+        """Raise DynamicMcpError if a tool may not be called with these arguments, also if a person allows it."""
 
     def present_text(self, tool: str, text: str) -> str:
         """Return a text of our own in an answer of a tool as clients may see it; it may repeat arguments."""

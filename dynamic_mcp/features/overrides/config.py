@@ -28,7 +28,7 @@ class ArgumentOverride(Section, frozen=True):
 
 
 class Annotations(Section, frozen=True):
-    """What a tool says of its effects."""
+    """What is shown of the effects of a tool."""
 
     title: Annotated[LongText | None, "A title for people."] = None
     read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
@@ -123,5 +123,5 @@ def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ..
 
 
 def is_glob(tools: str) -> bool:
-    """Tell whether an override may be of several tools."""
+    """Return whether an override may be of several tools."""
     return "*" in tools or "?" in tools

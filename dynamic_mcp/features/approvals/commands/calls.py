@@ -32,6 +32,7 @@ from dynamic_mcp.features.approvals.queued import (
     read_arguments,
     to_json,
 )
+from dynamic_mcp.system.blank import format_json
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
@@ -171,7 +172,7 @@ def edit_call(this: Invocation, id: str, typed: str | None, *, is_sure: bool) ->
 
 def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
     """Open the arguments in an editor until they are valid, and allow the call. Raises DynamicMcpError."""
-    text = "\n".join(view.format_arguments(read_arguments(pending.arguments))) + "\n"
+    text = "\n".join(format_json(read_arguments(pending.arguments))) + "\n"
     while True:
         text = _run_editor(text)
         try:

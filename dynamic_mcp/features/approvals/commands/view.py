@@ -12,15 +12,14 @@ from dynamic_mcp.config import secrets
 from dynamic_mcp.config.access import DEFAULT
 from dynamic_mcp.features.approvals.queued import QueuedApproval, arguments_of
 from dynamic_mcp.identity import LOCAL
-from dynamic_mcp.system.blank import BLANK
+from dynamic_mcp.system.blank import format_json, reveal
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import cut_values, escape, one_line
+from dynamic_mcp.system.text import cut_values, one_line
 
 # Shown of one call before a person decides, unless the person wants all of it.
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
-_WRITTEN_BLANK = {ord(each): each.encode("unicode_escape").decode() for each in BLANK}
 _STYLES = {"+": "green", "-": "red"}
 _NO_RULE = "default, as no rule matches"
 
@@ -33,10 +32,10 @@ def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> No
             each.id,
             format_seconds(now - each.since),
             who(each),
-            _printable(each.group),
-            _printable(each.name),
-            _printable(each.access),
-            one_line(_printable(json.dumps(arguments_of(each), ensure_ascii=False)), _LONGEST_CELL),
+            reveal(each.group),
+            reveal(each.name),
+            reveal(each.access),
+            one_line(reveal(json.dumps(arguments_of(each), ensure_ascii=False)), _LONGEST_CELL),
         ]
         for each in waiting
     ]
@@ -47,14 +46,14 @@ def show_details(
     out: Output, pending: QueuedApproval, now: float, *, reveals: bool = False, is_short: bool = False
 ) -> bool:
     """Print one call, with long arguments cut if `is_short`. Return whether nothing was cut."""
-    out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
+    out.print_line(f"{pending.id}  {reveal(pending.name)} of group {reveal(pending.group)}", "bold")
     for name, value in facts_of(pending, now):
         if value:
-            out.print_line(f"{name}: {_printable(value)}", indent=2)
+            out.print_line(f"{name}: {reveal(value)}", indent=2)
     out.print_line("arguments:", indent=2)
     arguments = arguments_of(pending, reveals=reveals)
-    lines = format_arguments(arguments)
-    shown = _shorten(format_arguments(cut_values(arguments, _LONGEST_VALUE))) if is_short else lines
+    lines = format_json(arguments)
+    shown = _shorten(format_json(cut_values(arguments, _LONGEST_VALUE))) if is_short else lines
     for line in shown:
         out.print_line(line, indent=4)
     if shown != lines:
@@ -68,17 +67,12 @@ def show_details(
     return shown == lines
 
 
-def format_arguments(value: object) -> list[str]:
-    """Return indented JSON in lines, with escapes for invisible characters."""
-    return ["".join(map(_in_json, line)) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
-
-
 def show_difference(out: Output, old: object, new: object) -> bool:
     """Print how arguments differ, with secrets masked; return whether they differ."""
-    lines = format_arguments(old), format_arguments(new)
+    lines = format_json(old), format_json(new)
     # a secret is one line, as what is shown for it is
     hidden = [secrets.mask_values(each, mask=secrets.count_hidden) for each in (old, new)]
-    shown = format_arguments(hidden[0]), format_arguments(hidden[1])
+    shown = format_json(hidden[0]), format_json(hidden[1])
     for changes in difflib.SequenceMatcher(None, *lines).get_grouped_opcodes(3):
         for kind, start, end, new_start, new_end in changes:
             if kind == "equal":
@@ -98,7 +92,7 @@ def who(pending: QueuedApproval) -> str:
     """Return who makes a call."""
     is_local = pending.issuer == LOCAL.issuer or not pending.subject
     person = "you" if is_local else pending.subject
-    return _printable(f"{person} with {pending.client}" if pending.client else person)
+    return reveal(f"{person} with {pending.client}" if pending.client else person)
 
 
 def format_seconds(seconds: float) -> str:
@@ -146,14 +140,3 @@ def _shorten(lines: list[str]) -> list[str]:
         shown.append(line)
         room -= len(line) + 1
     return shown
-
-
-def _printable(text: str) -> str:
-    """Return text on one line, with escapes for invisible and control characters."""
-    return escape(text).translate(_WRITTEN_BLANK)
-
-
-def _in_json(character: str) -> str:
-    if character.isprintable() and character not in BLANK:
-        return character
-    return json.dumps(character)[1:-1]
