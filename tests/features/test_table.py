@@ -70,12 +70,13 @@ def test_what_a_row_names_is_there(feature: Feature) -> None:
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
-    named = [*feature.steps.values(), *([feature.section] if feature.section else [])]
+    named = [*feature.steps.values(), *filter(None, [feature.section, feature.resolve])]
     if feature.rules is not None:
         named += filter(None, [feature.rules.section, feature.rules.resolve, feature.rules.compile])
     assert all(feature.find(each) is not None for each in named)
     assert feature.steps.keys() <= {row.slot for row in ORDER}
-    assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
+    assert {*feature.members} <= {*form.Settings.__struct_fields__}
+    assert not feature.serves or {*feature.members} <= {*Config.__struct_fields__}
     assert all(hasattr(Config, member) for member in feature.wanted_by)
 
 

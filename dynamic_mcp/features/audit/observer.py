@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.config.masking import mask_value
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import (
     AccessDenied,
@@ -31,6 +30,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.features.audit import chain
 from dynamic_mcp.features.audit.arguments import ArgumentRecord, Mode
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.line import Outcome as Verdict
@@ -88,7 +88,7 @@ class Auditing(ObserverService):
 
     def apply(self, config: Config) -> AuditObserver | None:
         """Write the log as this config says. Requests in flight go on with that of the config before."""
-        settings = config.audit
+        settings = config.settings_of("audit", Audit)
         if settings is None:
             return None
         trail = self._trail(structs.replace(settings, arguments="keys"))

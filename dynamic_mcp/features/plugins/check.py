@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, guess, warning
 from dynamic_mcp.errors import PluginError
+from dynamic_mcp.features.plugins.config import plugins_of
 from dynamic_mcp.features.plugins.plugins import CLOSE_WITHIN_S, open_plugin
 from dynamic_mcp.policy.globs import Globs
 
@@ -18,7 +19,7 @@ async def check(config: Config, known: KnownCatalogs) -> list[Finding]:
 
 async def _check_each(config: Config) -> AsyncIterator[Finding]:
     names = [group.name for group in config.groups]
-    for number, settings in enumerate(config.middleware):
+    for number, settings in enumerate(plugins_of(config)):
         where = f"settings.middleware[{number}]"
         try:
             opened = await open_plugin(settings)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.observe import KEEP_S
 from dynamic_mcp.features.audit import chain
+from dynamic_mcp.features.audit.config import KEEP_S
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.observer import AuditObserver, line_of_event

@@ -20,7 +20,7 @@ from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.output import Progress
-    from dynamic_mcp.config.observe import Audit
+    from dynamic_mcp.features.audit.config import Audit
     from dynamic_mcp.features.audit.index import AuditIndex
 
 _HINT = "write a time until now such as `90s`, `1h` or `2d`, or a time such as `2026-11-23` or `2026-11-23T14:00`"
@@ -103,7 +103,9 @@ def find_settings(this: Invocation) -> Audit | None:
     """
     if this.config_option is None and not _has_config():
         return None
-    return this.read_config().audit
+    from dynamic_mcp.features.audit.config import Audit
+
+    return this.read_config().settings_of("audit", Audit)
 
 
 def find_directory(this: Invocation, directory: str | None) -> Path:
