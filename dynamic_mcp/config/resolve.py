@@ -31,7 +31,7 @@ from dynamic_mcp.config.resolved import (
     Upstream,
     Validation,
 )
-from dynamic_mcp.config.rules import Policy
+from dynamic_mcp.config.rules import Policy, place_rules
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.substitute import Surroundings
@@ -200,7 +200,7 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
         pinning=_pinning(name, server, settings),
     )
     if server.rules or settings.rules:
-        return _with_rules(presentation, f"mcpServers.{name}", server, settings)
+        return _with_rules(presentation, name, server, settings)
     return presentation
 
 
@@ -209,7 +209,7 @@ def _is_trusted(server: form.Server) -> bool:
     return isinstance(server, form.CommandLine) or server.trusted
 
 
-def _with_rules(presentation: Presentation, place: str, server: form.Server, settings: form.Settings) -> Presentation:
+def _with_rules(presentation: Presentation, name: str, server: form.Server, settings: form.Settings) -> Presentation:
     """Return what is presented with the rules of features, and with what follows from them."""
     for feature in FEATURES:
         if feature.rules is None:
@@ -218,10 +218,10 @@ def _with_rules(presentation: Presentation, place: str, server: form.Server, set
         own = server.rules.get(key)
         rules = settings.rules.get(key) if own is None else own
         if rules:
+            rules = place_rules(rules, ("settings", key) if own is None else ("mcpServers", name, key))
             presentation = replace(presentation, rules={**presentation.rules, key: rules})
             if feature.rules.resolve:
-                where = "settings" if own is None else place
-                presentation = feature.find(feature.rules.resolve)(presentation, where)
+                presentation = feature.find(feature.rules.resolve)(presentation)
     return presentation
 
 

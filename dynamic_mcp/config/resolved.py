@@ -8,7 +8,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar, cast
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
@@ -291,6 +291,10 @@ class Presentation(Struct, frozen=True):
     rules: Rules = {}
     asks: bool = False
     pinning: Pinning = Pinning()
+
+    def rules_of(self, key: str, kind: type[S]) -> tuple[S, ...]:
+        """Return the rules at a key of the config, which are of this kind."""
+        return cast("tuple[S, ...]", self.rules.get(key, ()))
 
 
 class Share(Enum):

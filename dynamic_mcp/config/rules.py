@@ -1,34 +1,27 @@
 """What rules on the calls of servers have in common."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 from msgspec import field
 from msgspec.structs import replace
 
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.section import Section
 
 Policy = Literal["trust", "warn", "hold"]
 
 
 class Rule(Section, frozen=True):
-    """A rule on the calls of servers. `id` is its place in the config, such as `guards[0]`."""
+    """A rule on the calls of servers, one of a list. `id` is its place: `settings.guards[0]`."""
 
     id: str = field(default="", name="x-id")
 
 
-T = TypeVar("T", bound=Rule)
-
-
-def numbered(key: str) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """Return a function that names rules by their places in the list of a key: `guards[0]`."""
-
-    def number(rules: Sequence[T]) -> tuple[T, ...]:
-        return tuple(replace(each, id=f"{key}[{number}]") for number, each in enumerate(rules))
-
-    return number
-
-
-def place_rules(rules: Iterable[T], place: str) -> tuple[T, ...]:
-    """Return rules with the whole path of each as its name: `settings.guards[0]`."""
-    return tuple(replace(each, id=f"{place}.{each.id}") for each in rules)
+def place_rules(rules: object, place: Keys) -> object:
+    """Return what a feature has at its key; if these are rules, each with its place."""
+    if not isinstance(rules, tuple):
+        return rules
+    return tuple(
+        replace(each, id=format_path((*place, number))) if isinstance(each, Rule) else each
+        for number, each in enumerate(rules)
+    )

@@ -17,8 +17,8 @@ class Rules(Struct, frozen=True):
     """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
 
     What is in the room is named as `module:name`. `section` is how the value is read, `text` what it is for.
-    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules; it gets the place
-    where they are. `compile` makes a `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
+    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules. `compile` makes a
+    `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
     """
 
     key: str
@@ -207,7 +207,6 @@ FEATURES = (
             "What is replaced in texts of results and arguments. Default: nothing.",
             section="config:Redacts",
             compile="redactor:compile_rules",
-            resolve="config:resolve",
             changes_messages=True,
         ),
         steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},

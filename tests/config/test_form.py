@@ -205,7 +205,7 @@ def test_nobody_can_give_what_the_program_finds_out_about_a_section() -> None:
         "x-rules": {"limits": [{"rate": "1/s"}]},
     }
     server = form.root(_server(members)).servers["a"]
-    assert server.rules == {"guards": (Guard("guards[0]", deny="x"),)}
+    assert server.rules == {"guards": (Guard(deny="x"),)}
 
 
 @pytest.mark.parametrize("depth", [100, 5000])

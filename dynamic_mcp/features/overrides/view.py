@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.overrides.config import overrides_of
+from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.features.overrides.overrides import Overrides
 from dynamic_mcp.features.overrides.shown_tool import ShownTool
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 def compile_rules(presentation: Presentation, server: str) -> OverriddenTools:
     """Return how tools of a server are shown."""
-    return OverriddenTools(Overrides(overrides_of(presentation)), server)
+    return OverriddenTools(Overrides(presentation.rules_of("overrides", Override)), server)
 
 
 class OverriddenTools(ToolRules):
