@@ -138,6 +138,16 @@ def test_without_it_its_part_of_a_config_is_an_error(feature: Feature, tmp_path:
     assert sorted(said) == sorted(f"{key} is an unknown field" for key in wrong)
 
 
+@pytest.mark.parametrize("feature", [each for each in FEATURES if each.auth_kind], ids=lambda feature: feature.name)
+def test_without_it_its_kind_of_authentication_is_unknown(feature: Feature, tmp_path: Path) -> None:
+    copy_without(feature.name, tmp_path / "dynamic_mcp")
+    config = tmp_path / "config.json"
+    http = {"public_url": "https://mcp.example.com/mcp", "auth": [{"kind": feature.auth_kind}]}
+    config.write_text(json.dumps({"mcpServers": {}, "settings": {"http": http}}))
+    (said,) = run(tmp_path, PROBLEMS, str(config)).splitlines()
+    assert said == "settings.http.auth[0].kind must be one of `bearer`, `jwt`, `forwarded`"
+
+
 @pytest.mark.full
 @each_feature
 def test_without_it_every_other_module_can_still_be_imported(feature: Feature, tmp_path: Path) -> None:
