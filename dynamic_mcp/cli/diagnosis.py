@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from inspect import iscoroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -252,11 +251,8 @@ def _details(report: ServerReport) -> str:
 
 def _check_features(config: Config, known: KnownCatalogs) -> list[Finding]:
     """Return the findings that connect to nothing."""
-    from dynamic_mcp.cli.runner import run
-
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    found = (feature.load(feature.check).check(config, known) for feature in wanted)
-    return [finding for each in found for finding in (run(each) if iscoroutine(each) else each)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
 
 
 async def _probe_features(config: Config) -> list[Finding]:

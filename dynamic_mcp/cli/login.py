@@ -295,10 +295,12 @@ async def _log_out(group: _RemoteGroup) -> bool:
         return False
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import TokenEndpoint
+        from dynamic_mcp.web.documents import open_documents
         from dynamic_mcp.web.endpoints import TokenRequestFailed
 
         try:
-            await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
+            async with open_documents(group.bearer.policy) as web:
+                await TokenEndpoint(web, known, group.remote.oauth).revoke(known.token)
         except TokenRequestFailed as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,15 +17,11 @@ from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.location import FILE_NAME, VARIABLE, locate
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.substitute import Substitution, Surroundings
-from dynamic_mcp.config.upstream import read_variables, variables_files
+from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.workspace import SERVER_MARK, Workspace
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import os_reason
-
-if TYPE_CHECKING:
-    from dynamic_mcp.config.registries import Registry
 
 _SMALLEST = '`{"mcpServers": {}}`'
 
@@ -119,21 +114,6 @@ def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     root = _parse_root(_parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
     return ParsedConfig(file, root, tuple(distrust), platform, _digest(text) if is_audited else "")
-
-
-def read_registries(file: Path, environment: Mapping[str, str]) -> "tuple[Registry, ...]":
-    """Return the registries of a config, which need not exist yet. Raises ConfigError, also for an unset variable."""
-    from dynamic_mcp.config.registries import resolve_registries  # for commands only
-
-    settings = parse(file).root.settings if file.exists() else form.Settings()
-    surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
-    variables, _ = read_variables(variables_files(settings, surroundings))  # what lacks its variable says so
-    texts = Substitution({**environment, **variables})
-    registries = resolve_registries(settings.registries, texts)
-    if texts.failures:
-        where, _, message = texts.failures[0].partition(": ")
-        raise ConfigError(str(file), where, message)
-    return registries
 
 
 def _digest(text: str) -> str:

@@ -8,22 +8,23 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar, cast
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.rules import Plugin, Policy
+from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
 from dynamic_mcp.identity import Principal
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.http import Http
-    from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
     from dynamic_mcp.packs.model import Command
+
+S = TypeVar("S", bound=Section)
 
 
 class Timeouts(Section, frozen=True):
@@ -291,6 +292,10 @@ class Presentation(Struct, frozen=True):
     asks: bool = False
     pinning: Pinning = Pinning()
 
+    def rules_of(self, key: str, kind: type[S]) -> tuple[S, ...]:
+        """Return the rules at a key of the config, which are of this kind."""
+        return cast("tuple[S, ...]", self.rules.get(key, ()))
+
 
 class Share(Enum):
     """Who shares one instance of a server."""
@@ -373,6 +378,15 @@ class Embeddings(Section, Private, frozen=True):
     api_key: Annotated[str | None, "Sent as a bearer token. Write `${VARIABLE}`, not the key itself."] = None
 
 
+class ServerPlugin(Protocol):
+    """A plug-in as the kernel knows it: for which servers it is, by globs."""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers that it is used for, by name; globs."""
+        ...
+
+
 class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
 
@@ -397,12 +411,18 @@ class Config(Struct, frozen=True):
     roots: tuple[str, ...] = ()
     access: Access | None = None
     approval: Section | None = None
-    audit: "Audit | None" = None
-    telemetry: "Telemetry | None" = None
-    metrics: "Metrics | None" = None
+    audit: Section | None = None
+    telemetry: Section | None = None
+    metrics: Section | None = None
     profiles: Mapping[str, Profile] = {}
-    middleware: tuple[Plugin, ...] = ()
+    middleware: tuple[ServerPlugin, ...] = ()
     lock_file: Path | None = None
+
+    def settings_of(self, key: str, section: type[S]) -> S | None:
+        """Return the settings of a feature at its key."""
+        settings = getattr(self, key)
+        assert settings is None or isinstance(settings, section)
+        return settings
 
     @property
     def asks(self) -> bool:

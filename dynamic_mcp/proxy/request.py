@@ -102,8 +102,8 @@ class Request(Struct, frozen=True, gc=False):
         return await (self.channel or self.client).ask(frame, on_status)
 
 
-class ForwardedChannel(Channel):
-    """The channel of a request whose answers, messages and questions take the way of another one."""
+class ForwardingChannel(Channel):
+    """A channel that passes everything on to the client of a request; a subclass overrides what it changes."""
 
     def __init__(self, request: Request) -> None:
         self._request = request

@@ -18,7 +18,7 @@ from dynamic_mcp.errors import Busy
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request import ForwardedChannel, Request
+from dynamic_mcp.proxy.request import ForwardingChannel, Request
 from dynamic_mcp.proxy.view import GroupView
 
 # What a call asks within this time of its first question is certainly its own; then the next call may run.
@@ -56,7 +56,7 @@ class Turns:
             turn.give_up()
 
 
-class Turn(ForwardedChannel):
+class Turn(ForwardingChannel):
     """The caller of a request that has its turn, but for the time in which its client thinks."""
 
     def __init__(self, lock: asyncio.Lock, caller: Request) -> None:
@@ -79,8 +79,6 @@ class Turn(ForwardedChannel):
         if self._is_held:
             self._is_held = False
             self._lock.release()
-
-    # --- Channel ---------------------------------------------------------------------------------------
 
     @property
     def is_parked(self) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import Program, Remote, Share
 from dynamic_mcp.config.stateful import is_stateful
-from tests.config.conftest import ReadConfig
+from tests.config.fixtures import ReadConfig
 
 
 def program(command: str, *args: str) -> Program:

@@ -12,12 +12,12 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import GuardRules
 from dynamic_mcp.features.limits.limits import ConcurrencyLimit, LimitRules, RateLimit
 from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES

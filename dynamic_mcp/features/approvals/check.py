@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.call_rules import check_globs
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
@@ -25,7 +25,7 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     for server, globs in config.access.approve.items():
         if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
             names = list(catalogs[server].entries(ListKind.TOOLS))
-            yield from check_globs(("mcpServers", server, "approve"), globs, names, unmet=_UNMET)
+            yield from check_globs(format_path(("mcpServers", server, "approve")), globs, names, unmet=_UNMET)
 
 
 def _check_channels(config: Config) -> Iterator[Finding]:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, warning
 from dynamic_mcp.features.audit import days
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason
@@ -24,7 +24,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the audit log of a config."""
-    return check_audit(config.audit, paths.state_dir())
+    return check_audit(config.settings_of("audit", Audit), paths.state_dir())
 
 
 def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:

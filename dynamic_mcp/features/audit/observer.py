@@ -20,7 +20,6 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client, ClientHello
 from dynamic_mcp.config.masking import mask_value
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import (
     AccessDenied,
@@ -34,6 +33,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.features.audit.arguments import ArgumentMode, ArgumentRecord
 from dynamic_mcp.features.audit.chain import VERSION, AuditLine, LineOutcome
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.identity import Authentication
@@ -93,7 +93,7 @@ class Auditing(ObserverService):
 
     def apply(self, config: Config) -> AuditObserver | None:
         """Write the log as this config says. Requests in flight stay with their config's log."""
-        settings = config.audit
+        settings = config.settings_of("audit", Audit)
         if settings is None:
             return None
         trail = self._trail(structs.replace(settings, arguments="keys"))

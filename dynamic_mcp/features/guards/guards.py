@@ -14,7 +14,7 @@ from msgspec import Raw
 from dynamic_mcp.config.access import Effect
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.errors import RefusedByGuard
-from dynamic_mcp.features.guards.config import Guard, guards_of
+from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
 from dynamic_mcp.policy.call_rules import RuleSet
@@ -30,7 +30,7 @@ _NOTHING = (b"", b"null")
 
 def compile_rules(presentation: Presentation, server: str) -> GuardRules:
     """Return the guards of a server."""
-    return GuardRules(guards_of(presentation), server)
+    return GuardRules(presentation.rules_of("guards", Guard), server)
 
 
 class GuardRules(RuleSet):

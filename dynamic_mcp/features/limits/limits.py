@@ -12,7 +12,7 @@ from heapq import nsmallest
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.limits.config import Limit, limits_of
+from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs, fold
@@ -53,7 +53,7 @@ class ConcurrencyLimit(CallLimit, frozen=True):
 
 def compile_rules(presentation: Presentation, server: str) -> LimitRules:
     """Return the limits of a server."""
-    return LimitRules(limits_of(presentation), server)
+    return LimitRules(presentation.rules_of("limits", Limit), server)
 
 
 class LimitRules(RuleSet):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
 
-from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.errors import UnsafeAddress
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.guard import Guard
@@ -16,6 +15,7 @@ from dynamic_mcp.face.http.listen_address import find_place, open_at
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.face.http.server import HttpServer
+from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.exposition import negotiate, render
 from dynamic_mcp.features.metrics.families import Family
 

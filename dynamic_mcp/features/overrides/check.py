@@ -9,7 +9,7 @@ from msgspec import Raw
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
-from dynamic_mcp.features.overrides.config import Override, overrides_of
+from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.features.overrides.overrides import Overrides
 from dynamic_mcp.features.overrides.schema import CannotShow, ToolSchema
 from dynamic_mcp.groups.catalog import ListKind
@@ -21,7 +21,7 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `overrides` of servers."""
     catalogs = known()
     for server, presentation in config.presentations.items():
-        overrides, catalog = overrides_of(presentation), catalogs.get(server)
+        overrides, catalog = presentation.rules_of("overrides", Override), catalogs.get(server)
         if not overrides or catalog is None or not catalog.knows((ListKind.TOOLS,)):
             continue
         place: Keys = ("mcpServers", server, "overrides")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Annotated, cast
+from typing import Annotated
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -101,14 +101,9 @@ def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> No
 Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str, Override])]
 
 
-def overrides_of(presentation: Presentation) -> tuple[Override, ...]:
-    """Return the overrides of a server."""
-    return cast("tuple[Override, ...]", presentation.rules.get("overrides", ()))
-
-
-def resolve(presentation: Presentation, place: str) -> Presentation:
+def resolve(presentation: Presentation) -> Presentation:
     """Have tools count as what overrides say that they are."""
-    hints = read_only_hints(overrides_of(presentation))
+    hints = read_only_hints(presentation.rules_of("overrides", Override))
     return replace(presentation, access=replace(presentation.access, hints=hints))
 
 

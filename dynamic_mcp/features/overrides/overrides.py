@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.overrides.config import ArgumentOverride, Override, is_glob, overrides_of
+from dynamic_mcp.features.overrides.config import ArgumentOverride, Override, is_glob
 from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool, show_tool
 from dynamic_mcp.features.overrides.schema import CannotShow
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 def compile_rules(presentation: Presentation, server: str) -> OverrideRules:
     """Return how tools of a server are shown."""
-    return OverrideRules(Overrides(overrides_of(presentation)), server)
+    return OverrideRules(Overrides(presentation.rules_of("overrides", Override)), server)
 
 
 class OverrideRules(ToolRules):

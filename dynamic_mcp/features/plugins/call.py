@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError, InvalidArguments, PluginError
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.plugins.opened import OpenPlugin, describe
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS

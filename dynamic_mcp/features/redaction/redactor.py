@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.redaction import json_texts
-from dynamic_mcp.features.redaction.config import Redact, redacts_of
+from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.json_texts import MatchSpan, PayloadPart
 from dynamic_mcp.features.redaction.presets import PRESETS, Check, Preset
 from dynamic_mcp.mcp import wire
@@ -103,7 +103,7 @@ class Redactor(RuleSet):
 
 def compile_rules(presentation: Presentation, server: str) -> Redactor:
     """Return what is replaced in texts of a server."""
-    return redactor_for(redacts_of(presentation))
+    return redactor_for(presentation.rules_of("redact", Redact))
 
 
 @lru_cache(maxsize=128)

@@ -15,7 +15,7 @@ from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import ChangingStep, Services, Step
-from dynamic_mcp.proxy.request import ForwardedChannel, Next, Request, Restart, UpstreamRequest
+from dynamic_mcp.proxy.request import ForwardingChannel, Next, Request, Restart, UpstreamRequest
 from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _with_redacted_progress(redactor: Redactor, call: UpstreamRequest) -> Upstre
     return structs.replace(call, request=request)
 
 
-class _RedactedProgress(ForwardedChannel):
+class _RedactedProgress(ForwardingChannel):
     """The channel of a request, with other texts in what it is told of progress."""
 
     def __init__(self, request: Request, redact: Callable[[Raw], Raw]) -> None:

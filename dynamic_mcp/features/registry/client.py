@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotSent, RegistryError
 from dynamic_mcp.features.registry.cache import AnswerCache, CachedAnswer
+from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.document import Document, FlawedDocument, read_answer
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.http_errors import network_error

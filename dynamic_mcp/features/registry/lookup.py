@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, Listing, RegistryClient
+from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.document import NAME, Document
 
 MOST_WORDS = 4

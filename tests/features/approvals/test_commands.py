@@ -332,6 +332,14 @@ async def test_always_prints_the_change_and_writes_nothing(
     assert cli.config.read_bytes() == before
 
 
+async def test_always_drops_the_globs_that_ask_for_the_tool_and_no_others(cli: CliRunner, state: Path) -> None:
+    cli.configure({"files": {"command": "true", "approve": ["\uff44elete_*", "[d]elete_*", "move_*"]}})
+    pending = waiting(rule="mcpServers.files.approve", config=str(cli.config))
+    async with running(state / "approvals", pending):
+        done = await run(cli, "allow", "7F3K2M", "--yes", "--always")
+    assert json.loads(done.out) == ["[d]elete_*", "move_*"]
+
+
 async def test_the_status_says_how_many_calls_wait(cli: CliRunner, proxy: Proxy, state: Path) -> None:
     publishing = asyncio.create_task(ProxyRegistry(state / "running").publish(ProxyStatus))
     while not await asyncio.to_thread(lambda: list((state / "running").glob("*.json"))):

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
 
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.check import check_audit
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.log import AuditLog
 
 

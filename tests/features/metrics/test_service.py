@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import TcpAddress
-from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.exposition import Form
 from dynamic_mcp.features.metrics.service import MetricsService
 from dynamic_mcp.proxy.observer_service import ObserverContext

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.cache import MOST_FILES, AnswerCache
 from dynamic_mcp.features.registry.client import MAX_BYTES, MOST_PAGES, RegistryClient
+from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.lookup import Lookup
 from tests.features.registry.documents import Json, server
 from tests.features.registry.fake_registry import FakeRegistry, Response, fake_registry, reply

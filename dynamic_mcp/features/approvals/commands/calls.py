@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -32,6 +31,7 @@ from dynamic_mcp.features.approvals.queued import (
     read_arguments,
     to_json,
 )
+from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.system.blank import format_json
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.os_user import os_user
@@ -276,8 +276,8 @@ def _without_approve(document: Mapping[str, object], pending: QueuedApproval) ->
     globs = own if isinstance(own, list) else _at(document, "settings", "approve")
     if not isinstance(globs, list):
         return None
-    matching = [glob for glob in globs if fnmatchcase(pending.name.casefold(), str(glob).casefold())]
-    wide = [glob for glob in matching if any(sign in str(glob) for sign in "*?[")]
+    matching = [glob for glob in globs if Globs((str(glob),)).matches_variant(pending.name)]
+    wide = [glob for glob in matching if any(sign in str(glob) for sign in "*?")]
     notes = [f"`{glob}` also asks for other tools; name those that should still be approved" for glob in wide]
     return pending.rule, [glob for glob in globs if glob not in matching], notes
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import secrets
-from dynamic_mcp.config.access import DEFAULT
+from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT
 from dynamic_mcp.features.approvals.queued import QueuedApproval, arguments_of
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.system.blank import format_json, reveal
@@ -21,7 +21,6 @@ _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
 _STYLES = {"+": "green", "-": "red"}
-_NO_RULE = "default, as no rule matches"
 
 
 def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> None:
@@ -109,7 +108,7 @@ def facts_of(pending: QueuedApproval, now: float) -> Iterator[tuple[str, str]]:
     if pending.issuer and pending.issuer != LOCAL.issuer:
         yield "identified by", pending.issuer
     yield "roles", ", ".join(pending.roles) or ("none" if pending.allowed_by else "")
-    yield "allowed by", _NO_RULE if pending.allowed_by == DEFAULT else pending.allowed_by
+    yield "allowed by", DEFAULT_TEXT if pending.allowed_by == DEFAULT else pending.allowed_by
     yield "the tool says" if pending.kind == "tool" else "it says", one_line(pending.description, 400)
     yield "counts as", pending.access
     yield "asked because of", pending.rule

@@ -32,7 +32,7 @@ from dynamic_mcp.system.text import escape, pluralize
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.output import Progress
-    from dynamic_mcp.config.observe import Audit
+    from dynamic_mcp.features.audit.config import Audit
 
 _TIME_HINT = "write a time until now such as `90s`, `1h` or `2d`, or a time: `2026-11-23` or `2026-11-23T14:00`"
 # Fewer bytes are read before a person wonders.
@@ -125,7 +125,9 @@ def find_settings(this: Invocation) -> Audit | None:
         user_dir = paths.config_dir()
         if locate(None, os.environ, directory=str(Path.cwd()), user_dir=lambda: str(user_dir)) is None:
             return None
-    return this.read_config().audit
+    from dynamic_mcp.features.audit.config import Audit
+
+    return this.read_config().settings_of("audit", Audit)
 
 
 def find_directory(this: Invocation, directory: str | None) -> Path:

@@ -12,7 +12,7 @@ from dynamic_mcp.system.os_user import os_user
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
-    from dynamic_mcp.config.observe import Audit
+    from dynamic_mcp.features.audit.config import Audit
 
 
 def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
@@ -32,11 +32,12 @@ def record(this: Invocation, file: Path, event: str, members: Mapping[str, objec
 
 def _read_settings(file: Path) -> Audit | None:
     from dynamic_mcp.config.read import parse
+    from dynamic_mcp.features.audit.config import Audit
 
     try:
         parsed = parse(file)
         has_log = parsed.root.settings is not None and bool(parsed.root.settings.audit)
-        return parsed.resolve(os.environ).audit if has_log else None
+        return parsed.resolve(os.environ).settings_of("audit", Audit) if has_log else None
     except ConfigError:  # of another version, or edited just now: the place of its log is unknown
         return None
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
-from dynamic_mcp.config.read import read_registries
 from dynamic_mcp.errors import ConfigError, NotFound
 from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MAX_BYTES
+from dynamic_mcp.features.registry.config import read_registries
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
 from dynamic_mcp.features.registry.origin import Origin
 from dynamic_mcp.system import paths
