@@ -9,7 +9,7 @@ from pathlib import Path
 from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, TimeoutField
 from dynamic_mcp.importer.convert.fields import COMMON
 from dynamic_mcp.importer.model import Scope
-from dynamic_mcp.importer.reader import list_tools
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.importer.tools.syntaxes import ANY
 
 FILE = Path(__file__).parent / "import-tools.md"
@@ -83,7 +83,7 @@ def text() -> str:
     for part in ("tools", "connect"):
         names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, TimeoutField) and wait.part == part]
         rows.append(f"| {', '.join(names)} | `timeout.{part}` |")
-    table = [_row(adapter) for adapter in list_tools()]
+    table = [_row(adapter) for adapter in TOOLS]
     return _INTRODUCTION + "\n".join(rows) + "\n" + _NOTES + "\n".join(table) + "\n"
 
 

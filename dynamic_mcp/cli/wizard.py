@@ -27,7 +27,7 @@ from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, LoginNeeded, TimedOut
-from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import pluralize

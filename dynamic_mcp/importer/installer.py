@@ -15,10 +15,10 @@ from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter, Place
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.documents import Document, parse_document
 from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, header_fields, remote_shape_of, shape_of
-from dynamic_mcp.importer.formats.tree import NOTHING, at
+from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.journal import Change
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import claude, locations
 
@@ -92,7 +92,6 @@ def plan_installation(
     """
     target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
-    # our entry is added first, so an undo removes it last and can restore the others in its style
     work.install(target, start, url, headers or {}, variables)
     for other, names in (replacements or {}).items():
         for name in names:
@@ -187,29 +186,19 @@ class _File:
         self.data = files.read_bytes(file)
         self.before = parse_document(file, self.data)
         self.document = self.before
-        self._edits: list[Edit] = []
 
-    def put(self, path: Keys, value: object, *, is_ours: bool = False) -> None:
-        """Put a value at a path, and record an edit of the first missing parent, or of the value itself."""
-        before = self.document.get(())
-        depth = next((n for n in range(1, len(path)) if at(before, path[:n]) in (NOTHING, None)), len(path))
-        old = self.document.get(path[:depth])
-        if old == value:
-            return
-        self.document = self.document.put(path, value)
-        self._edits.append(Edit(path[:depth], old, self.document.get(path[:depth]), is_ours))
+    def put(self, path: Keys, value: object) -> None:
+        if self.document.get(path) != value:
+            self.document = self.document.put(path, value)
 
     def drop(self, path: Keys) -> None:
-        """Remove a value, and record its neighbours."""
-        old, around = self.document.get(path), self.document.get(path[:-1])
         self.document = self.document.drop(path)
-        order = tuple(around) if isinstance(around, dict) else ()
-        self._edits.append(Edit(path, old, NOTHING, order=order))
 
     def change(self) -> Change | None:
-        """Return the change of the file, or None."""
+        if self.document is self.before:
+            return None
         after = self.document.encode()
-        return Change(self.file, self.data, after, tuple(self._edits)) if self._edits and after != self.data else None
+        return Change(self.file, self.data, after) if after != self.data else None
 
 
 class _InstallationBuilder:
@@ -258,7 +247,7 @@ class _InstallationBuilder:
             file.drop(path)
             path = self._open(target)[1].path_of(NAME)
         if old is None:
-            file.put(path, {**wanted, **shape.visibility, **asking}, is_ours=True)
+            file.put(path, {**wanted, **shape.visibility, **asking})
         else:
             self._update(file, path, old, {**wanted, **shape.visibility}, shape)
             _request_variables(file, path, old, asking)

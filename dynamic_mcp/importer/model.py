@@ -10,6 +10,8 @@ from typing import Literal
 
 from dynamic_mcp.config.types import Inherit
 
+Entry = Mapping[str, object]  # of our config, under `mcpServers`
+
 
 class Scope(StrEnum):
     """Whose settings a file holds; LOCAL is the part for one project in the user's own file."""
@@ -40,9 +42,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that was dropped or approximated, or that a person must do; `where` is `tool/scope/server.field`.
+    """Something that was dropped or approximated, or that the user must do; `where` is `tool/scope/server.field`.
 
-    One that `is_about_us` tells that the tool starts dynamic-mcp.
+    One that `is_about_us` says that the tool starts dynamic-mcp.
     """
 
     where: str
@@ -62,7 +64,7 @@ class ForeignServer:
     """
 
     name: str
-    entry: Mapping[str, object]
+    entry: Entry
     source: Source
     notices: tuple[Notice, ...] = ()
     exports: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ class ForeignServer:
 
     @property
     def is_off(self) -> bool:
-        """Tell whether the tool has disabled it."""
+        """Return whether the tool has disabled it."""
         return self.entry.get("enabled") is False
 
     def without_field(self, name: str) -> ForeignServer:
@@ -100,5 +102,5 @@ class Reading:
 
     @property
     def has_own_entry(self) -> bool:
-        """Tell whether dynamic-mcp is among the servers of the file."""
+        """Return whether dynamic-mcp is among the servers of the file."""
         return any(notice.is_about_us for notice in self.notices)

@@ -37,11 +37,6 @@ _HINTS = frozenset(("args", "env", "headers"))
 _SERVER_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
 
 
-def list_tools() -> tuple[Adapter, ...]:
-    """Return all tools, in order of precedence."""
-    return TOOLS
-
-
 def find_tool(name: str) -> Adapter:
     """Return the tool with this name or alias; `_` equals `-`. Raises NotFound with the closest names."""
     names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}

@@ -10,7 +10,8 @@ import pytest
 
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.importer.model import Scope, Source
-from dynamic_mcp.importer.reader import find_tool, list_sources, list_tools, read_all, read_file, read_tool
+from dynamic_mcp.importer.reader import find_tool, list_sources, read_all, read_file, read_tool
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.machines import PLATFORMS, machine
 
 SERVERS = {"mcpServers": {"a": {"command": "demo"}}}
@@ -208,14 +209,14 @@ def test_an_unknown_tool_is_answered_with_the_closest_names() -> None:
 
 
 def test_no_two_tools_share_a_name() -> None:
-    names = [name for adapter in list_tools() for name in (adapter.name, *adapter.aliases)]
+    names = [name for adapter in TOOLS for name in (adapter.name, *adapter.aliases)]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_every_place_that_a_tool_names_is_one_that_is_read(platform: str, tmp_path: Path) -> None:
     system = next(each for each in PLATFORMS if each == platform)
-    for adapter in list_tools():
+    for adapter in TOOLS:
         here = machine(tmp_path, system)
         for source in list_sources(adapter, here):
             if not source.file.is_relative_to(tmp_path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -46,10 +45,8 @@ class Document:
         """Return the value at a path, or NOTHING. Raises FileError."""
         return at(self._parse(self.text), path)
 
-    def put(self, path: Keys, value: object, *, order: tuple[str, ...] = ()) -> Document:
-        """Put a value at a path; in JSON, `order` tells its place among its neighbours. Raises FileError."""
-        if order and self.language.put is edit.put:
-            return self._apply(partial(edit.put, order=order), path, value)
+    def put(self, path: Keys, value: object) -> Document:
+        """Put a value at a path. Raises FileError."""
         return self._apply(self.language.put, path, value)
 
     def drop(self, path: Keys) -> Document:

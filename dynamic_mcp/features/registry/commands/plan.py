@@ -16,8 +16,7 @@ from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.read import parse_server_names
 from dynamic_mcp.importer.convert import vault
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.journal import Change
 
 Entry = Mapping[str, object]
 
@@ -71,16 +70,8 @@ def write_plan(this: Invocation, plan: ConfigPlan, title: str) -> None:
         new = vault.set_variables((old or b"").decode(), variables).encode()
         changes.append(Change(plan.vault.file, old, new, is_private=True))
     before = None if plan.before is None else plan.before.encode()
-    edits = tuple(
-        Edit(("mcpServers", name), _before(plan, name), dict(entry)) for name, entry in plan.entries.items()
-    )
-    changes.append(Change(plan.file.absolute(), before, plan.after().encode(), edits, is_private=before is None))
+    changes.append(Change(plan.file.absolute(), before, plan.after().encode(), is_private=before is None))
     with hold_change_lock():
         open_journal().apply(title, "", timestamp(), changes)
     word = "replaced" if any(name in plan.servers for name in plan.entries) else "added"
     record(this, plan.file, "config.changed", {"command": title.partition(" ")[0], word: list(plan.entries)})
-
-
-def _before(plan: ConfigPlan, name: str) -> object:
-    entry = plan.servers.get(name)
-    return dict(entry) if isinstance(entry, Mapping) else NOTHING
