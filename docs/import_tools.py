@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, TimeoutField
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, FieldMeaning, FileLocation, Syntax, TimeoutField
 from dynamic_mcp.importer.convert.fields import COMMON
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.importer.tools.syntaxes import ANY
 
 FILE = Path(__file__).parent / "import-tools.md"
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
-_SCOPES = {Scope.USER: "", Scope.PROJECT: "project: ", Scope.LOCAL: "local: "}
+_SCOPES = {ToolScope.USER: "", ToolScope.PROJECT: "project: ", ToolScope.LOCAL: "local: "}
 _EDITOR = re.compile(r"(?:\{appdata\}/[^/]+|~/\.vscode-server/data)(/User/globalStorage/.*)")
 _IN_EDITOR = r"<editor>\1"
 
@@ -60,20 +60,30 @@ empty*.
 """
 
 _ROWS = (
-    ("`command`, `args`", (Field.COMMAND, Field.ARGS)),
-    ("`env`", (Field.ENV, Field.ENV_NAMES)),
-    ("`env_file`", (Field.ENV_FILE,)),
-    ("`cwd`", (Field.CWD,)),
-    ("`url`", (Field.URL, Field.HTTP_URL)),
-    ("`headers`", (Field.HEADERS, Field.HEADERS_FROM_ENV, Field.BEARER, Field.BEARER_FROM_ENV)),
-    ("`type`", (Field.TYPE,)),
-    ("`enabled`", (Field.ENABLED, Field.DISABLED)),
-    ("`tools.include`, `tools.exclude`", (Field.INCLUDE, Field.EXCLUDE, Field.TOOLS)),
+    ("`command`, `args`", (FieldMeaning.COMMAND, FieldMeaning.ARGS)),
+    ("`env`", (FieldMeaning.ENV, FieldMeaning.ENV_NAMES)),
+    ("`env_file`", (FieldMeaning.ENV_FILE,)),
+    ("`cwd`", (FieldMeaning.CWD,)),
+    ("`url`", (FieldMeaning.URL, FieldMeaning.HTTP_URL)),
+    (
+        "`headers`",
+        (FieldMeaning.HEADERS, FieldMeaning.HEADERS_FROM_ENV, FieldMeaning.BEARER, FieldMeaning.BEARER_FROM_ENV),
+    ),
+    ("`type`", (FieldMeaning.TYPE,)),
+    ("`enabled`", (FieldMeaning.ENABLED, FieldMeaning.DISABLED)),
+    ("`tools.include`, `tools.exclude`", (FieldMeaning.INCLUDE, FieldMeaning.EXCLUDE, FieldMeaning.TOOLS)),
     (
         "`oauth`",
-        (Field.OAUTH, Field.CLIENT_ID, Field.CLIENT_SECRET, Field.SCOPES, Field.REDIRECT_PORT, Field.METADATA_URL),
+        (
+            FieldMeaning.OAUTH,
+            FieldMeaning.CLIENT_ID,
+            FieldMeaning.CLIENT_SECRET,
+            FieldMeaning.SCOPES,
+            FieldMeaning.REDIRECT_PORT,
+            FieldMeaning.METADATA_URL,
+        ),
     ),
-    ("`description`", (Field.DESCRIPTION,)),
+    ("`description`", (FieldMeaning.DESCRIPTION,)),
 )
 
 
@@ -87,7 +97,7 @@ def text() -> str:
     return _INTRODUCTION + "\n".join(rows) + "\n" + _NOTES + "\n".join(table) + "\n"
 
 
-def _names(meanings: tuple[Field, ...]) -> str:
+def _names(meanings: tuple[FieldMeaning, ...]) -> str:
     return ", ".join(f"`{name}`" for name, meaning in COMMON.items() if meaning in meanings)
 
 
@@ -137,7 +147,7 @@ def _files(adapter: Adapter) -> Iterator[str]:
             yield file
 
 
-def _format_place(place: Place) -> str:
+def _format_place(place: FileLocation) -> str:
     path = _EDITOR.sub(_IN_EDITOR, place.path).removeprefix("./")
     variable = ""
     if match := re.match(r"\{([A-Z_]+)(?:\|([^}]*))?\}", path):

@@ -14,7 +14,7 @@ from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal
 from dynamic_mcp.cli.respondent import find_respondent
-from dynamic_mcp.importer.journal import Journal, JournalEntry
+from dynamic_mcp.importer.journal import ChangeJournal, JournalEntry
 
 
 def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
@@ -33,7 +33,7 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
         return report(this, [line for entry in entries for line in _undo(this, journal, entry)])
 
 
-def _undo(this: Invocation, journal: Journal, entry: JournalEntry) -> list[str]:
+def _undo(this: Invocation, journal: ChangeJournal, entry: JournalEntry) -> list[str]:
     if entry.is_undone:
         return [f"{entry.id} ({entry.title}) is already undone"]
     lines = [_title("undone", entry), *(each.describe(is_done=True) for each in journal.undo(entry))]
@@ -41,7 +41,7 @@ def _undo(this: Invocation, journal: Journal, entry: JournalEntry) -> list[str]:
     return lines
 
 
-def _describe(journal: Journal, entries: Sequence[JournalEntry], verb: str) -> list[str]:
+def _describe(journal: ChangeJournal, entries: Sequence[JournalEntry], verb: str) -> list[str]:
     """Return what undoing these entries would do. Raises ChangedSince."""
     plan = zip(entries, journal.plan_undo(entries), strict=True)
     return [
@@ -55,7 +55,7 @@ def _title(verb: str, entry: JournalEntry) -> str:
     return f"{verb}: {entry.title} ({entry.id}, {entry.when})"
 
 
-def _confirm(this: Invocation, journal: Journal, entries: Sequence[JournalEntry]) -> bool:
+def _confirm(this: Invocation, journal: ChangeJournal, entries: Sequence[JournalEntry]) -> bool:
     """Show what would be undone, and ask. Raises UsageError without a terminal, and ChangedSince."""
     latest = entries[0]
     id = latest.run or latest.id
@@ -85,7 +85,7 @@ def show_changes(this: Invocation) -> int:
     return 0
 
 
-def _report_unreadable(this: Invocation, journal: Journal) -> None:
+def _report_unreadable(this: Invocation, journal: ChangeJournal) -> None:
     for reason in journal.unreadable():
         this.out.say(f"warning: {reason}", "yellow")
 

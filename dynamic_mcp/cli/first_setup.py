@@ -21,7 +21,7 @@ from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.formats.shapes import has_switch
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
-from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Reading, Scope
+from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Reading, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, Replacement, plan_import, plan_replacement
 from dynamic_mcp.importer.reader import read_user_settings
 from dynamic_mcp.importer.tools import locations
@@ -119,7 +119,7 @@ class Setup:
             secrets = pluralize(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
-            file = find_target(tool.adapter, Scope.USER, local_machine(None)).file
+            file = find_target(tool.adapter, ToolScope.USER, local_machine(None)).file
             names = self._servers_to_remove(tool)
             how = "disable {}" if has_switch(tool.adapter) else "remove {}"
             removal = how.format(", ".join(names))
@@ -131,7 +131,9 @@ class Setup:
 
     def replacement(self, tool: ToolSettings) -> Replacement:
         """Return the servers of the tool that the config has."""
-        return plan_replacement(tool.adapter, (Scope.USER,), local_machine(None), self.plan.target, self.plan.servers)
+        return plan_replacement(
+            tool.adapter, (ToolScope.USER,), local_machine(None), self.plan.target, self.plan.servers
+        )
 
     def _servers_to_remove(self, tool: ToolSettings) -> list[str]:
         """Return the servers to remove from the tool, without those that are disabled there already."""
@@ -147,7 +149,7 @@ def find_tools(machine: Machine) -> list[ToolSettings]:
     return [
         ToolSettings(tool, tuple(read_user_settings(tool, machine)))
         for tool in TOOLS
-        if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (Scope.USER,)))
+        if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (ToolScope.USER,)))
         and _can_be_written(tool, machine)
     ]
 
@@ -175,14 +177,14 @@ def apply_setup(setup: Setup, out: Output) -> str:
     for tool in setup.tools:
         result = plan_installation(
             tool.adapter,
-            Scope.USER,
+            ToolScope.USER,
             machine,
             start=[*program, str(setup.file.absolute())],
             variables=needed.names,
             replacements=setup.replacement(tool).servers if setup.is_replacing else None,
         )
         if result.is_needed:
-            subject = f"{tool.adapter.name}/{Scope.USER.value}"
+            subject = f"{tool.adapter.name}/{ToolScope.USER.value}"
             entries.append(journal.apply(f"install {tool.adapter.name}", subject, timestamp(), result.changes))
         warn_about_limits(out, tool.adapter, result, needed, caveat)
     return next((entry.run for entry in entries if entry is not None), "")
@@ -194,12 +196,12 @@ def _describe(server: ForeignServer) -> Entry:
 
 def _has_no_entry(adapter: Adapter) -> bool:
     machine = local_machine(None)
-    return read_entry(adapter, find_target(adapter, Scope.USER, machine), machine) is None
+    return read_entry(adapter, find_target(adapter, ToolScope.USER, machine), machine) is None
 
 
 def _can_be_written(adapter: Adapter, machine: Machine) -> bool:
     try:
-        find_target(adapter, Scope.USER, machine)
+        find_target(adapter, ToolScope.USER, machine)
     except DynamicMcpError:
         return False
     return True

@@ -25,12 +25,12 @@ from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description
-from dynamic_mcp.importer.convert.merge import Choice, Difference
-from dynamic_mcp.importer.convert.plan import Action, Item, Plan, count_actions, describe_difference
+from dynamic_mcp.importer.convert.merge import MergeChoice, ServerDifference
+from dynamic_mcp.importer.convert.plan import Action, ImportItem, Plan, count_actions, describe_difference
 from dynamic_mcp.importer.convert.vault import set_variables
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.journal import Change, Journal, JournalEntry
-from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.journal import ChangeJournal, FileChange, JournalEntry
+from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
 from dynamic_mcp.system.text import pluralize
 
@@ -155,12 +155,12 @@ def _without_duplicates(readings: Sequence[Reading]) -> list[Reading]:
     users = {
         (each.source.tool, each.source.file)
         for each in readings
-        if each.source.scope is Scope.USER and (each.servers or each.error)
+        if each.source.scope is ToolScope.USER and (each.servers or each.error)
     }
     return [
         each
         for each in readings
-        if each.source.scope is not Scope.PROJECT or (each.source.tool, each.source.file) not in users
+        if each.source.scope is not ToolScope.PROJECT or (each.source.tool, each.source.file) not in users
     ]
 
 
@@ -168,12 +168,12 @@ def _tools(options: ImportOptions) -> list[Adapter]:
     return list({tool.name: tool for tool in map(reader.find_tool, options.tools)}.values())
 
 
-def _scopes(options: ImportOptions) -> tuple[Scope, ...] | None:
+def _scopes(options: ImportOptions) -> tuple[ToolScope, ...] | None:
     if options.is_global:
-        return (Scope.USER,)
+        return (ToolScope.USER,)
     if options.scope == "all" or (options.scope is None and options.has_no_source and not options.is_all):
-        return tuple(Scope)
-    return None if options.scope is None else (Scope(options.scope),)
+        return tuple(ToolScope)
+    return None if options.scope is None else (ToolScope(options.scope),)
 
 
 def _is_importable(reading: Reading, output: Path) -> bool:
@@ -187,7 +187,7 @@ def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, 
     for reading in readings:
         _show_notices(this.out, reading.notices)
     this.out.say("no servers were found")
-    scopes = _scopes(options) or tuple(Scope)
+    scopes = _scopes(options) or tuple(ToolScope)
     for tool in _tools(options):
         looked = [str(source.file) for source in reader.list_sources(tool, machine, scopes)]
         this.out.say(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
@@ -196,14 +196,14 @@ def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, 
     return NOTHING_FOUND
 
 
-def _make_decider(options: ImportOptions, respondent: Respondent) -> Callable[[Difference], Choice]:
+def _make_decider(options: ImportOptions, respondent: Respondent) -> Callable[[ServerDifference], MergeChoice]:
     """Return what decides about a difference: the command line, then the user at the terminal, else the config."""
 
-    def decide(difference: Difference) -> Choice:
+    def decide(difference: ServerDifference) -> MergeChoice:
         names = (difference.name, difference.server.name)
         if any(fnmatchcase(name, glob) for name in names for glob in options.replaced):
-            return Choice.REPLACE
-        return respondent.decide(difference) if respondent.is_terminal else Choice.KEEP
+            return MergeChoice.REPLACE
+        return respondent.decide(difference) if respondent.is_terminal else MergeChoice.KEEP
 
     return decide
 
@@ -253,19 +253,19 @@ def _apply(this: Invocation, options: ImportOptions, plan: Plan) -> int:
     return IN_PART if plan.errors or any(item.is_flawed for item in plan.items) else OK
 
 
-def write_plan(plan: Plan, journal: Journal | None = None) -> JournalEntry | None:
+def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry | None:
     """Write what a plan says; return the change to undo, or None if nothing changes.
 
     Without a `journal`, the change stands alone.
     """
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     if plan.variables:
         before = files.read_bytes(plan.env_file)
         after = set_variables((before or b"").decode(), plan.variables).encode()
-        changes.append(Change(plan.env_file, before, after, is_private=True))
+        changes.append(FileChange(plan.env_file, before, after, is_private=True))
     if plan.is_changed:
         before = None if plan.before is None else plan.before.encode()
-        changes.append(Change(plan.output, before, plan.after.encode(), is_private=plan.has_secrets()))
+        changes.append(FileChange(plan.output, before, plan.after.encode(), is_private=plan.has_secrets()))
     if not changes:
         return None
     tools = list(dict.fromkeys(reading.source.tool for reading in plan.readings if reading.servers))
@@ -378,12 +378,12 @@ def _show_actions(out: Output, plan: Plan) -> None:
         out.say("hint: `--secrets env` moves the secrets into a private file")
 
 
-def _show_difference(out: Output, item: Item) -> None:
+def _show_difference(out: Output, item: ImportItem) -> None:
     for line in describe_difference(item.before, item.proposal):
         out.say(f"    {line}", _STYLES.get(line[:1], ""))
 
 
-def _format_source(source: Source) -> str:
+def _format_source(source: SettingsSource) -> str:
     return f" from {source.tool} ({source.scope.value})"
 
 
@@ -391,7 +391,7 @@ def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: boo
     """Return how new servers describe themselves, by name."""
     items = {item.name: item for item in plan.items if _lacks_description(item)}
     for name, item in list(items.items()):
-        if item.server.source.scope is not Scope.USER and not may_start_projects:
+        if item.server.source.scope is not ToolScope.USER and not may_start_projects:
             this.out.say(
                 f"`{name}` is not started, because {item.server.source.file} belongs to a project; --trust allows it",
                 "yellow",
@@ -406,7 +406,7 @@ def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: boo
         return run(_connect_and_describe(this, config))
 
 
-def _lacks_description(item: Item) -> bool:
+def _lacks_description(item: ImportItem) -> bool:
     entry = item.server.entry
     return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
 

@@ -30,9 +30,9 @@ from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.vault import Hiding
 from dynamic_mcp.importer.formats.shapes import NAME, variables_in
-from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
+from dynamic_mcp.importer.installer import InstallPlan, find_target, plan_installation, plan_removal
 from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
 
 
@@ -129,7 +129,7 @@ def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, d
     with hold_change_lock():
         done = _uninstall(tool, scope, project, dry_run=dry_run)
     if not dry_run:
-        _record(this, "uninstall", reader.find_tool(tool), Scope(scope))
+        _record(this, "uninstall", reader.find_tool(tool), ToolScope(scope))
     return report(this, done)
 
 
@@ -139,9 +139,9 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
     Files that are still as `install` left them get their old bytes back.
     """
     adapter, machine = reader.find_tool(tool), local_machine(project)
-    _, file = find_target(adapter, Scope(scope), machine)
+    _, file = find_target(adapter, ToolScope(scope), machine)
     journal = open_journal()
-    subject = _subject(adapter, Scope(scope))
+    subject = _subject(adapter, ToolScope(scope))
     installs = [
         entry
         for entry in journal.entries()
@@ -156,7 +156,7 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
         if installs:
             steps = plan if dry_run else [journal.undo(entry) for entry in installs]
             return [each.describe(is_done=not dry_run) for restorations in steps for each in restorations]
-    result = plan_removal(adapter, Scope(scope), machine)
+    result = plan_removal(adapter, ToolScope(scope), machine)
     if not result.is_needed:
         raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists the changes")
     if dry_run:
@@ -166,7 +166,7 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
 
 
 def _record(
-    this: Invocation, command: str, adapter: Adapter, scope: Scope, more: Mapping[str, object] | None = None
+    this: Invocation, command: str, adapter: Adapter, scope: ToolScope, more: Mapping[str, object] | None = None
 ) -> None:
     members = {"command": command, "tool": adapter.name, "scope": scope.value, **(more or {})}
     record_change(this, (), "tool.changed", members)
@@ -199,15 +199,15 @@ def _require_config(config: Path) -> Path:
     return config
 
 
-def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
+def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
     """Return the scope of the entry; for `all`, the first scope that the tool has, beginning with the user's."""
     if scope != "all":
-        return Scope(scope)
-    for each in Scope:
+        return ToolScope(scope)
+    for each in ToolScope:
         with contextlib.suppress(DynamicMcpError):
             find_target(adapter, each, machine)
             return each
-    return Scope.USER
+    return ToolScope.USER
 
 
 def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
@@ -223,7 +223,7 @@ def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
 def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
     parse_server_names(config.read_text(encoding="utf-8-sig"), config)
-    scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
+    scopes = tuple(ToolScope) if scope == "all" else (ToolScope(scope),)
     output = read_output(config, str(machine.home))
     found = plan_replacement(adapter, scopes, machine, output, output.servers)
     if found.servers:
@@ -241,11 +241,11 @@ def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path)
     )
 
 
-def _subject(adapter: Adapter, scope: Scope) -> str:
+def _subject(adapter: Adapter, scope: ToolScope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(this: Invocation, result: Installation, headers: Mapping[str, str]) -> None:
+def _show_diff(this: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
     hiding = Hiding()
     hiding.add_tree({"headers": dict(headers)})
     for each in result.diffs:
@@ -256,7 +256,7 @@ def _show_diff(this: Invocation, result: Installation, headers: Mapping[str, str
             this.out.print_text(hiding.hidden(line))
 
 
-def _report(this: Invocation, adapter: Adapter, result: Installation, entry: JournalEntry, start: Start) -> None:
+def _report(this: Invocation, adapter: Adapter, result: InstallPlan, entry: JournalEntry, start: Start) -> None:
     url = start.whole_url
     what = f"connects to `{url}`" if result.is_remote else "starts dynamic-mcp"
     this.out.say(f"{adapter.title} now {what}: `{result.file}`")
@@ -282,7 +282,7 @@ def _report(this: Invocation, adapter: Adapter, result: Installation, entry: Jou
 
 
 def warn_about_limits(
-    out: Output, adapter: Adapter, result: Installation, needed: RequiredVariables, caveat: str
+    out: Output, adapter: Adapter, result: InstallPlan, needed: RequiredVariables, caveat: str
 ) -> None:
     """Warn about what will not work in this tool."""
     client = find_client(adapter.name)
@@ -332,7 +332,7 @@ def _scopes(found: Iterable[RemainingServer]) -> list[str]:
     return sorted({each.source.scope.value for each in found})
 
 
-def _to_json(adapter: Adapter, result: Installation, replacement: Replacement | None) -> dict[str, object]:
+def _to_json(adapter: Adapter, result: InstallPlan, replacement: Replacement | None) -> dict[str, object]:
     staying = replacement.remaining if replacement is not None else ()
     return {
         "tool": adapter.name,

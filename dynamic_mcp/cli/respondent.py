@@ -16,7 +16,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.convert.description import describe, with_description
-from dynamic_mcp.importer.convert.merge import Choice, Difference
+from dynamic_mcp.importer.convert.merge import MergeChoice, ServerDifference
 from dynamic_mcp.importer.convert.plan import describe_difference
 from dynamic_mcp.importer.model import Entry, ForeignServer, Reading
 
@@ -52,7 +52,7 @@ class Respondent:
         chosen = questionary.checkbox("Import from", choices=choices).ask()
         return [usable[number] for number in chosen] if chosen is not None else _require_answer(None)
 
-    def decide(self, difference: Difference) -> Choice:
+    def decide(self, difference: ServerDifference) -> MergeChoice:
         """Show how a server differs from the one in the config, and ask which one to take."""
         import questionary
 
@@ -61,14 +61,14 @@ class Respondent:
         for line in describe_difference(difference.entry, difference.proposal):
             self._out.say(f"  {line}")
         choices = [
-            questionary.Choice("keep the one in the config", value=Choice.KEEP),
-            questionary.Choice(f"replace it by the one of {server.source.tool}", value=Choice.REPLACE),
-            questionary.Choice("add it under another name", value=Choice.ADD),
+            questionary.Choice("keep the one in the config", value=MergeChoice.KEEP),
+            questionary.Choice(f"replace it by the one of {server.source.tool}", value=MergeChoice.REPLACE),
+            questionary.Choice("add it under another name", value=MergeChoice.ADD),
         ]
         answer = questionary.select(f"{difference.name}?", choices=choices).ask()
         if answer is None:
             raise KeyboardInterrupt
-        return Choice(answer)
+        return MergeChoice(answer)
 
     def describe_server(self, server: ForeignServer) -> Entry:
         """Ask for a description, and for features if answers are piped."""

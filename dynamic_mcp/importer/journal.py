@@ -24,7 +24,7 @@ MOST_ENTRIES = 200
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """One file's bytes before and after; None for no file."""
 
     file: Path
@@ -89,7 +89,7 @@ class Restoration:
             self.file.chmod(self.note.mode)
 
 
-class Journal:
+class ChangeJournal:
     """The entries in one folder, by number. `command` is set for one whose changes belong together."""
 
     def __init__(self, folder: Path, command: str = "") -> None:
@@ -97,10 +97,10 @@ class Journal:
         self._command = command
         self._run = ""
 
-    def apply(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> JournalEntry:
+    def apply(self, title: str, subject: str, when: str, changes: Sequence[FileChange]) -> JournalEntry:
         """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
         entry, folder = self._record(title, subject, when, changes)
-        done: list[Change] = []
+        done: list[FileChange] = []
         try:
             for number, change in enumerate(changes):
                 directories = files.write_bytes(
@@ -173,7 +173,9 @@ class Journal:
             contents[file] = before if now is not None else None
             yield Restoration(file, now, before, note)
 
-    def _record(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
+    def _record(
+        self, title: str, subject: str, when: str, changes: Sequence[FileChange]
+    ) -> tuple[JournalEntry, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         if self._command and not self._run:
@@ -246,7 +248,7 @@ def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
     return entry.id == latest.id or bool(latest.run and entry.run == latest.run and not entry.is_undone)
 
 
-def _make_note(change: Change) -> _FileNote:
+def _make_note(change: FileChange) -> _FileNote:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
     return _FileNote(str(change.file.absolute()), change.before is not None, mode)
 

@@ -13,7 +13,7 @@ from dynamic_mcp.config.types import Inherit
 Entry = Mapping[str, object]  # of our config, under `mcpServers`
 
 
-class Scope(StrEnum):
+class ToolScope(StrEnum):
     """Whose settings a file holds; LOCAL is the part for one project in the user's own file."""
 
     USER = "user"
@@ -32,11 +32,11 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Source:
+class SettingsSource:
     """One file of one tool, in one of its scopes; `tool` is `file` for a file that the user named."""
 
     tool: str
-    scope: Scope
+    scope: ToolScope
     file: Path
 
 
@@ -65,7 +65,7 @@ class ForeignServer:
 
     name: str
     entry: Entry
-    source: Source
+    source: SettingsSource
     notices: tuple[Notice, ...] = ()
     exports: tuple[str, ...] = ()
     inherits: Inherit | None = None
@@ -93,7 +93,7 @@ class Reading:
     `omitted_count` is the number of servers that were left out because their scope was not requested.
     """
 
-    source: Source
+    source: SettingsSource
     servers: tuple[ForeignServer, ...] = ()
     notices: tuple[Notice, ...] = ()
     error: str = ""

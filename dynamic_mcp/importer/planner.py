@@ -19,26 +19,26 @@ from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.matching import INHERIT_ENV, Matcher
 from dynamic_mcp.importer.convert.merge import (
-    Choice,
-    Difference,
     Merge,
+    MergeChoice,
     MergeRules,
+    ServerDifference,
     describe_wider,
     with_environment,
 )
-from dynamic_mcp.importer.convert.plan import Action, Item, Output, Plan
+from dynamic_mcp.importer.convert.plan import Action, ImportItem, OutputConfig, Plan
 from dynamic_mcp.importer.convert.program import is_relative
 from dynamic_mcp.importer.convert.variables import escape
 from dynamic_mcp.importer.convert.vault import Vault
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.installer import Target, list_targets
-from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.installer import TargetFile, list_targets
+from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.reader import read_tool
 
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
-_RANKS = {Scope.LOCAL: 0, Scope.PROJECT: 1, Scope.USER: 2}
-Key = tuple[Source, str]  # of a server: its source, and its name there
+_RANKS = {ToolScope.LOCAL: 0, ToolScope.PROJECT: 1, ToolScope.USER: 2}
+Key = tuple[SettingsSource, str]  # of a server: its source, and its name there
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def plan_import(
     readings: Sequence[Reading],
     request: ImportRequest,
     *,
-    decide: Callable[[Difference], Choice] = lambda difference: Choice.KEEP,
+    decide: Callable[[ServerDifference], MergeChoice] = lambda difference: MergeChoice.KEEP,
     describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
 ) -> Plan:
     """Work out what an import would do. Raises ConfigError and FileError if the output cannot be merged into."""
@@ -94,12 +94,12 @@ def plan_import(
     )
 
 
-def read_output(file: Path, home: str, *, is_afresh: bool = False) -> Output:
+def read_output(file: Path, home: str, *, is_afresh: bool = False) -> OutputConfig:
     """Return the config as it is; with `is_afresh`, an empty one. Raises ConfigError and FileError."""
     before = _read_text(file)
     text = EMPTY if is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
     document = _parse_document(file, text)
-    return Output(file, before, text, document, _read_servers(file, document), Vault(document, file, home))
+    return OutputConfig(file, before, text, document, _read_servers(file, document), Vault(document, file, home))
 
 
 def known_values(vault: Vault, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -120,7 +120,7 @@ def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[
 def _resolve_paths(reading: Reading, output: Path, project: Path) -> Reading:
     """Return the reading with its servers adapted to where the output is."""
     is_here = os.path.realpath(output.parent) == os.path.realpath(project)
-    is_elsewhere = not is_here and reading.source.scope is not Scope.USER
+    is_elsewhere = not is_here and reading.source.scope is not ToolScope.USER
     servers = (_with_absolute_paths(server, project) if is_elsewhere else server for server in reading.servers)
     return replace(reading, servers=tuple(map(with_environment, servers)))
 
@@ -149,17 +149,17 @@ def _make_item(
     merge: Merge,
     matcher: Matcher,
     siblings: Collection[str],
-) -> Item:
+) -> ImportItem:
     reason = _skip_reason(server, request)
     if not reason and winner is not None and not matcher.is_same_server(server, winner):
         tool, file = server.source.tool, winner.source.file
         reason = f"{tool} does not start it here, because `{file}` has another server of this name"
     if reason:
-        return Item(server, server.name, Action.SKIP, reason=reason, notices=server.notices)
+        return ImportItem(server, server.name, Action.SKIP, reason=reason, notices=server.notices)
     if flaw := _find_flaw(server):
         where = f"{server.source.tool}/{server.source.scope.value}/{server.name}"
         notices = (*server.notices, Notice(where, f"cannot be used: {flaw}"))
-        return Item(server, server.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
+        return ImportItem(server, server.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
     return merge.take(server, siblings)
 
 
@@ -259,7 +259,7 @@ class RemainingServer:
     """A server that stays enabled beside our entry."""
 
     name: str
-    source: Source
+    source: SettingsSource
     is_in_config: bool
     is_writable: bool
 
@@ -268,17 +268,21 @@ class RemainingServer:
 class Replacement:
     """The names of the servers to disable, by file, and the servers that stay enabled."""
 
-    servers: Mapping[Target, Collection[str]]
+    servers: Mapping[TargetFile, Collection[str]]
     remaining: tuple[RemainingServer, ...]
 
 
 def plan_replacement(
-    adapter: Adapter, scopes: Collection[Scope], machine: Machine, output: Output, servers: Mapping[str, Entry]
+    adapter: Adapter,
+    scopes: Collection[ToolScope],
+    machine: Machine,
+    output: OutputConfig,
+    servers: Mapping[str, Entry],
 ) -> Replacement:
     """Find the tool's servers in these scopes that are among the `servers` of the output, and the enabled others."""
     matcher = Matcher(servers, str(machine.home), known_values(output.vault, machine.environment))
-    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(Scope), machine)}
-    replaced: dict[Target, list[str]] = {}
+    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(ToolScope), machine)}
+    replaced: dict[TargetFile, list[str]] = {}
     remaining: list[RemainingServer] = []
     for reading in _read_once(adapter, machine):
         target = known.get((reading.source.scope, reading.source.file))
@@ -296,6 +300,6 @@ def plan_replacement(
 
 def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:
     """Read the tool; in the home directory, a project's file is the user's own and is read once."""
-    readings = read_tool(adapter, tuple(Scope), machine)
-    users = {each.source.file for each in readings if each.source.scope is Scope.USER}
-    return [each for each in readings if each.source.scope is not Scope.PROJECT or each.source.file not in users]
+    readings = read_tool(adapter, tuple(ToolScope), machine)
+    users = {each.source.file for each in readings if each.source.scope is ToolScope.USER}
+    return [each for each in readings if each.source.scope is not ToolScope.PROJECT or each.source.file not in users]

@@ -10,8 +10,8 @@ from msgspec import Struct
 from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.cache import AnswerCache
-from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, Listing, RegistryClient
-from dynamic_mcp.features.registry.document import NAME, Document
+from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, RegistryClient, ServerListing
+from dynamic_mcp.features.registry.document import NAME, ServerDocument
 
 MOST_WORDS = 4
 # How long all pages of a search may take together.
@@ -24,7 +24,7 @@ class Hit(Struct, frozen=True):
     """A server, and the registry that has it."""
 
     registry: str
-    document: Document
+    document: ServerDocument
 
 
 class Hits(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Lookup:
                         return Hit(registry.name, document)
         raise await self._not_found(name, version)
 
-    async def versions(self, name: str) -> tuple[Document, ...]:
+    async def versions(self, name: str) -> tuple[ServerDocument, ...]:
         """Return all versions of a server, of the first registry that has it. Raises RegistryError."""
         for registry in self._registries if NAME.fullmatch(name) else ():
             async with self._open(registry) as client:
@@ -80,7 +80,7 @@ class Lookup:
     async def _search_one(
         self, registry: Registry, words: Sequence[str], most_pages: int
     ) -> list[Hit] | RegistryError:
-        found: dict[str, Document] = {}
+        found: dict[str, ServerDocument] = {}
         try:
             async with asyncio.timeout(SEARCH_S), self._open(registry) as client:
                 for word in words[:MOST_WORDS]:
@@ -117,7 +117,7 @@ class Lookup:
             self.notes.append(exc.message)
             return ()
 
-    def _note_listing(self, registry: str, word: str, listing: Listing) -> None:
+    def _note_listing(self, registry: str, word: str, listing: ServerListing) -> None:
         if listing.is_cut:
             self.notes.append(f"registry `{registry}` has more servers for `{word}`; another word may narrow it")
         if listing.skipped:
@@ -140,7 +140,7 @@ def format_age(seconds: float) -> str:
     return next((word(seconds) for bound, word in steps if seconds < bound), f"{seconds / 86400:.0f} days")
 
 
-def _count_words(document: Document, words: Sequence[str]) -> int:
+def _count_words(document: ServerDocument, words: Sequence[str]) -> int:
     text = f"{document.name} {document.title} {document.description}".casefold()
     return sum(word.casefold() in text for word in words)
 

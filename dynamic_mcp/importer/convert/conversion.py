@@ -9,29 +9,42 @@ from dataclasses import dataclass, replace
 
 from dynamic_mcp.config import types
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.importer.adapter import Field, TimeoutField
+from dynamic_mcp.importer.adapter import FieldMeaning, TimeoutField
 from dynamic_mcp.importer.convert import naming
-from dynamic_mcp.importer.convert.draft import Context, Draft, FieldValue, UnusableError, describe_kind, make_draft
+from dynamic_mcp.importer.convert.draft import (
+    Context,
+    FieldValue,
+    ServerDraft,
+    UnusableError,
+    describe_kind,
+    make_draft,
+)
 from dynamic_mcp.importer.convert.fields import TYPES
 from dynamic_mcp.importer.convert.program import convert_program, read_plain_words
 from dynamic_mcp.importer.convert.remote import convert_remote
 from dynamic_mcp.importer.model import ForeignServer, Notice
 
-_SWITCHES = (Field.ENABLED, Field.DISABLED, Field.NAME, Field.DESCRIPTION)
-_PROGRAM_FIELDS = (Field.ARGS, Field.ENV, Field.ENV_NAMES, Field.ENV_FILE, Field.CWD)
-_REMOTE_FIELDS = (
-    Field.HEADERS,
-    Field.HEADERS_FROM_ENV,
-    Field.BEARER,
-    Field.BEARER_FROM_ENV,
-    Field.OAUTH,
-    Field.CLIENT_ID,
-    Field.CLIENT_SECRET,
-    Field.SCOPES,
-    Field.REDIRECT_PORT,
-    Field.METADATA_URL,
+_SWITCHES = (FieldMeaning.ENABLED, FieldMeaning.DISABLED, FieldMeaning.NAME, FieldMeaning.DESCRIPTION)
+_PROGRAM_FIELDS = (
+    FieldMeaning.ARGS,
+    FieldMeaning.ENV,
+    FieldMeaning.ENV_NAMES,
+    FieldMeaning.ENV_FILE,
+    FieldMeaning.CWD,
 )
-_ADDRESSES = (Field.HTTP_URL, Field.URL)
+_REMOTE_FIELDS = (
+    FieldMeaning.HEADERS,
+    FieldMeaning.HEADERS_FROM_ENV,
+    FieldMeaning.BEARER,
+    FieldMeaning.BEARER_FROM_ENV,
+    FieldMeaning.OAUTH,
+    FieldMeaning.CLIENT_ID,
+    FieldMeaning.CLIENT_SECRET,
+    FieldMeaning.SCOPES,
+    FieldMeaning.REDIRECT_PORT,
+    FieldMeaning.METADATA_URL,
+)
+_ADDRESSES = (FieldMeaning.HTTP_URL, FieldMeaning.URL)
 _TRUE = frozenset(("true", "yes", "1", "on"))
 _FALSE = frozenset(("false", "no", "0", "off"))
 _PLAUSIBLE_MS = 1000
@@ -71,8 +84,8 @@ def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> F
     return ForeignServer(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
 
 
-def _is_ours(draft: Draft) -> bool:
-    command = draft.choose(Field.COMMAND)
+def _is_ours(draft: ServerDraft) -> bool:
+    command = draft.choose(FieldMeaning.COMMAND)
     words = read_plain_words(draft, command) if command else []
     address = next((given for given in draft.find_all(*_ADDRESSES) if given.value), None)
     return naming.is_ours(
@@ -80,9 +93,9 @@ def _is_ours(draft: Draft) -> bool:
     )
 
 
-def _choose_name(draft: Draft) -> str:
+def _choose_name(draft: ServerDraft) -> str:
     """Return the key, or the field with the name if the tool's keys carry no meaning."""
-    given = next((given for given in draft.find_all(Field.NAME) if given.value not in (None, "")), None)
+    given = next((given for given in draft.find_all(FieldMeaning.NAME) if given.value not in (None, "")), None)
     if given is None:
         return draft.name
     if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
@@ -92,16 +105,16 @@ def _choose_name(draft: Draft) -> str:
     return draft.name
 
 
-def _convert_upstream(draft: Draft) -> dict[str, object]:
-    command, address = draft.choose(Field.COMMAND), draft.choose(*_ADDRESSES)
+def _convert_upstream(draft: ServerDraft) -> dict[str, object]:
+    command, address = draft.choose(FieldMeaning.COMMAND), draft.choose(*_ADDRESSES)
     kind_of = _read_type(draft)
-    if kind_of == "ws" or (draft.choose(Field.WS_URL) and not (command or address)):
+    if kind_of == "ws" or (draft.choose(FieldMeaning.WS_URL) and not (command or address)):
         raise UnusableError("", "WebSockets are not supported")
     if command is None and address is None:
         raise UnusableError("", _describe_missing(draft))
     is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
     if is_remote and address is not None:
-        _note_others(draft, [*draft.find_all(Field.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
+        _note_others(draft, [*draft.find_all(FieldMeaning.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
         return convert_remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
     assert command is not None
     _note_others(draft, [*draft.find_all(*_ADDRESSES, *_REMOTE_FIELDS)], "applies only to remote servers")
@@ -110,22 +123,24 @@ def _convert_upstream(draft: Draft) -> dict[str, object]:
     return convert_program(draft, command)
 
 
-def _describe_missing(draft: Draft) -> str:
-    is_switch = bool(draft.fields.keys() & {Field.ENABLED, Field.DISABLED}) and draft.fields.keys() <= set(_SWITCHES)
+def _describe_missing(draft: ServerDraft) -> str:
+    is_switch = bool(
+        draft.fields.keys() & {FieldMeaning.ENABLED, FieldMeaning.DISABLED}
+    ) and draft.fields.keys() <= set(_SWITCHES)
     if is_switch and not draft.timeouts:
         return "only enables or disables a server that is defined elsewhere"
     return "has neither a command nor a URL"
 
 
-def _note_others(draft: Draft, others: list[FieldValue], reason: str) -> None:
+def _note_others(draft: ServerDraft, others: list[FieldValue], reason: str) -> None:
     for given in others:
         if given.value not in (None, "", [], {}, False):
             draft.note(given.name, f"{reason} and is left out")
 
 
-def _read_type(draft: Draft) -> str | None:
+def _read_type(draft: ServerDraft) -> str | None:
     """Return `stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None if no type is given."""
-    for given in draft.find_all(Field.TYPE):
+    for given in draft.find_all(FieldMeaning.TYPE):
         if not isinstance(given.value, str) or not given.value.strip():
             if given.value not in (None, ""):
                 draft.note(given.name, f"is {describe_kind(given.value)}, not a type, and is left out")
@@ -137,12 +152,12 @@ def _read_type(draft: Draft) -> str | None:
     return None
 
 
-def _note_never_carried(draft: Draft) -> None:
+def _note_never_carried(draft: ServerDraft) -> None:
     reasons = {
-        Field.APPROVAL: "is an approval; approvals are never imported",
-        Field.TOKENS: "is a stored login; logins are never imported, so log in again",
-        Field.HELPER: "is a program that generates headers and is never run: set the headers yourself",
-        Field.NOTHING: "has no counterpart here and is left out",
+        FieldMeaning.APPROVAL: "is an approval; approvals are never imported",
+        FieldMeaning.TOKENS: "is a stored login; logins are never imported, so log in again",
+        FieldMeaning.HELPER: "is a program that generates headers and is never run: set the headers yourself",
+        FieldMeaning.NOTHING: "has no counterpart here and is left out",
     }
     for meaning, reason in reasons.items():
         for given in draft.find_all(meaning):
@@ -150,7 +165,7 @@ def _note_never_carried(draft: Draft) -> None:
                 draft.note(given.name, reason)
 
 
-def _convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
+def _convert_limits(draft: ServerDraft, *, is_off: bool) -> dict[str, object]:
     """Return the fields that programs and remote servers have in common."""
     entry: dict[str, object] = {}
     if description := _read_description(draft):
@@ -164,8 +179,8 @@ def _convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
     return entry
 
 
-def _read_description(draft: Draft) -> str:
-    given = draft.choose(Field.DESCRIPTION)
+def _read_description(draft: ServerDraft) -> str:
+    given = draft.choose(FieldMeaning.DESCRIPTION)
     text = draft.to_plain_text(given.name, given.value) if given else None
     words = " ".join((text or "").split())
     if given and len(words) > _LONGEST_DESCRIPTION:
@@ -173,13 +188,13 @@ def _read_description(draft: Draft) -> str:
     return words[:_LONGEST_DESCRIPTION]
 
 
-def _is_disabled(draft: Draft) -> bool:
-    on = [_parse_bool(draft, given) for given in draft.find_all(Field.ENABLED)]
-    off = [_parse_bool(draft, given) for given in draft.find_all(Field.DISABLED)]
+def _is_disabled(draft: ServerDraft) -> bool:
+    on = [_parse_bool(draft, given) for given in draft.find_all(FieldMeaning.ENABLED)]
+    off = [_parse_bool(draft, given) for given in draft.find_all(FieldMeaning.DISABLED)]
     return False in on or True in off
 
 
-def _parse_bool(draft: Draft, given: FieldValue) -> bool | None:
+def _parse_bool(draft: ServerDraft, given: FieldValue) -> bool | None:
     if isinstance(given.value, bool) or given.value is None:
         return given.value
     word = str(given.value).lower() if isinstance(given.value, (str, int)) else ""
@@ -189,7 +204,7 @@ def _parse_bool(draft: Draft, given: FieldValue) -> bool | None:
     return None
 
 
-def _read_timeout(draft: Draft) -> dict[str, str]:
+def _read_timeout(draft: ServerDraft) -> dict[str, str]:
     timeout: dict[str, str] = {}
     for wait, given in draft.timeouts:
         if isinstance(given.value, dict):
@@ -199,13 +214,13 @@ def _read_timeout(draft: Draft) -> dict[str, str]:
     return timeout
 
 
-def _set_timeout(draft: Draft, timeout: dict[str, str], part: str, given: FieldValue, seconds: float) -> None:
+def _set_timeout(draft: ServerDraft, timeout: dict[str, str], part: str, given: FieldValue, seconds: float) -> None:
     duration = _format_duration(seconds)
     if timeout.setdefault(part, duration) != duration:
         draft.note(given.name, f"is left out: another field says {timeout[part]}")
 
 
-def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None:
+def _add_parts(draft: ServerDraft, timeout: dict[str, str], given: FieldValue) -> None:
     """Read OpenCode's later form: one timeout for each phase of a server."""
     parts = {"startup": "connect", "execution": "tools", "request": "tools", "connect": "connect", "tools": "tools"}
     assert isinstance(given.value, dict)
@@ -218,7 +233,7 @@ def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None
             _set_timeout(draft, timeout, part, inner, seconds)
 
 
-def _parse_seconds(draft: Draft, wait: TimeoutField, given: FieldValue) -> float | None:
+def _parse_seconds(draft: ServerDraft, wait: TimeoutField, given: FieldValue) -> float | None:
     amount = _parse_amount(given)
     if amount is None or amount <= 0:
         draft.note(given.name, "is not a usable duration and is left out")
@@ -251,7 +266,7 @@ def _to_float(value: float) -> float:
         return math.inf
 
 
-def _choose_unit_s(draft: Draft, wait: TimeoutField, given: FieldValue, amount: float) -> float:
+def _choose_unit_s(draft: ServerDraft, wait: TimeoutField, given: FieldValue, amount: float) -> float:
     unit = wait.unit_s if wait.unit_s is not None else draft.context.adapter.timeout_unit_s
     if unit is not None:
         return unit
@@ -270,13 +285,13 @@ def _format_duration(seconds: float) -> str:
     return f"{milliseconds}ms" if milliseconds < 1000 else f"{milliseconds / 1000:g}s"
 
 
-def _read_tools(draft: Draft) -> dict[str, object]:
+def _read_tools(draft: ServerDraft) -> dict[str, object]:
     tools: dict[str, object] = {}
-    for given in draft.find_all(Field.INCLUDE):
+    for given in draft.find_all(FieldMeaning.INCLUDE):
         _set_names(draft, tools, "include", given)
-    for given in draft.find_all(Field.EXCLUDE):
+    for given in draft.find_all(FieldMeaning.EXCLUDE):
         _set_names(draft, tools, "exclude", given)
-    for given in draft.find_all(Field.TOOLS):
+    for given in draft.find_all(FieldMeaning.TOOLS):
         if isinstance(given.value, dict):
             _add_tools_object(draft, tools, given)
         else:
@@ -284,7 +299,7 @@ def _read_tools(draft: Draft) -> dict[str, object]:
     return tools
 
 
-def _add_tools_object(draft: Draft, tools: dict[str, object], given: FieldValue) -> None:
+def _add_tools_object(draft: ServerDraft, tools: dict[str, object], given: FieldValue) -> None:
     assert isinstance(given.value, dict)
     for name, value in given.value.items():
         inner = FieldValue(f"{given.name}.{name}", value)
@@ -298,7 +313,7 @@ def _add_tools_object(draft: Draft, tools: dict[str, object], given: FieldValue)
             draft.note(inner.name, "has no counterpart here and is left out")
 
 
-def _set_names(draft: Draft, tools: dict[str, object], part: str, given: FieldValue) -> None:
+def _set_names(draft: ServerDraft, tools: dict[str, object], part: str, given: FieldValue) -> None:
     if given.value is None:
         return
     listed = [given.value] if isinstance(given.value, str) else given.value

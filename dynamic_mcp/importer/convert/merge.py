@@ -8,11 +8,11 @@ from enum import Enum, auto
 
 from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.importer.convert.matching import INHERIT_ENV, STARTING_FIELDS, Matcher, own_names
-from dynamic_mcp.importer.convert.plan import Action, Item
+from dynamic_mcp.importer.convert.plan import Action, ImportItem
 from dynamic_mcp.importer.model import Entry, ForeignServer, Notice
 
 
-class Choice(Enum):
+class MergeChoice(Enum):
     """What to do with a server that the config has with other content."""
 
     KEEP = auto()
@@ -21,7 +21,7 @@ class Choice(Enum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class ServerDifference:
     """A server that the config has with other content; `proposal` is the entry that a replace writes."""
 
     server: ForeignServer
@@ -39,7 +39,7 @@ class MergeRules:
     not. The tools in `starting_us` have our entry, and so may have disabled a server because of it.
     """
 
-    decide: Callable[[Difference], Choice]
+    decide: Callable[[ServerDifference], MergeChoice]
     describe: Callable[[ForeignServer], Entry] = lambda server: server.entry
     write: Callable[[str, Entry, Entry | None], Entry] = lambda name, entry, before: entry
     has_environment_setting: bool = False
@@ -56,7 +56,7 @@ class Merge:
         self._matcher = matcher
         self._rules = rules
 
-    def take(self, server: ForeignServer, siblings: Collection[str]) -> Item:
+    def take(self, server: ForeignServer, siblings: Collection[str]) -> ImportItem:
         """Merge one server. The order of calls matters: the first of several sources of one server counts.
 
         `siblings` are the names of all servers in its file.
@@ -73,7 +73,7 @@ class Merge:
         self._compare_environment(server, name)
         return self._settle(server, name, fields) if fields else self._same(server, name)
 
-    def _add(self, server: ForeignServer) -> Item:
+    def _add(self, server: ForeignServer) -> ImportItem:
         name = self._make_name(server)
         entry = self._rules.describe(server)
         if self._rules.has_environment_setting:
@@ -81,26 +81,26 @@ class Merge:
         entry = self._rules.write(name, entry, None)
         self._put(name, entry)
         self._matcher.claim(name, server)
-        return Item(server, name, Action.NEW, None, entry, notices=server.notices)
+        return ImportItem(server, name, Action.NEW, None, entry, notices=server.notices)
 
-    def _same(self, server: ForeignServer, name: str, reason: str = "", notices: Sequence[Notice] = ()) -> Item:
+    def _same(self, server: ForeignServer, name: str, reason: str = "", notices: Sequence[Notice] = ()) -> ImportItem:
         before = self._before.get(name)
-        return Item(
+        return ImportItem(
             server, name, Action.SAME, before, self.servers[name], reason, notices=(*server.notices, *notices)
         )
 
-    def _settle(self, server: ForeignServer, name: str, fields: tuple[str, ...]) -> Item:
+    def _settle(self, server: ForeignServer, name: str, fields: tuple[str, ...]) -> ImportItem:
         before = self.servers[name]
-        difference = Difference(server, name, fields, before, _replace_entry(before, server.entry))
+        difference = ServerDifference(server, name, fields, before, replace_entry(before, server.entry))
         match self._rules.decide(difference):
-            case Choice.KEEP:
+            case MergeChoice.KEEP:
                 action = Action.DIFFERS
-            case Choice.REPLACE:
+            case MergeChoice.REPLACE:
                 action = Action.REPLACED
                 self._put(name, self._rules.write(name, difference.proposal, before))
-            case Choice.ADD:
+            case MergeChoice.ADD:
                 return replace(self._add(server), fields=fields)
-        return Item(
+        return ImportItem(
             server,
             name,
             action,
@@ -111,7 +111,9 @@ class Merge:
             notices=server.notices,
         )
 
-    def _take_duplicate(self, server: ForeignServer, name: str, fields: Sequence[str], first: ForeignServer) -> Item:
+    def _take_duplicate(
+        self, server: ForeignServer, name: str, fields: Sequence[str], first: ForeignServer
+    ) -> ImportItem:
         """Keep an entry that came from another source, and add notices where this source differs."""
         origin = f"{first.source.tool} ({first.source.scope.value})"
         kept = "its value" if name in self._before else f"the value from {origin}"
@@ -151,8 +153,8 @@ class Merge:
         return next(name for name in (plain, of_tool, *numbered) if name not in self.servers)
 
 
-def _replace_entry(before: Entry, entry: Entry) -> Entry:
-    """Return the tool's entry with the settings that only the config has: its description, filters and so on."""
+def replace_entry(before: Entry, entry: Entry) -> dict[str, object]:
+    """Return the new entry with the settings that only the old one has: its description, filters and so on."""
     theirs = {key: value for key, value in entry.items() if key not in ("description", INHERIT_ENV)}
     kept = {key: value for key, value in before.items() if key not in STARTING_FIELDS or key in theirs}
     return without_environment(kept) | theirs if "url" in theirs else kept | theirs
@@ -203,7 +205,7 @@ def _is_wider(one: Entry, other: Entry) -> bool:
     return _width(one.get(INHERIT_ENV)) > _width(other.get(INHERIT_ENV))
 
 
-def describe_wider(items: Sequence[Item]) -> list[str]:
+def describe_wider(items: Sequence[ImportItem]) -> list[str]:
     """Return one remark for all servers that get more than the safe environment; none if there are none."""
     wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
     if not wider:
@@ -216,7 +218,7 @@ def describe_wider(items: Sequence[Item]) -> list[str]:
     return [f"{change}, because a variable in it may be needed; {advice}"]
 
 
-def _has_become_wider(item: Item) -> bool:
+def _has_become_wider(item: ImportItem) -> bool:
     assert item.entry is not None
     before = item.before or {}
     return INHERIT_ENV in item.entry and item.entry[INHERIT_ENV] != before.get(INHERIT_ENV)

@@ -28,7 +28,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True)
-class Item:
+class ImportItem:
     """One foreign server, and the name and entry that it gets in the output, if any.
 
     `reason` says why it is skipped; `is_flawed` if our config does not accept it. `fields` are those that differ from
@@ -61,7 +61,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputConfig:
     """The config that an import goes to: its text, which is None if there is none, and its parts."""
 
     file: Path
@@ -79,8 +79,8 @@ class Plan:
     `daemon` is what `settings.daemon` becomes; None leaves it as it is.
     """
 
-    target: Output
-    items: tuple[Item, ...]
+    target: OutputConfig
+    items: tuple[ImportItem, ...]
     servers: Mapping[str, Entry] = field(repr=False)
     readings: tuple[Reading, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -215,12 +215,12 @@ def describe_difference(entry: Entry | None, proposal: Entry | None) -> Iterator
         yield from (line for line in list(lines)[2:] if not line.startswith("@@"))
 
 
-def count_actions(items: Sequence[Item]) -> dict[Action, int]:
+def count_actions(items: Sequence[ImportItem]) -> dict[Action, int]:
     """Count the servers of each action."""
     return {action: sum(item.action is action for item in items) for action in Action}
 
 
-def _item_to_json(item: Item) -> dict[str, object]:
+def _item_to_json(item: ImportItem) -> dict[str, object]:
     source = item.server.source
     return {
         "tool": source.tool,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.config.types import VARIABLE_NAME
-from dynamic_mcp.importer.adapter import Field, Syntax
-from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.adapter import FieldMeaning, Syntax
+from dynamic_mcp.importer.convert.draft import FieldValue, ServerDraft, UnusableError, describe_kind, parse_members
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.system.text import pluralize
 
 _WINDOWS_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\)")
@@ -19,7 +19,7 @@ _RELATIVE = re.compile(r"\.{1,2}[/\\]")
 _SHELLS = frozenset(("sh", "bash", "zsh", "fish", "dash", "cmd", "powershell", "pwsh"))
 
 
-def convert_program(draft: Draft, command: FieldValue) -> dict[str, object]:
+def convert_program(draft: ServerDraft, command: FieldValue) -> dict[str, object]:
     """Return the fields of an entry that starts a program. Raises UnusableError."""
     words = _command_words(draft, command)
     entry: dict[str, object] = {"command": _convert_command(draft, words[0])}
@@ -40,13 +40,15 @@ def split_command_line(text: str, *, is_windows: bool) -> list[str]:
     return [re.sub(r'^(["\'])(.*)\1$', r"\2", word) for word in shlex.split(text, posix=False)]
 
 
-def read_plain_words(draft: Draft, command: FieldValue) -> list[str]:
+def read_plain_words(draft: ServerDraft, command: FieldValue) -> list[str]:
     """Return the command and the arguments that are texts, without adding notices."""
     value = command.value
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
     words = [word for word in _as_list(value) if isinstance(word, str)]
-    args = [arg for given in draft.find_all(Field.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
+    args = [
+        arg for given in draft.find_all(FieldMeaning.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)
+    ]
     return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
 
 
@@ -54,7 +56,7 @@ def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]]:
+def _command_words(draft: ServerDraft, command: FieldValue) -> list[tuple[str, object]]:
     """Return the command and the arguments in the same field, each with its place."""
     value = command.value
     if isinstance(value, dict):  # Zed's old form
@@ -67,7 +69,7 @@ def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]
     return [(command.name, word) for word in _separate(draft, command.name, text)]
 
 
-def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
+def _object_words(draft: ServerDraft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
     path = next((value[key] for key in ("path", "command") if key in value), None)
     if not isinstance(path, str) or not path.strip():
         raise UnusableError(f"{name}.path", "is not a command")
@@ -80,10 +82,10 @@ def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[
     ]
 
 
-def _separate(draft: Draft, name: str, text: str) -> list[str]:
+def _separate(draft: ServerDraft, name: str, text: str) -> list[str]:
     """Split a command that may be a whole command line, unless it is evidently one path."""
     is_windows = draft.context.machine.platform == "win32"
-    if not re.search(r"\s", text.strip()) or draft.choose(Field.ARGS) or _is_path(text, is_windows=is_windows):
+    if not re.search(r"\s", text.strip()) or draft.choose(FieldMeaning.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
     try:
         words = split_command_line(text, is_windows=is_windows)
@@ -105,7 +107,7 @@ def _is_path(text: str, *, is_windows: bool) -> bool:
         return False
 
 
-def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
+def _convert_command(draft: ServerDraft, word: tuple[str, object]) -> str:
     name, value = word
     text = draft.convert_text(name, value)
     if text is None or not text.strip():
@@ -119,8 +121,8 @@ def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
     return text
 
 
-def _resolve_relative(draft: Draft, name: str, text: str) -> str:
-    if draft.context.source.scope is Scope.USER:
+def _resolve_relative(draft: ServerDraft, name: str, text: str) -> str:
+    if draft.context.source.scope is ToolScope.USER:
         draft.note(name, "is relative to the directory in which the tool was started: use an absolute path")
         return text
     separator = "\\" if "\\" in text else "/"
@@ -128,8 +130,8 @@ def _resolve_relative(draft: Draft, name: str, text: str) -> str:
     return base + separator + re.sub(r"^(?:\.[/\\])+", "", text)
 
 
-def _read_arguments(draft: Draft) -> list[tuple[str, object]]:
-    given = draft.choose(Field.ARGS)
+def _read_arguments(draft: ServerDraft) -> list[tuple[str, object]]:
+    given = draft.choose(FieldMeaning.ARGS)
     if given is None:
         return []
     if isinstance(given.value, str):
@@ -145,12 +147,12 @@ def _read_arguments(draft: Draft) -> list[tuple[str, object]]:
     return []
 
 
-def _convert_args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
+def _convert_args(draft: ServerDraft, args: list[tuple[str, object]]) -> list[str]:
     texts = (draft.convert_text(name, arg) for name, arg in args)
     return [text for text in texts if text is not None]
 
 
-def _convert_env(draft: Draft, command: FieldValue) -> dict[str, str]:
+def _convert_env(draft: ServerDraft, command: FieldValue) -> dict[str, str]:
     env: dict[str, str] = {}
     for given in _env_fields(draft, command):
         variables = parse_members(given.value)
@@ -158,20 +160,20 @@ def _convert_env(draft: Draft, command: FieldValue) -> dict[str, str]:
             draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
         for name, value in (variables or {}).items():
             _set_variable(draft, env, f"{given.name}.{name}", name, value)
-    for given in draft.find_all(Field.ENV_NAMES):
+    for given in draft.find_all(FieldMeaning.ENV_NAMES):
         for name in _read_names(draft, given):
             env.setdefault(name, f"${{{name}}}")
     return env
 
 
-def _env_fields(draft: Draft, command: FieldValue) -> list[FieldValue]:
-    found = [given for given in draft.find_all(Field.ENV) if given.value is not None]
+def _env_fields(draft: ServerDraft, command: FieldValue) -> list[FieldValue]:
+    found = [given for given in draft.find_all(FieldMeaning.ENV) if given.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
         found.append(FieldValue(f"{command.name}.env", command.value["env"]))
     return found
 
 
-def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, value: object) -> None:
+def _set_variable(draft: ServerDraft, env: dict[str, str], field: str, name: str, value: object) -> None:
     if not re.fullmatch(VARIABLE_NAME, name):
         draft.note(field, "is not a valid variable name and is left out")
     elif value is None or (value == "" and draft.context.adapter.passes_empty):
@@ -183,7 +185,7 @@ def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, valu
         env[name] = text
 
 
-def _read_names(draft: Draft, given: FieldValue) -> list[str]:
+def _read_names(draft: ServerDraft, given: FieldValue) -> list[str]:
     """Return the names of variables to pass on, given as texts or as objects with a `name`."""
     names: list[str] = []
     for i, each in enumerate(_as_list(given.value)):
@@ -198,19 +200,19 @@ def _read_names(draft: Draft, given: FieldValue) -> list[str]:
     return names
 
 
-def _convert_paths(draft: Draft) -> dict[str, object]:
+def _convert_paths(draft: ServerDraft) -> dict[str, object]:
     entry: dict[str, object] = {}
-    if (given := draft.choose(Field.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
+    if (given := draft.choose(FieldMeaning.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
         entry["cwd"] = cwd
-        if is_relative(cwd) and draft.context.source.scope is Scope.USER:
+        if is_relative(cwd) and draft.context.source.scope is ToolScope.USER:
             draft.note(
                 given.name, "is relative: here to the config file, not to the directory in which the tool was started"
             )
-    if given := draft.choose(Field.ENV_FILE):
+    if given := draft.choose(FieldMeaning.ENV_FILE):
         files = [draft.convert_text(given.name, each) for each in _as_list(given.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
-            relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
+            relative = any(map(is_relative, paths)) and draft.context.source.scope is ToolScope.USER
             draft.note(
                 given.name,
                 "becomes `env_file`: the file must exist" + "; its path is relative to the config" * relative,
@@ -223,8 +225,8 @@ def is_relative(path: str) -> bool:
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 
-def _note_wrappers(draft: Draft, words: list[tuple[str, object]]) -> None:
-    given = draft.choose(Field.ARGS)
+def _note_wrappers(draft: ServerDraft, words: list[tuple[str, object]]) -> None:
+    given = draft.choose(FieldMeaning.ARGS)
     args = [*(word for _, word in words[1:]), *(_as_list(given.value) if given else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):

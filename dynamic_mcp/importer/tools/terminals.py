@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, SwitchFile, Syntax, TimeoutField, project, user
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.adapter import (
+    Adapter,
+    FieldMeaning,
+    FileLocation,
+    SwitchFile,
+    Syntax,
+    TimeoutField,
+    project,
+    user,
+)
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.reference import GEMINI_FIELDS
 from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, DOLLARS, EDITOR, ENV, GEMINI, MILLISECONDS, SECONDS
 
@@ -21,9 +30,9 @@ GOOSE = Adapter(
     inherits="all",
     timeout_unit_s=SECONDS,
     fields={
-        "display_name": Field.NOTHING,
-        "bundled": Field.NOTHING,
-        "socket": Field.NOTHING,
+        "display_name": FieldMeaning.NOTHING,
+        "bundled": FieldMeaning.NOTHING,
+        "socket": FieldMeaning.NOTHING,
     },
     quirk="goose",
     source="https://block.github.io/goose/docs/guides/config-files",
@@ -169,7 +178,7 @@ WARP = Adapter(
     servers=("$.mcpServers", "$.mcp_servers", "$.servers"),
     is_bare=True,
     variables=BRACES,
-    fields={"start_on_launch": Field.NOTHING},
+    fields={"start_on_launch": FieldMeaning.NOTHING},
     source="https://docs.warp.dev/knowledge-and-collaboration/mcp",
 )
 
@@ -202,7 +211,7 @@ HERMES = Adapter(
     variables=(*BRACES, *EDITOR),
     inherits="safe",
     timeout_unit_s=SECONDS,
-    fields={"client_cert": Field.NOTHING, "client_key": Field.NOTHING},
+    fields={"client_cert": FieldMeaning.NOTHING, "client_key": FieldMeaning.NOTHING},
     quirk="hermes",
     source="https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
 )
@@ -233,12 +242,12 @@ PI = Adapter(
     inherits="all",
     timeout_unit_s=MILLISECONDS,
     fields={
-        "lifecycle": Field.NOTHING,
-        "socket": Field.NOTHING,
-        "idleTimeout": Field.NOTHING,
-        "directTools": Field.NOTHING,
-        "exposeResources": Field.NOTHING,
-        "debug": Field.NOTHING,
+        "lifecycle": FieldMeaning.NOTHING,
+        "socket": FieldMeaning.NOTHING,
+        "idleTimeout": FieldMeaning.NOTHING,
+        "directTools": FieldMeaning.NOTHING,
+        "exposeResources": FieldMeaning.NOTHING,
+        "debug": FieldMeaning.NOTHING,
     },
     source="https://github.com/nicobailon/pi-mcp-adapter",
 )
@@ -266,7 +275,7 @@ MISTRAL_VIBE = Adapter(
     named_by="name",
     inherits="safe",
     timeout_unit_s=SECONDS,
-    fields={"prompt": Field.NOTHING, "sampling_enabled": Field.NOTHING},
+    fields={"prompt": FieldMeaning.NOTHING, "sampling_enabled": FieldMeaning.NOTHING},
     quirk="mistral-vibe",
     source="https://docs.mistral.ai/mistral-vibe/introduction/configuration",
 )
@@ -326,7 +335,7 @@ EVERY_CODE = Adapter(
 CORTEX = Adapter(
     name="cortex",
     title="Snowflake Cortex Code",
-    places=(Place(Scope.USER, "~/.snowflake/cortex/mcp.json"),),
+    places=(FileLocation(ToolScope.USER, "~/.snowflake/cortex/mcp.json"),),
     variables=ANY,
     source="https://docs.snowflake.com/en/user-guide/cortex-code",
 )

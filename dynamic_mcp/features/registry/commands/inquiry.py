@@ -14,7 +14,7 @@ from dynamic_mcp.errors import ConfigError, NotFound
 from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MAX_BYTES
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
-from dynamic_mcp.features.registry.origin import Origin
+from dynamic_mcp.features.registry.origin import ServerOrigin
 from dynamic_mcp.system import paths
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Inquiry:
         lookup = self.lookup(only)
         return self.ask(lookup, lookup.find(*split_version(reference)))
 
-    def find_newest(self, origin: Origin) -> Hit:
+    def find_newest(self, origin: ServerOrigin) -> Hit:
         """Return the newest version of a server that comes from a registry. Raises as `find` does."""
         return self.find(origin.name, origin.registry)
 

@@ -16,7 +16,7 @@ from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.read import parse_server_names
 from dynamic_mcp.importer.convert import vault
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.journal import Change
+from dynamic_mcp.importer.journal import FileChange
 
 Entry = Mapping[str, object]
 
@@ -64,13 +64,13 @@ def start_plan(file: Path) -> ConfigPlan:
 
 def write_plan(this: Invocation, plan: ConfigPlan, title: str) -> None:
     """Write the config and the file with its secrets, both or none. Raises ConfigError and FileError."""
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     if variables := plan.variables():
         old = files.read_bytes(plan.vault.file)
         new = vault.set_variables((old or b"").decode(), variables).encode()
-        changes.append(Change(plan.vault.file, old, new, is_private=True))
+        changes.append(FileChange(plan.vault.file, old, new, is_private=True))
     before = None if plan.before is None else plan.before.encode()
-    changes.append(Change(plan.file.absolute(), before, plan.after().encode(), is_private=before is None))
+    changes.append(FileChange(plan.file.absolute(), before, plan.after().encode(), is_private=before is None))
     with hold_change_lock():
         open_journal().apply(title, "", timestamp(), changes)
     word = "replaced" if any(name in plan.servers for name in plan.entries) else "added"
