@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, FieldMeaning, FileLocation, Syntax, TimeoutField
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, FileLocation, Meaning, Syntax, TimeoutField
 from dynamic_mcp.importer.convert.fields import COMMON
 from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.catalog import TOOLS
@@ -60,30 +60,30 @@ empty*.
 """
 
 _ROWS = (
-    ("`command`, `args`", (FieldMeaning.COMMAND, FieldMeaning.ARGS)),
-    ("`env`", (FieldMeaning.ENV, FieldMeaning.ENV_NAMES)),
-    ("`env_file`", (FieldMeaning.ENV_FILE,)),
-    ("`cwd`", (FieldMeaning.CWD,)),
-    ("`url`", (FieldMeaning.URL, FieldMeaning.HTTP_URL)),
+    ("`command`, `args`", (Meaning.COMMAND, Meaning.ARGS)),
+    ("`env`", (Meaning.ENV, Meaning.ENV_NAMES)),
+    ("`env_file`", (Meaning.ENV_FILE,)),
+    ("`cwd`", (Meaning.CWD,)),
+    ("`url`", (Meaning.URL, Meaning.HTTP_URL)),
     (
         "`headers`",
-        (FieldMeaning.HEADERS, FieldMeaning.HEADERS_FROM_ENV, FieldMeaning.BEARER, FieldMeaning.BEARER_FROM_ENV),
+        (Meaning.HEADERS, Meaning.HEADERS_FROM_ENV, Meaning.BEARER, Meaning.BEARER_FROM_ENV),
     ),
-    ("`type`", (FieldMeaning.TYPE,)),
-    ("`enabled`", (FieldMeaning.ENABLED, FieldMeaning.DISABLED)),
-    ("`tools.include`, `tools.exclude`", (FieldMeaning.INCLUDE, FieldMeaning.EXCLUDE, FieldMeaning.TOOLS)),
+    ("`type`", (Meaning.TYPE,)),
+    ("`enabled`", (Meaning.ENABLED, Meaning.DISABLED)),
+    ("`tools.include`, `tools.exclude`", (Meaning.INCLUDE, Meaning.EXCLUDE, Meaning.TOOLS)),
     (
         "`oauth`",
         (
-            FieldMeaning.OAUTH,
-            FieldMeaning.CLIENT_ID,
-            FieldMeaning.CLIENT_SECRET,
-            FieldMeaning.SCOPES,
-            FieldMeaning.REDIRECT_PORT,
-            FieldMeaning.METADATA_URL,
+            Meaning.OAUTH,
+            Meaning.CLIENT_ID,
+            Meaning.CLIENT_SECRET,
+            Meaning.SCOPES,
+            Meaning.REDIRECT_PORT,
+            Meaning.METADATA_URL,
         ),
     ),
-    ("`description`", (FieldMeaning.DESCRIPTION,)),
+    ("`description`", (Meaning.DESCRIPTION,)),
 )
 
 
@@ -97,7 +97,7 @@ def text() -> str:
     return _INTRODUCTION + "\n".join(rows) + "\n" + _NOTES + "\n".join(table) + "\n"
 
 
-def _names(meanings: tuple[FieldMeaning, ...]) -> str:
+def _names(meanings: tuple[Meaning, ...]) -> str:
     return ", ".join(f"`{name}`" for name, meaning in COMMON.items() if meaning in meanings)
 
 

@@ -19,7 +19,7 @@ System = Literal["linux", "darwin", "win32"]
 SYSTEMS: tuple[System, ...] = ("linux", "darwin", "win32")
 
 
-class FieldMeaning(Enum):
+class Meaning(Enum):
     """What a field of a foreign server means to us."""
 
     COMMAND = "command"
@@ -152,7 +152,7 @@ class Adapter:
     servers: tuple[str, ...] = ("$.mcpServers",)
     fallback: tuple[str, ...] = ()
     is_bare: bool = False
-    fields: Mapping[str, FieldMeaning | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, Meaning | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
     variables: tuple[Syntax, ...] = ()
     env_variables: tuple[Syntax, ...] = ()
     empties: Literal["nowhere", "env", "everywhere"] = "nowhere"

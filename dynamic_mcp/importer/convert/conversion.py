@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dynamic_mcp.config import types
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.importer.adapter import FieldMeaning, TimeoutField
+from dynamic_mcp.importer.adapter import Meaning, TimeoutField
 from dynamic_mcp.importer.convert import naming
 from dynamic_mcp.importer.convert.draft import (
     Context,
@@ -24,27 +24,21 @@ from dynamic_mcp.importer.convert.program import convert_program, read_plain_wor
 from dynamic_mcp.importer.convert.remote import convert_remote
 from dynamic_mcp.importer.model import ForeignServer, Notice
 
-_SWITCHES = (FieldMeaning.ENABLED, FieldMeaning.DISABLED, FieldMeaning.NAME, FieldMeaning.DESCRIPTION)
-_PROGRAM_FIELDS = (
-    FieldMeaning.ARGS,
-    FieldMeaning.ENV,
-    FieldMeaning.ENV_NAMES,
-    FieldMeaning.ENV_FILE,
-    FieldMeaning.CWD,
-)
+_SWITCHES = (Meaning.ENABLED, Meaning.DISABLED, Meaning.NAME, Meaning.DESCRIPTION)
+_PROGRAM_FIELDS = (Meaning.ARGS, Meaning.ENV, Meaning.ENV_NAMES, Meaning.ENV_FILE, Meaning.CWD)
 _REMOTE_FIELDS = (
-    FieldMeaning.HEADERS,
-    FieldMeaning.HEADERS_FROM_ENV,
-    FieldMeaning.BEARER,
-    FieldMeaning.BEARER_FROM_ENV,
-    FieldMeaning.OAUTH,
-    FieldMeaning.CLIENT_ID,
-    FieldMeaning.CLIENT_SECRET,
-    FieldMeaning.SCOPES,
-    FieldMeaning.REDIRECT_PORT,
-    FieldMeaning.METADATA_URL,
+    Meaning.HEADERS,
+    Meaning.HEADERS_FROM_ENV,
+    Meaning.BEARER,
+    Meaning.BEARER_FROM_ENV,
+    Meaning.OAUTH,
+    Meaning.CLIENT_ID,
+    Meaning.CLIENT_SECRET,
+    Meaning.SCOPES,
+    Meaning.REDIRECT_PORT,
+    Meaning.METADATA_URL,
 )
-_ADDRESSES = (FieldMeaning.HTTP_URL, FieldMeaning.URL)
+_ADDRESSES = (Meaning.HTTP_URL, Meaning.URL)
 _TRUE = frozenset(("true", "yes", "1", "on"))
 _FALSE = frozenset(("false", "no", "0", "off"))
 _PLAUSIBLE_MS = 1000
@@ -85,7 +79,7 @@ def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> F
 
 
 def _is_ours(draft: ServerDraft) -> bool:
-    command = draft.choose(FieldMeaning.COMMAND)
+    command = draft.choose(Meaning.COMMAND)
     words = read_plain_words(draft, command) if command else []
     address = next((given for given in draft.find_all(*_ADDRESSES) if given.value), None)
     return naming.is_ours(
@@ -95,7 +89,7 @@ def _is_ours(draft: ServerDraft) -> bool:
 
 def _choose_name(draft: ServerDraft) -> str:
     """Return the key, or the field with the name if the tool's keys carry no meaning."""
-    given = next((given for given in draft.find_all(FieldMeaning.NAME) if given.value not in (None, "")), None)
+    given = next((given for given in draft.find_all(Meaning.NAME) if given.value not in (None, "")), None)
     if given is None:
         return draft.name
     if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
@@ -106,15 +100,15 @@ def _choose_name(draft: ServerDraft) -> str:
 
 
 def _convert_upstream(draft: ServerDraft) -> dict[str, object]:
-    command, address = draft.choose(FieldMeaning.COMMAND), draft.choose(*_ADDRESSES)
+    command, address = draft.choose(Meaning.COMMAND), draft.choose(*_ADDRESSES)
     kind_of = _read_type(draft)
-    if kind_of == "ws" or (draft.choose(FieldMeaning.WS_URL) and not (command or address)):
+    if kind_of == "ws" or (draft.choose(Meaning.WS_URL) and not (command or address)):
         raise UnusableError("", "WebSockets are not supported")
     if command is None and address is None:
         raise UnusableError("", _describe_missing(draft))
     is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
     if is_remote and address is not None:
-        _note_others(draft, [*draft.find_all(FieldMeaning.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
+        _note_others(draft, [*draft.find_all(Meaning.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
         return convert_remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
     assert command is not None
     _note_others(draft, [*draft.find_all(*_ADDRESSES, *_REMOTE_FIELDS)], "applies only to remote servers")
@@ -124,9 +118,9 @@ def _convert_upstream(draft: ServerDraft) -> dict[str, object]:
 
 
 def _describe_missing(draft: ServerDraft) -> str:
-    is_switch = bool(
-        draft.fields.keys() & {FieldMeaning.ENABLED, FieldMeaning.DISABLED}
-    ) and draft.fields.keys() <= set(_SWITCHES)
+    is_switch = bool(draft.fields.keys() & {Meaning.ENABLED, Meaning.DISABLED}) and draft.fields.keys() <= set(
+        _SWITCHES
+    )
     if is_switch and not draft.timeouts:
         return "only enables or disables a server that is defined elsewhere"
     return "has neither a command nor a URL"
@@ -140,7 +134,7 @@ def _note_others(draft: ServerDraft, others: list[FieldValue], reason: str) -> N
 
 def _read_type(draft: ServerDraft) -> str | None:
     """Return `stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None if no type is given."""
-    for given in draft.find_all(FieldMeaning.TYPE):
+    for given in draft.find_all(Meaning.TYPE):
         if not isinstance(given.value, str) or not given.value.strip():
             if given.value not in (None, ""):
                 draft.note(given.name, f"is {describe_kind(given.value)}, not a type, and is left out")
@@ -154,10 +148,10 @@ def _read_type(draft: ServerDraft) -> str | None:
 
 def _note_never_carried(draft: ServerDraft) -> None:
     reasons = {
-        FieldMeaning.APPROVAL: "is an approval; approvals are never imported",
-        FieldMeaning.TOKENS: "is a stored login; logins are never imported, so log in again",
-        FieldMeaning.HELPER: "is a program that generates headers and is never run: set the headers yourself",
-        FieldMeaning.NOTHING: "has no counterpart here and is left out",
+        Meaning.APPROVAL: "is an approval; approvals are never imported",
+        Meaning.TOKENS: "is a stored login; logins are never imported, so log in again",
+        Meaning.HELPER: "is a program that generates headers and is never run: set the headers yourself",
+        Meaning.NOTHING: "has no counterpart here and is left out",
     }
     for meaning, reason in reasons.items():
         for given in draft.find_all(meaning):
@@ -180,7 +174,7 @@ def _convert_limits(draft: ServerDraft, *, is_off: bool) -> dict[str, object]:
 
 
 def _read_description(draft: ServerDraft) -> str:
-    given = draft.choose(FieldMeaning.DESCRIPTION)
+    given = draft.choose(Meaning.DESCRIPTION)
     text = draft.to_plain_text(given.name, given.value) if given else None
     words = " ".join((text or "").split())
     if given and len(words) > _LONGEST_DESCRIPTION:
@@ -189,8 +183,8 @@ def _read_description(draft: ServerDraft) -> str:
 
 
 def _is_disabled(draft: ServerDraft) -> bool:
-    on = [_parse_bool(draft, given) for given in draft.find_all(FieldMeaning.ENABLED)]
-    off = [_parse_bool(draft, given) for given in draft.find_all(FieldMeaning.DISABLED)]
+    on = [_parse_bool(draft, given) for given in draft.find_all(Meaning.ENABLED)]
+    off = [_parse_bool(draft, given) for given in draft.find_all(Meaning.DISABLED)]
     return False in on or True in off
 
 
@@ -287,11 +281,11 @@ def _format_duration(seconds: float) -> str:
 
 def _read_tools(draft: ServerDraft) -> dict[str, object]:
     tools: dict[str, object] = {}
-    for given in draft.find_all(FieldMeaning.INCLUDE):
+    for given in draft.find_all(Meaning.INCLUDE):
         _set_names(draft, tools, "include", given)
-    for given in draft.find_all(FieldMeaning.EXCLUDE):
+    for given in draft.find_all(Meaning.EXCLUDE):
         _set_names(draft, tools, "exclude", given)
-    for given in draft.find_all(FieldMeaning.TOOLS):
+    for given in draft.find_all(Meaning.TOOLS):
         if isinstance(given.value, dict):
             _add_tools_object(draft, tools, given)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dynamic_mcp.config.secrets import mask_text
-from dynamic_mcp.importer.adapter import Adapter, FieldMeaning, TimeoutField
+from dynamic_mcp.importer.adapter import Adapter, Meaning, TimeoutField
 from dynamic_mcp.importer.convert import variables
 from dynamic_mcp.importer.convert.fields import COMMON
 from dynamic_mcp.importer.convert.variables import PromptedInput, Scene
@@ -57,7 +57,7 @@ class ServerDraft:
 
     context: Context
     name: str
-    fields: dict[FieldMeaning, list[FieldValue]]
+    fields: dict[Meaning, list[FieldValue]]
     timeouts: list[tuple[TimeoutField, FieldValue]]
     notices: list[Notice] = field(default_factory=list)
     exports: dict[str, None] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class ServerDraft:
         if notice not in self.notices:
             self.notices.append(notice)
 
-    def choose(self, *meanings: FieldMeaning) -> FieldValue | None:
+    def choose(self, *meanings: Meaning) -> FieldValue | None:
         """Return the first field with one of these meanings that is not empty; add a notice if others differ."""
         found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
         for other in found[1:]:
@@ -76,7 +76,7 @@ class ServerDraft:
                 self.note(other.name, f"differs from `{found[0].name}`, which is used")
         return found[0] if found else None
 
-    def find_all(self, *meanings: FieldMeaning) -> Iterator[FieldValue]:
+    def find_all(self, *meanings: Meaning) -> Iterator[FieldValue]:
         """Return all fields with these meanings, including empty ones."""
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
@@ -124,9 +124,7 @@ class ServerDraft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(
-                name for given in self.find_all(FieldMeaning.ENV) for name in parse_members(given.value) or ()
-            ),
+            own=frozenset(name for given in self.find_all(Meaning.ENV) for name in parse_members(given.value) or ()),
             is_unset_empty=is_unset_empty,
         )
 
@@ -189,7 +187,7 @@ def describe_kind(value: object) -> str:
     return "a date"
 
 
-def _flatten(server: Mapping[str, object], known: Mapping[str, FieldMeaning | TimeoutField]) -> Iterator[FieldValue]:
+def _flatten(server: Mapping[str, object], known: Mapping[str, Meaning | TimeoutField]) -> Iterator[FieldValue]:
     nested = {name.partition(".")[0] for name in known if "." in name}
     for name, value in server.items():
         if name == "transport" and isinstance(value, dict):

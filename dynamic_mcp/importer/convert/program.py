@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.config.types import VARIABLE_NAME
-from dynamic_mcp.importer.adapter import FieldMeaning, Syntax
+from dynamic_mcp.importer.adapter import Meaning, Syntax
 from dynamic_mcp.importer.convert.draft import FieldValue, ServerDraft, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.system.text import pluralize
@@ -46,9 +46,7 @@ def read_plain_words(draft: ServerDraft, command: FieldValue) -> list[str]:
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
     words = [word for word in _as_list(value) if isinstance(word, str)]
-    args = [
-        arg for given in draft.find_all(FieldMeaning.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)
-    ]
+    args = [arg for given in draft.find_all(Meaning.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
     return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
 
 
@@ -85,7 +83,7 @@ def _object_words(draft: ServerDraft, name: str, value: Mapping[str, object]) ->
 def _separate(draft: ServerDraft, name: str, text: str) -> list[str]:
     """Split a command that may be a whole command line, unless it is evidently one path."""
     is_windows = draft.context.machine.platform == "win32"
-    if not re.search(r"\s", text.strip()) or draft.choose(FieldMeaning.ARGS) or _is_path(text, is_windows=is_windows):
+    if not re.search(r"\s", text.strip()) or draft.choose(Meaning.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
     try:
         words = split_command_line(text, is_windows=is_windows)
@@ -131,7 +129,7 @@ def _resolve_relative(draft: ServerDraft, name: str, text: str) -> str:
 
 
 def _read_arguments(draft: ServerDraft) -> list[tuple[str, object]]:
-    given = draft.choose(FieldMeaning.ARGS)
+    given = draft.choose(Meaning.ARGS)
     if given is None:
         return []
     if isinstance(given.value, str):
@@ -160,14 +158,14 @@ def _convert_env(draft: ServerDraft, command: FieldValue) -> dict[str, str]:
             draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
         for name, value in (variables or {}).items():
             _set_variable(draft, env, f"{given.name}.{name}", name, value)
-    for given in draft.find_all(FieldMeaning.ENV_NAMES):
+    for given in draft.find_all(Meaning.ENV_NAMES):
         for name in _read_names(draft, given):
             env.setdefault(name, f"${{{name}}}")
     return env
 
 
 def _env_fields(draft: ServerDraft, command: FieldValue) -> list[FieldValue]:
-    found = [given for given in draft.find_all(FieldMeaning.ENV) if given.value is not None]
+    found = [given for given in draft.find_all(Meaning.ENV) if given.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
         found.append(FieldValue(f"{command.name}.env", command.value["env"]))
     return found
@@ -202,13 +200,13 @@ def _read_names(draft: ServerDraft, given: FieldValue) -> list[str]:
 
 def _convert_paths(draft: ServerDraft) -> dict[str, object]:
     entry: dict[str, object] = {}
-    if (given := draft.choose(FieldMeaning.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
+    if (given := draft.choose(Meaning.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
         entry["cwd"] = cwd
         if is_relative(cwd) and draft.context.source.scope is ToolScope.USER:
             draft.note(
                 given.name, "is relative: here to the config file, not to the directory in which the tool was started"
             )
-    if given := draft.choose(FieldMeaning.ENV_FILE):
+    if given := draft.choose(Meaning.ENV_FILE):
         files = [draft.convert_text(given.name, each) for each in _as_list(given.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
@@ -226,7 +224,7 @@ def is_relative(path: str) -> bool:
 
 
 def _note_wrappers(draft: ServerDraft, words: list[tuple[str, object]]) -> None:
-    given = draft.choose(FieldMeaning.ARGS)
+    given = draft.choose(Meaning.ARGS)
     args = [*(word for _, word in words[1:]), *(_as_list(given.value) if given else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from dynamic_mcp.config import types
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.importer.adapter import FieldMeaning
+from dynamic_mcp.importer.adapter import Meaning
 from dynamic_mcp.importer.convert.draft import FieldValue, ServerDraft, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.convert.fields import OAUTH
 
@@ -53,7 +53,7 @@ def _convert_url(draft: ServerDraft, address: FieldValue) -> str:
 
 
 def _guess_type(draft: ServerDraft, address: FieldValue, url: str) -> str | None:
-    if address in draft.fields.get(FieldMeaning.HTTP_URL, ()):
+    if address in draft.fields.get(Meaning.HTTP_URL, ()):
         return "http"
     if re.search(r"/sse/?$", re.split(r"[?#]", url)[0]):
         return "sse"
@@ -62,12 +62,12 @@ def _guess_type(draft: ServerDraft, address: FieldValue, url: str) -> str | None
 
 def _convert_headers(draft: ServerDraft) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for given in draft.find_all(FieldMeaning.HEADERS):
+    for given in draft.find_all(Meaning.HEADERS):
         for name, value in _read_members(draft, given).items():
             field = f"{given.name}.{name}"
             if (text := draft.convert_text(field, value, is_header=True)) is not None:
                 _set_header(draft, headers, field, name, text.strip())
-    for given in draft.find_all(FieldMeaning.HEADERS_FROM_ENV):
+    for given in draft.find_all(Meaning.HEADERS_FROM_ENV):
         for name, value in _read_members(draft, given).items():
             field = f"{given.name}.{name}"
             if isinstance(value, str) and _NAME.fullmatch(value):
@@ -97,13 +97,13 @@ def _set_header(draft: ServerDraft, headers: dict[str, str], field: str, name: s
 def _authorize(draft: ServerDraft, headers: dict[str, str]) -> None:
     """Add the `Authorization` header for a bearer token that has its own field."""
     token, field = None, ""
-    if given := draft.choose(FieldMeaning.BEARER_FROM_ENV):
+    if given := draft.choose(Meaning.BEARER_FROM_ENV):
         field = given.name
         if isinstance(given.value, str) and _NAME.fullmatch(given.value):
             token = f"${{{given.value}}}"
         else:
             draft.note(field, "is not a valid variable name and is left out")
-    elif given := draft.choose(FieldMeaning.BEARER):
+    elif given := draft.choose(Meaning.BEARER):
         field, token = given.name, draft.convert_text(given.name, given.value)
     if token is None:
         return
@@ -116,15 +116,11 @@ def _authorize(draft: ServerDraft, headers: dict[str, str]) -> None:
 def _convert_oauth(draft: ServerDraft) -> dict[str, object]:
     oauth: dict[str, object] = {}
     for given in draft.find_all(
-        FieldMeaning.CLIENT_ID,
-        FieldMeaning.CLIENT_SECRET,
-        FieldMeaning.SCOPES,
-        FieldMeaning.REDIRECT_PORT,
-        FieldMeaning.METADATA_URL,
+        Meaning.CLIENT_ID, Meaning.CLIENT_SECRET, Meaning.SCOPES, Meaning.REDIRECT_PORT, Meaning.METADATA_URL
     ):
         meaning = next(meaning for meaning, found in draft.fields.items() if given in found)
         _set_oauth(draft, oauth, given.name, meaning, given.value)
-    for given in draft.find_all(FieldMeaning.OAUTH):
+    for given in draft.find_all(Meaning.OAUTH):
         match given.value:
             case dict():
                 _add_oauth_object(draft, oauth, given.name, given.value)
@@ -143,29 +139,27 @@ def _add_oauth_object(
     for name, value in settings.items():
         field = f"{where}.{name}"
         meaning = OAUTH.get(re.sub(r"[_-]", "", name).lower())
-        if meaning is FieldMeaning.TOKENS:
+        if meaning is Meaning.TOKENS:
             draft.note(field, "is a stored login; logins are never imported, so log in again")
         elif meaning is None:
             draft.note(field, "has no counterpart here and is left out")
-        elif meaning is not FieldMeaning.SILENT:
+        elif meaning is not Meaning.SILENT:
             _set_oauth(draft, oauth, field, meaning, value)
 
 
-def _set_oauth(
-    draft: ServerDraft, oauth: dict[str, object], field: str, meaning: FieldMeaning, value: object
-) -> None:
+def _set_oauth(draft: ServerDraft, oauth: dict[str, object], field: str, meaning: Meaning, value: object) -> None:
     if value in (None, "", []):
         return
     match meaning:
-        case FieldMeaning.CLIENT_ID | FieldMeaning.CLIENT_SECRET:
-            key = "client_id" if meaning is FieldMeaning.CLIENT_ID else "client_secret"
+        case Meaning.CLIENT_ID | Meaning.CLIENT_SECRET:
+            key = "client_id" if meaning is Meaning.CLIENT_ID else "client_secret"
             if (text := draft.convert_text(field, value)) is not None:
                 oauth.setdefault(key, text)
-        case FieldMeaning.SCOPES:
+        case Meaning.SCOPES:
             _set_scopes(draft, oauth, field, value)
-        case FieldMeaning.REDIRECT_PORT:
+        case Meaning.REDIRECT_PORT:
             _set_port(draft, oauth, field, value)
-        case FieldMeaning.METADATA_URL:
+        case Meaning.METADATA_URL:
             url = draft.convert_text(field, value)
             if url and ("${" in url or _is_url(url)):
                 oauth.setdefault("metadata_url", url)

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import (
-    Adapter,
-    FieldMeaning,
-    FileLocation,
-    Syntax,
-    TimeoutField,
-    local,
-    project,
-    user,
-)
+from dynamic_mcp.importer.adapter import Adapter, FileLocation, Meaning, Syntax, TimeoutField, local, project, user
 from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.syntaxes import (
     ANY,
@@ -56,11 +47,11 @@ def _editor(name: str, title: str, directory: str, *, aliases: tuple[str, ...] =
         timeout_unit_s=MILLISECONDS,
         inputs=("$.inputs", "$.mcp.inputs", "$.'mcp.inputs'", "$.settings.mcp.inputs"),
         fields={
-            "dev": FieldMeaning.NOTHING,
-            "sandbox": FieldMeaning.NOTHING,
-            "sandboxEnabled": FieldMeaning.NOTHING,
-            "gallery": FieldMeaning.NOTHING,
-            "version": FieldMeaning.NOTHING,
+            "dev": Meaning.NOTHING,
+            "sandbox": Meaning.NOTHING,
+            "sandboxEnabled": Meaning.NOTHING,
+            "gallery": Meaning.NOTHING,
+            "version": Meaning.NOTHING,
         },
         source="https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
         checked="2026-05-20",
@@ -113,7 +104,7 @@ ZED = Adapter(
     inherits="all",
     # older versions used milliseconds, later ones seconds, so the number has to tell
     timeout_unit_s=None,
-    fields={"settings": FieldMeaning.NOTHING, "source": FieldMeaning.SILENT, "remote": FieldMeaning.NOTHING},
+    fields={"settings": Meaning.NOTHING, "source": Meaning.SILENT, "remote": Meaning.NOTHING},
     quirk="zed",
     source="https://zed.dev/docs/ai/mcp",
 )
@@ -130,7 +121,7 @@ ROO_CODE = Adapter(
     inherits="safe",
     timeout_unit_s=SECONDS,
     untyped="sse",
-    fields={"watchPaths": FieldMeaning.NOTHING},
+    fields={"watchPaths": Meaning.NOTHING},
     source="https://docs.roocode.com/features/mcp/using-mcp-in-roo",
     notes="Discontinued on 2026-05-15; the files remain.",
 )
@@ -155,7 +146,7 @@ CONTINUE = Adapter(
     named_by="name",
     inherits="safe",
     timeout_unit_s=MILLISECONDS,
-    fields={"faviconUrl": FieldMeaning.NOTHING, "sourceFile": FieldMeaning.SILENT},
+    fields={"faviconUrl": Meaning.NOTHING, "sourceFile": Meaning.SILENT},
     quirk="continue",
     source="https://docs.continue.dev/customize/deep-dives/mcp",
     checked="2026-06",
@@ -258,11 +249,11 @@ MCPHUB_NVIM = Adapter(
     inputs=("$.inputs",),
     passes_empty=True,
     fields={
-        "custom_instructions": FieldMeaning.NOTHING,
-        "dev": FieldMeaning.NOTHING,
-        "disabled_prompts": FieldMeaning.NOTHING,
-        "disabled_resources": FieldMeaning.NOTHING,
-        "disabled_resourceTemplates": FieldMeaning.NOTHING,
+        "custom_instructions": Meaning.NOTHING,
+        "dev": Meaning.NOTHING,
+        "disabled_prompts": Meaning.NOTHING,
+        "disabled_resources": Meaning.NOTHING,
+        "disabled_resourceTemplates": Meaning.NOTHING,
     },
     source="https://ravitemer.github.io/mcphub.nvim/mcp/servers_json.html",
 )
@@ -301,9 +292,9 @@ MCPORTER = Adapter(
     variables=(*BRACES, Syntax.POWERSHELL),
     inherits="all",
     fields={
-        "bearerTokenEnv": FieldMeaning.BEARER_FROM_ENV,
-        "lifecycle": FieldMeaning.NOTHING,
-        "tokenCacheDir": FieldMeaning.NOTHING,
+        "bearerTokenEnv": Meaning.BEARER_FROM_ENV,
+        "lifecycle": Meaning.NOTHING,
+        "tokenCacheDir": Meaning.NOTHING,
         "requestTimeoutMs": TimeoutField("tools", MILLISECONDS),
     },
     source="https://github.com/steipete/mcporter/blob/main/docs/config.md",

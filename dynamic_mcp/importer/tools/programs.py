@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, FieldMeaning, Syntax, project, user
+from dynamic_mcp.importer.adapter import Adapter, Meaning, Syntax, project, user
 from dynamic_mcp.importer.tools.syntaxes import ANY, MILLISECONDS
 
 LM_STUDIO = Adapter(
@@ -22,14 +22,14 @@ LIBRECHAT = Adapter(
     inherits="safe",
     timeout_unit_s=MILLISECONDS,
     fields={
-        "title": FieldMeaning.NOTHING,
-        "iconPath": FieldMeaning.NOTHING,
-        "chatMenu": FieldMeaning.NOTHING,
-        "serverInstructions": FieldMeaning.NOTHING,
-        "customUserVars": FieldMeaning.NOTHING,
-        "startup": FieldMeaning.NOTHING,
-        "requiresOAuth": FieldMeaning.NOTHING,
-        "stderr": FieldMeaning.NOTHING,
+        "title": Meaning.NOTHING,
+        "iconPath": Meaning.NOTHING,
+        "chatMenu": Meaning.NOTHING,
+        "serverInstructions": Meaning.NOTHING,
+        "customUserVars": Meaning.NOTHING,
+        "startup": Meaning.NOTHING,
+        "requiresOAuth": Meaning.NOTHING,
+        "stderr": Meaning.NOTHING,
     },
     quirk="librechat",
     source="https://www.librechat.ai/docs/configuration/librechat_yaml/object_structure/mcp_servers",
@@ -40,7 +40,7 @@ FIVE_IRE = Adapter(
     title="5ire",
     aliases=("fiveire",),
     places=(*user("{appdata}/5ire/mcp.json"),),
-    fields={"key": FieldMeaning.SILENT},
+    fields={"key": Meaning.SILENT},
     variables=ANY,
     source="https://github.com/nanbingxyz/5ire",
 )
@@ -51,10 +51,10 @@ CHERRY_STUDIO = Adapter(
     places=(),
     named_by="name",
     fields={
-        "registryUrl": FieldMeaning.NOTHING,
-        "tags": FieldMeaning.NOTHING,
-        "logoUrl": FieldMeaning.NOTHING,
-        "id": FieldMeaning.SILENT,
+        "registryUrl": Meaning.NOTHING,
+        "tags": Meaning.NOTHING,
+        "logoUrl": Meaning.NOTHING,
+        "id": Meaning.SILENT,
     },
     variables=ANY,
     source="https://docs.cherry-ai.com/advanced-basic/mcp",
@@ -111,7 +111,7 @@ ANYTHINGLLM = Adapter(
         *user("{appdata}/anythingllm-desktop/storage/plugins/anythingllm_mcp_servers.json"),
     ),
     variables=ANY,
-    fields={"anythingllm": FieldMeaning.NOTHING},
+    fields={"anythingllm": Meaning.NOTHING},
     source="https://docs.anythingllm.com/mcp-compatibility/overview",
 )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dynamic_mcp.importer.adapter import (
     Adapter,
-    FieldMeaning,
     FileLocation,
+    Meaning,
     SwitchFile,
     Syntax,
     TimeoutField,
@@ -15,14 +15,7 @@ from dynamic_mcp.importer.adapter import (
 )
 from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.editors import VSCODE
-from dynamic_mcp.importer.tools.syntaxes import (
-    BRACES,
-    DOLLARS,
-    EDITOR,
-    MILLISECONDS,
-    SECONDS,
-    in_editors,
-)
+from dynamic_mcp.importer.tools.syntaxes import BRACES, DOLLARS, EDITOR, MILLISECONDS, SECONDS, in_editors
 
 CURSOR = Adapter(
     name="cursor",
@@ -111,10 +104,7 @@ CLAUDE = Adapter(
     variables=BRACES,
     inherits="all",
     timeout_unit_s=MILLISECONDS,
-    fields={
-        "alwaysLoad": FieldMeaning.NOTHING,
-        "oauth": FieldMeaning.OAUTH,
-    },
+    fields={"alwaysLoad": Meaning.NOTHING, "oauth": Meaning.OAUTH},
     quirk="claude",
     source="https://code.claude.com/docs/en/mcp",
 )
@@ -139,7 +129,7 @@ CLINE = Adapter(
     inherits="all",
     timeout_unit_s=SECONDS,
     untyped="sse",
-    fields={"oauth": FieldMeaning.TOKENS, "oauthClient": FieldMeaning.OAUTH, "metadata": FieldMeaning.NOTHING},
+    fields={"oauth": Meaning.TOKENS, "oauthClient": Meaning.OAUTH, "metadata": Meaning.NOTHING},
     source="https://docs.cline.bot/mcp/configuring-mcp-servers",
 )
 
@@ -197,11 +187,11 @@ CODEX = Adapter(
     fallback=("$.mcp.servers", "$.mcp"),
     is_bare=True,
     fields={
-        "required": FieldMeaning.NOTHING,
-        "supports_parallel_tool_calls": FieldMeaning.NOTHING,
-        "experimental_environment": FieldMeaning.NOTHING,
-        "oauth_resource": FieldMeaning.NOTHING,
-        "tools": FieldMeaning.TOOLS,
+        "required": Meaning.NOTHING,
+        "supports_parallel_tool_calls": Meaning.NOTHING,
+        "experimental_environment": Meaning.NOTHING,
+        "oauth_resource": Meaning.NOTHING,
+        "tools": Meaning.TOOLS,
         "startup_timeout_sec": TimeoutField("connect", SECONDS),
     },
     inherits="safe",
@@ -221,9 +211,9 @@ GEMINI_INHERITS = (
 )
 
 GEMINI_FIELDS = {
-    "targetAudience": FieldMeaning.NOTHING,
-    "targetServiceAccount": FieldMeaning.NOTHING,
-    "authProviderType": FieldMeaning.NOTHING,
+    "targetAudience": Meaning.NOTHING,
+    "targetServiceAccount": Meaning.NOTHING,
+    "authProviderType": Meaning.NOTHING,
 }
 
 GEMINI_CLI = Adapter(
@@ -274,20 +264,9 @@ ANTIGRAVITY = Adapter(
             ToolScope.USER, "{appdata}/Antigravity IDE/User/settings.json", servers=("$.mcpServers", "$.mcp.servers")
         ),
     ),
-    fields={"authProviderType": FieldMeaning.NOTHING},
+    fields={"authProviderType": Meaning.NOTHING},
     timeout_unit_s=None,
     source="https://antigravity.google/docs/mcp",
 )
 
-TOOLS = (
-    CURSOR,
-    OPENCODE,
-    CLAUDE_DESKTOP,
-    CLAUDE,
-    VSCODE,
-    CLINE,
-    KILOCODE,
-    CODEX,
-    GEMINI_CLI,
-    ANTIGRAVITY,
-)
+TOOLS = (CURSOR, OPENCODE, CLAUDE_DESKTOP, CLAUDE, VSCODE, CLINE, KILOCODE, CODEX, GEMINI_CLI, ANTIGRAVITY)

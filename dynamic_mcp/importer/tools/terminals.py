@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dynamic_mcp.importer.adapter import (
     Adapter,
-    FieldMeaning,
     FileLocation,
+    Meaning,
     SwitchFile,
     Syntax,
     TimeoutField,
@@ -29,11 +29,7 @@ GOOSE = Adapter(
     variables=(Syntax.BRACES, Syntax.DOLLAR),
     inherits="all",
     timeout_unit_s=SECONDS,
-    fields={
-        "display_name": FieldMeaning.NOTHING,
-        "bundled": FieldMeaning.NOTHING,
-        "socket": FieldMeaning.NOTHING,
-    },
+    fields={"display_name": Meaning.NOTHING, "bundled": Meaning.NOTHING, "socket": Meaning.NOTHING},
     quirk="goose",
     source="https://block.github.io/goose/docs/guides/config-files",
 )
@@ -178,7 +174,7 @@ WARP = Adapter(
     servers=("$.mcpServers", "$.mcp_servers", "$.servers"),
     is_bare=True,
     variables=BRACES,
-    fields={"start_on_launch": FieldMeaning.NOTHING},
+    fields={"start_on_launch": Meaning.NOTHING},
     source="https://docs.warp.dev/knowledge-and-collaboration/mcp",
 )
 
@@ -211,7 +207,7 @@ HERMES = Adapter(
     variables=(*BRACES, *EDITOR),
     inherits="safe",
     timeout_unit_s=SECONDS,
-    fields={"client_cert": FieldMeaning.NOTHING, "client_key": FieldMeaning.NOTHING},
+    fields={"client_cert": Meaning.NOTHING, "client_key": Meaning.NOTHING},
     quirk="hermes",
     source="https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
 )
@@ -219,10 +215,7 @@ HERMES = Adapter(
 OPENHANDS = Adapter(
     name="openhands",
     title="OpenHands",
-    places=(
-        *project("./config.toml", ambiguous=True),
-        *user("~/.openhands/mcp.json", "~/.openhands/config.toml"),
-    ),
+    places=(*project("./config.toml", ambiguous=True), *user("~/.openhands/mcp.json", "~/.openhands/config.toml")),
     servers=("$.mcpServers",),
     timeout_unit_s=SECONDS,
     quirk="openhands",
@@ -242,12 +235,12 @@ PI = Adapter(
     inherits="all",
     timeout_unit_s=MILLISECONDS,
     fields={
-        "lifecycle": FieldMeaning.NOTHING,
-        "socket": FieldMeaning.NOTHING,
-        "idleTimeout": FieldMeaning.NOTHING,
-        "directTools": FieldMeaning.NOTHING,
-        "exposeResources": FieldMeaning.NOTHING,
-        "debug": FieldMeaning.NOTHING,
+        "lifecycle": Meaning.NOTHING,
+        "socket": Meaning.NOTHING,
+        "idleTimeout": Meaning.NOTHING,
+        "directTools": Meaning.NOTHING,
+        "exposeResources": Meaning.NOTHING,
+        "debug": Meaning.NOTHING,
     },
     source="https://github.com/nicobailon/pi-mcp-adapter",
 )
@@ -275,7 +268,7 @@ MISTRAL_VIBE = Adapter(
     named_by="name",
     inherits="safe",
     timeout_unit_s=SECONDS,
-    fields={"prompt": FieldMeaning.NOTHING, "sampling_enabled": FieldMeaning.NOTHING},
+    fields={"prompt": Meaning.NOTHING, "sampling_enabled": Meaning.NOTHING},
     quirk="mistral-vibe",
     source="https://docs.mistral.ai/mistral-vibe/introduction/configuration",
 )
@@ -283,10 +276,7 @@ MISTRAL_VIBE = Adapter(
 CODEBUDDY = Adapter(
     name="codebuddy",
     title="CodeBuddy",
-    places=(
-        *user("~/.codebuddy/.mcp.json", "~/.codebuddy/mcp.json", "~/.codebuddy.json"),
-        *project("./.mcp.json"),
-    ),
+    places=(*user("~/.codebuddy/.mcp.json", "~/.codebuddy/mcp.json", "~/.codebuddy.json"), *project("./.mcp.json")),
     variables=ANY,
     timeout_unit_s=MILLISECONDS,
     off=("$.disabledMcpServers[*]",),
