@@ -258,6 +258,14 @@ def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry
 
     Without a `journal`, the change stands alone.
     """
+    tools = dict.fromkeys(reading.source.tool for reading in plan.readings if reading.servers)
+    return write_changes(plan, " ".join(("import", *tools)), is_private=plan.has_secrets(), journal=journal)
+
+
+def write_changes(
+    plan: Plan, title: str, *, is_private: bool, journal: ChangeJournal | None = None
+) -> JournalEntry | None:
+    """Write the config of a plan and its env file, both or none, as one change of this title."""
     changes: list[FileChange] = []
     if plan.variables:
         before = files.read_bytes(plan.env_file)
@@ -265,11 +273,10 @@ def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry
         changes.append(FileChange(plan.env_file, before, after, is_private=True))
     if plan.is_changed:
         before = None if plan.before is None else plan.before.encode()
-        changes.append(FileChange(plan.output, before, plan.after.encode(), is_private=plan.has_secrets()))
+        changes.append(FileChange(plan.output, before, plan.after.encode(), is_private=is_private))
     if not changes:
         return None
-    tools = list(dict.fromkeys(reading.source.tool for reading in plan.readings if reading.servers))
-    return (journal or open_journal()).apply(" ".join(("import", *tools)), "", timestamp(), changes)
+    return (journal or open_journal()).apply(title, "", timestamp(), changes)
 
 
 def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:

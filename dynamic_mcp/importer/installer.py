@@ -64,7 +64,7 @@ class InstallPlan:
 
     @property
     def is_needed(self) -> bool:
-        """Tell whether any file would change."""
+        """Return whether any file would change."""
         return bool(self.changes)
 
     @property
@@ -144,7 +144,7 @@ def list_targets(adapter: Adapter, scopes: Collection[ToolScope], machine: Machi
 
 
 def is_writable(place: FileLocation, file: Path) -> bool:
-    """Tell whether a file belongs to the tool and the user, and has a format that can be edited."""
+    """Return whether a file belongs to the tool and the user, and has a format that can be edited."""
     is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_SYSTEM_PREFIXES))
     return is_own and file.suffix in _SUFFIXES
 

@@ -262,7 +262,7 @@ def _detect_by_content(file: Path, document: object) -> str:
 
 
 def _is_export(servers: object) -> bool:
-    """Tell whether the keys are random and the names are in the servers."""
+    """Return whether the keys are random and the names are in the servers."""
     values = list(servers.values()) if isinstance(servers, dict) else []
     return bool(values) and all(
         isinstance(each, dict) and "name" in each and "isActive" in each and "key" not in each for each in values
@@ -363,14 +363,14 @@ def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInp
 
 
 def _is_server_like(value: object) -> bool:
-    """Tell whether an object says how to start or reach something."""
+    """Return whether an object says how to start or reach something."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES
 
 
 def _is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:
-    """Tell whether a list of names or globs contains this name, as the tool compares them."""
+    """Return whether a list of names or globs contains this name, as the tool compares them."""
     if adapter.is_off_in_any_case:
         return any(fnmatchcase(name.strip().casefold(), each.strip().casefold()) for each in listed)
     return any(fnmatchcase(name, each) for each in listed)

@@ -1,4 +1,4 @@
-"""From a package or a remote, and what a person has answered, to the entry of the config. Pure.
+"""Builds the entry of the config from a package or a remote and the user's answers.
 
 All texts of the registry are literal: a `${NAME}` in them never becomes a variable of this machine.
 """
@@ -51,7 +51,7 @@ _ENVIRONMENT_FLAGS = ("-e", "--env")
 
 
 class EntryDraft(Struct, frozen=True):
-    """An entry of the config, and what a person should know about it."""
+    """An entry of the config, and what the user should know about it."""
 
     entry: Entry
     warnings: tuple[str, ...] = ()
@@ -128,25 +128,25 @@ def _build_remote(remote: RemoteServer, answers: ServerAnswers) -> Entry:
 
 def _values_of(part: ValuePart, answers: ServerAnswers) -> Iterator[str]:
     """Yield the values of a part, as they stand in the config; none if it is left out."""
-    given = part.input
-    if given.value is None:
-        yield from map(_write, _texts_of(answers.get(part.keys[""]), given))
+    source = part.input
+    if source.value is None:
+        yield from map(_write, _texts_of(answers.get(part.keys[""]), source))
         return
-    texts = {name: _texts_of(answers.get(key), given.variables[name]) for name, key in part.keys.items()}
+    texts = {name: _texts_of(answers.get(key), source.variables[name]) for name, key in part.keys.items()}
     if not all(texts.values()):  # an optional value is missing
         return
     for number in range(max(map(len, texts.values()), default=1)):
         filled = {name: values[min(number, len(values) - 1)] for name, values in texts.items()}
         if part.place is ValuePlace.URL:
             filled = {name: text if _MARK in text else quote(text, safe="") for name, text in filled.items()}
-        yield _write(fill_in(given.value, filled))
+        yield _write(fill_in(source.value, filled))
 
 
-def _texts_of(answers: tuple[str, ...] | None, given: ValueInput) -> tuple[str, ...]:
+def _texts_of(answers: tuple[str, ...] | None, source: ValueInput) -> tuple[str, ...]:
     """Return the answers, else the default, with a mark for the beginning of a reference. Defaults have none."""
     if answers:
         return tuple(text.replace("${", _MARK) if is_reference(text) else text for text in answers)
-    default = given.valid_default
+    default = source.valid_default
     return () if default is None else (default,)
 
 
@@ -169,7 +169,7 @@ def _words(part: ValuePart, value: str) -> list[str]:
 
 
 def _hide_secret(part: ValuePart, value: str, env: dict[str, str]) -> list[str]:
-    """Let `-e NAME=${SECRET}` be `-e NAME`, with the value in the environment, where nobody else can read it."""
+    """Let `-e NAME=${SECRET}` be `-e NAME`, with the value in the environment, where other users cannot read it."""
     name, equals, rest = value.partition("=")
     is_hidden = part.name in _ENVIRONMENT_FLAGS and equals and _HAS_REFERENCE.search(rest)
     if not is_hidden or is_heeded(name) or not re.fullmatch(VARIABLE_NAME, name):
@@ -179,7 +179,7 @@ def _hide_secret(part: ValuePart, value: str, env: dict[str, str]) -> list[str]:
 
 
 def _passes(runtime: list[str], name: str) -> bool:
-    """Tell whether a container gets this variable of the environment already."""
+    """Return whether a container gets this variable of the environment already."""
     pairs = pairwise(runtime)
     return any(flag in _ENVIRONMENT_FLAGS and word == name for flag, word in pairs) or f"--env={name}" in runtime
 
@@ -210,7 +210,7 @@ def _warnings_about_url(url: str) -> tuple[str, ...]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether a host is this machine, by its name alone."""
+    """Return whether a host is this machine, by its name alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -228,8 +228,8 @@ def _warnings_about_words(
 
 def _check_references(entry: Entry, answers: ServerAnswers) -> None:
     """Check that an entry refers to no variable but those of the answers. Raises Refused."""
-    given = {text for texts in answers.values() for text in texts if is_reference(text)}
-    if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - given:
+    source = {text for texts in answers.values() for text in texts if is_reference(text)}
+    if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - source:
         raise UnusableOption(
             f"it refers to variables of this machine: {', '.join(f'`{each}`' for each in sorted(found))}"
         )

@@ -176,7 +176,7 @@ def image_name(image: str) -> str:
 
 
 class ValueInput(Struct, frozen=True, kw_only=True):
-    """A value: fixed with `value`, whose `{names}` stand for `variables`, or else given by a person."""
+    """A value: fixed with `value`, whose `{names}` stand for `variables`, or else given by the user."""
 
     description: str = ""
     is_required: bool = False
@@ -233,7 +233,7 @@ class PackageArgument(Struct, frozen=True, kw_only=True):
 
 
 def is_reference(text: str) -> bool:
-    """Tell whether an answer is a variable of the config, which is filled in when the server starts."""
+    """Return whether an answer is a variable of the config, which is filled in when the server starts."""
     return _REFERENCE.fullmatch(text) is not None
 
 
@@ -257,7 +257,7 @@ def _read_plain_input(reader: _Reader) -> ValueInput:
         value=reader.text("value"),
         default=reader.text("default"),
         placeholder=reader.remark("placeholder"),
-        # only a person may refer to a variable
+        # only the user may refer to a variable
         choices=tuple(text for text in reader.texts("choices") if not is_reference(text)),
     )
 
@@ -269,13 +269,13 @@ def _read_keyed(reader: _Reader) -> Keyed:
 
 def _read_argument(reader: _Reader) -> PackageArgument:
     """Return an argument. Raises FlawedDocument."""
-    given, repeated = _read_input(reader), reader.flag("isRepeated")
+    source, repeated = _read_input(reader), reader.flag("isRepeated")
     kind = reader.text("type") or ("named" if reader.text("name") else "positional")
     match kind:
         case "named":
-            return PackageArgument(input=given, name=reader.required("name"), is_repeated=repeated)
+            return PackageArgument(input=source, name=reader.required("name"), is_repeated=repeated)
         case "positional":
-            return PackageArgument(input=given, hint=reader.text("valueHint") or "", is_repeated=repeated)
+            return PackageArgument(input=source, hint=reader.text("valueHint") or "", is_repeated=repeated)
     raise FlawedDocument("an argument is neither named nor positional")
 
 

@@ -44,7 +44,7 @@ def find_option(target: EntryTarget, document: ServerDocument) -> Option | None:
 
 
 def has_version(target: EntryTarget, option: Option) -> bool:
-    """Tell whether an option is of the version that the target has pinned."""
+    """Return whether an option is of the version that the target has pinned."""
     if not isinstance(option, Package):
         return False
     version = image_of(option).rpartition(":")[2] if option.kind == "oci" else option.version

@@ -28,14 +28,14 @@ class Hit(Struct, frozen=True):
 
 
 class Hits(Struct, frozen=True):
-    """The servers found, best first, and what a person should know about the search."""
+    """The servers found, best first, and what the user should know about the search."""
 
     found: tuple[Hit, ...]
     notes: tuple[str, ...] = ()
 
 
 class Lookup:
-    """Asks registries, in their order. `notes` are what a person should know about the answers so far."""
+    """Asks registries, in their order. `notes` are what the user should know about the answers so far."""
 
     def __init__(self, registries: Sequence[Registry], cache: AnswerCache) -> None:
         self._registries = registries
@@ -147,7 +147,7 @@ def _count_words(document: ServerDocument, words: Sequence[str]) -> int:
 
 def _closest(name: str, names: Sequence[str]) -> list[str]:
     """Return the names that are most like this one; the namespace counts less than what follows it."""
-    from difflib import SequenceMatcher  # only when somebody got a name wrong
+    from difflib import SequenceMatcher  # only for a wrong name
 
     last = name.rpartition("/")[2].casefold()
 

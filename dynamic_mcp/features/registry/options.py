@@ -21,7 +21,7 @@ from dynamic_mcp.features.registry.runtimes import UnusableOption, programs_of
 Option: TypeAlias = Package | RemoteServer
 Kind = Literal["package", "remote"]
 
-# Stands for what a person would answer, to find out whether an option can be used at all.
+# Stands for what the user would answer, to find out whether an option can be used at all.
 _SAMPLE = "${X}"
 _RANKS = {"npm": 1, "pypi": 1, "oci": 2}
 
@@ -67,7 +67,7 @@ def names_of(option: Option) -> tuple[str, ...]:
 
 
 def best(options: Sequence[Option], has_program: Callable[[str], bool]) -> Option:
-    """Return the option to take if nobody chooses: one that can run here, remote before local."""
+    """Return the option to take by default: one that can run here, remote before local."""
     return min(options, key=lambda each: _rank(each, has_program))
 
 

@@ -28,7 +28,7 @@ class ServerOrigin(Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, object]:
         """Return what stands in the config."""
-        given: dict[str, object] = {
+        answers: dict[str, object] = {
             key: values[0] if len(values) == 1 else list(values) for key, values in self.answers.items()
         }
         facts: dict[str, object] = {
@@ -37,7 +37,7 @@ class ServerOrigin(Struct, frozen=True, kw_only=True):
             "version": self.version,
             "from": self.option,
         }
-        return facts | ({"set": given} if given else {}) | ({"linked": True} if self.is_linked else {})
+        return facts | ({"set": answers} if answers else {}) | ({"linked": True} if self.is_linked else {})
 
 
 def origin_of(

@@ -45,7 +45,7 @@ class ValuePart(Struct, frozen=True, kw_only=True):
 
 
 class ServerQuestion(Struct, frozen=True, kw_only=True):
-    """One value that a person gives. `variable` is the environment variable that it is the whole value of."""
+    """One value that the user gives. `variable` is the environment variable that it is the whole value of."""
 
     key: str
     input: ValueInput
@@ -74,11 +74,11 @@ def parts_of(option: Package | RemoteServer) -> tuple[ValuePart, ...]:
         ValuePart(
             place=place,
             name=name,
-            input=given,
-            keys=_keys_of(given, label, taken),
+            input=source,
+            keys=_keys_of(source, label, taken),
             is_repeated=is_repeated,
         )
-        for place, name, label, given, is_repeated in _places(option)
+        for place, name, label, source, is_repeated in _places(option)
     )
 
 
@@ -86,13 +86,13 @@ def questions_of(parts: Iterable[ValuePart]) -> Iterator[ServerQuestion]:
     """Yield the questions about these parts."""
     for part in parts:
         for name, key in part.keys.items():
-            given = part.input.variables[name] if name else part.input
+            source = part.input.variables[name] if name else part.input
             yield ServerQuestion(
                 key=key,
-                input=given,
+                input=source,
                 place=part.place,
-                is_required=given.is_required or part.input.is_required,
-                is_secret=given.is_secret or part.input.is_secret,
+                is_required=source.is_required or part.input.is_required,
+                is_secret=source.is_secret or part.input.is_secret,
                 is_repeated=part.is_repeated,
                 is_bare=_is_bare(part, name),
                 variable=_variable_of(part, name),
@@ -100,7 +100,7 @@ def questions_of(parts: Iterable[ValuePart]) -> Iterator[ServerQuestion]:
 
 
 def is_unanswered(question: ServerQuestion, answers: ServerAnswers) -> bool:
-    """Tell whether a server cannot be used without an answer to this question."""
+    """Return whether a server cannot be used without an answer to this question."""
     return question.is_required and not answers.get(question.key) and not question.input.valid_default
 
 
@@ -128,10 +128,10 @@ def _label(argument: PackageArgument, number: int) -> str:
     return argument.name.lstrip("-") or argument.name or argument.hint or f"arg{number}"
 
 
-def _keys_of(given: ValueInput, label: str, taken: set[str]) -> dict[str, str]:
-    if given.value is None:
+def _keys_of(source: ValueInput, label: str, taken: set[str]) -> dict[str, str]:
+    if source.value is None:
         return {"": _claim([label], taken)}
-    return {name: _claim([name, f"{label}.{name}"], taken) for name in given.names}
+    return {name: _claim([name, f"{label}.{name}"], taken) for name in source.names}
 
 
 def _claim(candidates: list[str], taken: set[str]) -> str:
@@ -151,7 +151,7 @@ def _variable_of(part: ValuePart, name: str) -> str:
 
 
 def _is_bare(part: ValuePart, name: str) -> bool:
-    """Tell whether an answer begins a word of the command line."""
+    """Return whether an answer begins a word of the command line."""
     if part.place not in (ValuePlace.RUNTIME, ValuePlace.ARGUMENT) or part.name.startswith("--"):
         return False
     begins = not name or (part.input.value or "").startswith(f"{{{name}}}")

@@ -86,7 +86,7 @@ def own_words(package: Package, runtime: Sequence[str]) -> tuple[str, ...]:
 
 
 def warnings_about(package: Package) -> list[str]:
-    """Return what a person should know before this is started."""
+    """Return what the user should know before this is started."""
     found = []
     if not package.version and package.kind != "oci":
         found.append(f"`{package.identifier}` has no version here, so the newest one is started each time")

@@ -81,7 +81,7 @@ def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> F
 def _is_ours(draft: ServerDraft) -> bool:
     command = draft.choose(Meaning.COMMAND)
     words = read_plain_words(draft, command) if command else []
-    address = next((given for given in draft.find_all(*_ADDRESSES) if given.value), None)
+    address = next((original for original in draft.find_all(*_ADDRESSES) if original.value), None)
     return naming.is_ours(
         draft.name, words[0] if words else None, words[1:], str(address.value) if address and not words else None
     )
@@ -89,13 +89,13 @@ def _is_ours(draft: ServerDraft) -> bool:
 
 def _choose_name(draft: ServerDraft) -> str:
     """Return the key, or the field with the name if the tool's keys carry no meaning."""
-    given = next((given for given in draft.find_all(Meaning.NAME) if given.value not in (None, "")), None)
-    if given is None:
+    original = next((original for original in draft.find_all(Meaning.NAME) if original.value not in (None, "")), None)
+    if original is None:
         return draft.name
-    if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
-        return given.value
-    if given.value != draft.name:
-        draft.note(given.name, "is a display name, which has no counterpart here")
+    if original.name == draft.context.adapter.named_by and isinstance(original.value, str):
+        return original.value
+    if original.value != draft.name:
+        draft.note(original.name, "is a display name, which has no counterpart here")
     return draft.name
 
 
@@ -127,22 +127,22 @@ def _describe_missing(draft: ServerDraft) -> str:
 
 
 def _note_others(draft: ServerDraft, others: list[FieldValue], reason: str) -> None:
-    for given in others:
-        if given.value not in (None, "", [], {}, False):
-            draft.note(given.name, f"{reason} and is left out")
+    for original in others:
+        if original.value not in (None, "", [], {}, False):
+            draft.note(original.name, f"{reason} and is left out")
 
 
 def _read_type(draft: ServerDraft) -> str | None:
     """Return `stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None if no type is given."""
-    for given in draft.find_all(Meaning.TYPE):
-        if not isinstance(given.value, str) or not given.value.strip():
-            if given.value not in (None, ""):
-                draft.note(given.name, f"is {describe_kind(given.value)}, not a type, and is left out")
+    for original in draft.find_all(Meaning.TYPE):
+        if not isinstance(original.value, str) or not original.value.strip():
+            if original.value not in (None, ""):
+                draft.note(original.name, f"is {describe_kind(original.value)}, not a type, and is left out")
             continue
-        word = re.sub(r"[^a-z]", "", given.value.lower())
+        word = re.sub(r"[^a-z]", "", original.value.lower())
         if word in TYPES:
             return TYPES[word]
-        draft.note(given.name, f"`{given.value[:40]}` is an unknown type and is left out")
+        draft.note(original.name, f"`{original.value[:40]}` is an unknown type and is left out")
     return None
 
 
@@ -154,9 +154,9 @@ def _note_never_carried(draft: ServerDraft) -> None:
         Meaning.NOTHING: "has no counterpart here and is left out",
     }
     for meaning, reason in reasons.items():
-        for given in draft.find_all(meaning):
-            if given.value not in (None, False, "", [], {}):
-                draft.note(given.name, reason)
+        for original in draft.find_all(meaning):
+            if original.value not in (None, False, "", [], {}):
+                draft.note(original.name, reason)
 
 
 def _convert_limits(draft: ServerDraft, *, is_off: bool) -> dict[str, object]:
@@ -174,52 +174,54 @@ def _convert_limits(draft: ServerDraft, *, is_off: bool) -> dict[str, object]:
 
 
 def _read_description(draft: ServerDraft) -> str:
-    given = draft.choose(Meaning.DESCRIPTION)
-    text = draft.to_plain_text(given.name, given.value) if given else None
+    original = draft.choose(Meaning.DESCRIPTION)
+    text = draft.to_plain_text(original.name, original.value) if original else None
     words = " ".join((text or "").split())
-    if given and len(words) > _LONGEST_DESCRIPTION:
-        draft.note(given.name, f"is truncated to {_LONGEST_DESCRIPTION} characters")
+    if original and len(words) > _LONGEST_DESCRIPTION:
+        draft.note(original.name, f"is truncated to {_LONGEST_DESCRIPTION} characters")
     return words[:_LONGEST_DESCRIPTION]
 
 
 def _is_disabled(draft: ServerDraft) -> bool:
-    on = [_parse_bool(draft, given) for given in draft.find_all(Meaning.ENABLED)]
-    off = [_parse_bool(draft, given) for given in draft.find_all(Meaning.DISABLED)]
+    on = [_parse_bool(draft, original) for original in draft.find_all(Meaning.ENABLED)]
+    off = [_parse_bool(draft, original) for original in draft.find_all(Meaning.DISABLED)]
     return False in on or True in off
 
 
-def _parse_bool(draft: ServerDraft, given: FieldValue) -> bool | None:
-    if isinstance(given.value, bool) or given.value is None:
-        return given.value
-    word = str(given.value).lower() if isinstance(given.value, (str, int)) else ""
+def _parse_bool(draft: ServerDraft, original: FieldValue) -> bool | None:
+    if isinstance(original.value, bool) or original.value is None:
+        return original.value
+    word = str(original.value).lower() if isinstance(original.value, (str, int)) else ""
     if word in _TRUE | _FALSE:
         return word in _TRUE
-    draft.note(given.name, f"is {describe_kind(given.value)}, not a boolean, and is left out")
+    draft.note(original.name, f"is {describe_kind(original.value)}, not a boolean, and is left out")
     return None
 
 
 def _read_timeout(draft: ServerDraft) -> dict[str, str]:
     timeout: dict[str, str] = {}
-    for wait, given in draft.timeouts:
-        if isinstance(given.value, dict):
-            _add_parts(draft, timeout, given)
-        elif given.value is not None and (seconds := _parse_seconds(draft, wait, given)) is not None:
-            _set_timeout(draft, timeout, wait.part, given, seconds)
+    for wait, original in draft.timeouts:
+        if isinstance(original.value, dict):
+            _add_parts(draft, timeout, original)
+        elif original.value is not None and (seconds := _parse_seconds(draft, wait, original)) is not None:
+            _set_timeout(draft, timeout, wait.part, original, seconds)
     return timeout
 
 
-def _set_timeout(draft: ServerDraft, timeout: dict[str, str], part: str, given: FieldValue, seconds: float) -> None:
+def _set_timeout(
+    draft: ServerDraft, timeout: dict[str, str], part: str, original: FieldValue, seconds: float
+) -> None:
     duration = _format_duration(seconds)
     if timeout.setdefault(part, duration) != duration:
-        draft.note(given.name, f"is left out: another field says {timeout[part]}")
+        draft.note(original.name, f"is left out: another field says {timeout[part]}")
 
 
-def _add_parts(draft: ServerDraft, timeout: dict[str, str], given: FieldValue) -> None:
+def _add_parts(draft: ServerDraft, timeout: dict[str, str], original: FieldValue) -> None:
     """Read OpenCode's later form: one timeout for each phase of a server."""
     parts = {"startup": "connect", "execution": "tools", "request": "tools", "connect": "connect", "tools": "tools"}
-    assert isinstance(given.value, dict)
-    for name, value in given.value.items():
-        inner = FieldValue(f"{given.name}.{name}", value)
+    assert isinstance(original.value, dict)
+    for name, value in original.value.items():
+        inner = FieldValue(f"{original.name}.{name}", value)
         part = parts.get(name)
         if part is None:
             draft.note(inner.name, "has no counterpart here and is left out")
@@ -227,26 +229,26 @@ def _add_parts(draft: ServerDraft, timeout: dict[str, str], given: FieldValue) -
             _set_timeout(draft, timeout, part, inner, seconds)
 
 
-def _parse_seconds(draft: ServerDraft, wait: TimeoutField, given: FieldValue) -> float | None:
-    amount = _parse_amount(given)
+def _parse_seconds(draft: ServerDraft, wait: TimeoutField, original: FieldValue) -> float | None:
+    amount = _parse_amount(original)
     if amount is None or amount <= 0:
-        draft.note(given.name, "is not a usable duration and is left out")
+        draft.note(original.name, "is not a usable duration and is left out")
         return None
-    if isinstance(given.value, str) and not re.fullmatch(r"[\d.\s]+", given.value):
+    if isinstance(original.value, str) and not re.fullmatch(r"[\d.\s]+", original.value):
         seconds = amount
     else:
-        seconds = amount * _choose_unit_s(draft, wait, given, amount)
+        seconds = amount * _choose_unit_s(draft, wait, original, amount)
     if not 0 < seconds <= types.LONGEST_S:
-        draft.note(given.name, "is not a usable duration and is left out")
+        draft.note(original.name, "is not a usable duration and is left out")
         return None
     return seconds
 
 
-def _parse_amount(given: FieldValue) -> float | None:
+def _parse_amount(original: FieldValue) -> float | None:
     try:
-        amount = types.parse_seconds(given.value)
+        amount = types.parse_seconds(original.value)
     except (FlawError, OverflowError):
-        value = given.value
+        value = original.value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(_to_float(value)):
             return _to_float(value)  # too long in seconds, but perhaps not in milliseconds
         return None
@@ -260,13 +262,13 @@ def _to_float(value: float) -> float:
         return math.inf
 
 
-def _choose_unit_s(draft: ServerDraft, wait: TimeoutField, given: FieldValue, amount: float) -> float:
+def _choose_unit_s(draft: ServerDraft, wait: TimeoutField, original: FieldValue, amount: float) -> float:
     unit = wait.unit_s if wait.unit_s is not None else draft.context.adapter.timeout_unit_s
     if unit is not None:
         return unit
     guess = 0.001 if amount >= _PLAUSIBLE_MS else 1.0
     words = "milliseconds" if guess < 1 else "seconds"
-    draft.note(given.name, f"is taken as {words}: the tool does not document its unit")
+    draft.note(original.name, f"is taken as {words}: the tool does not document its unit")
     return guess
 
 
@@ -281,22 +283,22 @@ def _format_duration(seconds: float) -> str:
 
 def _read_tools(draft: ServerDraft) -> dict[str, object]:
     tools: dict[str, object] = {}
-    for given in draft.find_all(Meaning.INCLUDE):
-        _set_names(draft, tools, "include", given)
-    for given in draft.find_all(Meaning.EXCLUDE):
-        _set_names(draft, tools, "exclude", given)
-    for given in draft.find_all(Meaning.TOOLS):
-        if isinstance(given.value, dict):
-            _add_tools_object(draft, tools, given)
+    for original in draft.find_all(Meaning.INCLUDE):
+        _set_names(draft, tools, "include", original)
+    for original in draft.find_all(Meaning.EXCLUDE):
+        _set_names(draft, tools, "exclude", original)
+    for original in draft.find_all(Meaning.TOOLS):
+        if isinstance(original.value, dict):
+            _add_tools_object(draft, tools, original)
         else:
-            _set_names(draft, tools, "include", given)
+            _set_names(draft, tools, "include", original)
     return tools
 
 
-def _add_tools_object(draft: ServerDraft, tools: dict[str, object], given: FieldValue) -> None:
-    assert isinstance(given.value, dict)
-    for name, value in given.value.items():
-        inner = FieldValue(f"{given.name}.{name}", value)
+def _add_tools_object(draft: ServerDraft, tools: dict[str, object], original: FieldValue) -> None:
+    assert isinstance(original.value, dict)
+    for name, value in original.value.items():
+        inner = FieldValue(f"{original.name}.{name}", value)
         if name in ("include", "exclude"):
             _set_names(draft, tools, name, inner)
         elif isinstance(value, dict) and any("approv" in key.lower() for key in value):
@@ -307,20 +309,20 @@ def _add_tools_object(draft: ServerDraft, tools: dict[str, object], given: Field
             draft.note(inner.name, "has no counterpart here and is left out")
 
 
-def _set_names(draft: ServerDraft, tools: dict[str, object], part: str, given: FieldValue) -> None:
-    if given.value is None:
+def _set_names(draft: ServerDraft, tools: dict[str, object], part: str, original: FieldValue) -> None:
+    if original.value is None:
         return
-    listed = [given.value] if isinstance(given.value, str) else given.value
+    listed = [original.value] if isinstance(original.value, str) else original.value
     if not isinstance(listed, list):
-        draft.note(given.name, f"is {describe_kind(given.value)}, not a list, and is left out")
+        draft.note(original.name, f"is {describe_kind(original.value)}, not a list, and is left out")
         return
     names = [
-        name for name in (draft.to_plain_text(f"{given.name}[{i}]", each) for i, each in enumerate(listed)) if name
+        name for name in (draft.to_plain_text(f"{original.name}[{i}]", each) for i, each in enumerate(listed)) if name
     ]
     if part == "exclude" and not names:
         return
     if part == "include" and not listed:
-        draft.note(given.name, "is an empty list, so the server offers no tools")
+        draft.note(original.name, "is an empty list, so the server offers no tools")
     if part == "include" and "*" in names:
         return
     _add_names(tools, part, names)

@@ -70,7 +70,12 @@ class ServerDraft:
 
     def choose(self, *meanings: Meaning) -> FieldValue | None:
         """Return the first field with one of these meanings that is not empty; add a notice if others differ."""
-        found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
+        found = [
+            original
+            for meaning in meanings
+            for original in self.fields.get(meaning, ())
+            if original.value not in _EMPTY
+        ]
         for other in found[1:]:
             if other.value != found[0].value:
                 self.note(other.name, f"differs from `{found[0].name}`, which is used")
@@ -124,7 +129,9 @@ class ServerDraft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(name for given in self.find_all(Meaning.ENV) for name in parse_members(given.value) or ()),
+            own=frozenset(
+                name for original in self.find_all(Meaning.ENV) for name in parse_members(original.value) or ()
+            ),
             is_unset_empty=is_unset_empty,
         )
 
@@ -133,14 +140,14 @@ def make_draft(context: Context, name: str, server: Mapping[str, object]) -> Ser
     """Sort the fields of a server by meaning; unknown fields are noted."""
     draft = ServerDraft(context, name, {}, [])
     known = {**COMMON, **context.adapter.fields}
-    for given in _flatten(server, known):
-        meaning = known.get(given.name)
+    for original in _flatten(server, known):
+        meaning = known.get(original.name)
         if isinstance(meaning, TimeoutField):
-            draft.timeouts.append((meaning, given))
+            draft.timeouts.append((meaning, original))
         elif meaning is None:
-            draft.note(given.name, "has no counterpart here and is left out")
+            draft.note(original.name, "has no counterpart here and is left out")
         else:
-            draft.fields.setdefault(meaning, []).append(given)
+            draft.fields.setdefault(meaning, []).append(original)
     return draft
 
 

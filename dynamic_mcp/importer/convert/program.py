@@ -46,7 +46,9 @@ def read_plain_words(draft: ServerDraft, command: FieldValue) -> list[str]:
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
     words = [word for word in _as_list(value) if isinstance(word, str)]
-    args = [arg for given in draft.find_all(Meaning.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
+    args = [
+        arg for original in draft.find_all(Meaning.ARGS) for arg in _as_list(original.value) if isinstance(arg, str)
+    ]
     return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
 
 
@@ -129,19 +131,19 @@ def _resolve_relative(draft: ServerDraft, name: str, text: str) -> str:
 
 
 def _read_arguments(draft: ServerDraft) -> list[tuple[str, object]]:
-    given = draft.choose(Meaning.ARGS)
-    if given is None:
+    original = draft.choose(Meaning.ARGS)
+    if original is None:
         return []
-    if isinstance(given.value, str):
+    if isinstance(original.value, str):
         is_windows = draft.context.machine.platform == "win32"
-        draft.note(given.name, "is a string, not a list; it is split at spaces")
+        draft.note(original.name, "is a string, not a list; it is split at spaces")
         try:
-            return [(given.name, word) for word in split_command_line(given.value, is_windows=is_windows)]
+            return [(original.name, word) for word in split_command_line(original.value, is_windows=is_windows)]
         except ValueError:
-            return [(given.name, given.value)]
-    if isinstance(given.value, list):
-        return [(f"{given.name}[{i}]", arg) for i, arg in enumerate(given.value)]
-    draft.note(given.name, f"is {describe_kind(given.value)}, not a list, and is left out")
+            return [(original.name, original.value)]
+    if isinstance(original.value, list):
+        return [(f"{original.name}[{i}]", arg) for i, arg in enumerate(original.value)]
+    draft.note(original.name, f"is {describe_kind(original.value)}, not a list, and is left out")
     return []
 
 
@@ -152,20 +154,20 @@ def _convert_args(draft: ServerDraft, args: list[tuple[str, object]]) -> list[st
 
 def _convert_env(draft: ServerDraft, command: FieldValue) -> dict[str, str]:
     env: dict[str, str] = {}
-    for given in _env_fields(draft, command):
-        variables = parse_members(given.value)
+    for original in _env_fields(draft, command):
+        variables = parse_members(original.value)
         if variables is None:
-            draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
+            draft.note(original.name, f"is {describe_kind(original.value)}, not an object, and is left out")
         for name, value in (variables or {}).items():
-            _set_variable(draft, env, f"{given.name}.{name}", name, value)
-    for given in draft.find_all(Meaning.ENV_NAMES):
-        for name in _read_names(draft, given):
+            _set_variable(draft, env, f"{original.name}.{name}", name, value)
+    for original in draft.find_all(Meaning.ENV_NAMES):
+        for name in _read_names(draft, original):
             env.setdefault(name, f"${{{name}}}")
     return env
 
 
 def _env_fields(draft: ServerDraft, command: FieldValue) -> list[FieldValue]:
-    found = [given for given in draft.find_all(Meaning.ENV) if given.value is not None]
+    found = [original for original in draft.find_all(Meaning.ENV) if original.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
         found.append(FieldValue(f"{command.name}.env", command.value["env"]))
     return found
@@ -183,49 +185,50 @@ def _set_variable(draft: ServerDraft, env: dict[str, str], field: str, name: str
         env[name] = text
 
 
-def _read_names(draft: ServerDraft, given: FieldValue) -> list[str]:
+def _read_names(draft: ServerDraft, original: FieldValue) -> list[str]:
     """Return the names of variables to pass on, given as texts or as objects with a `name`."""
     names: list[str] = []
-    for i, each in enumerate(_as_list(given.value)):
+    for i, each in enumerate(_as_list(original.value)):
         name = each.get("name") if isinstance(each, dict) else each
         if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             names.append(name)
             for key, value in each.items() if isinstance(each, dict) else ():
                 if key != "name" and value not in (None, "local"):
-                    draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
+                    draft.note(f"{original.name}[{i}].{key}", "has no counterpart here and is left out")
         else:
-            draft.note(f"{given.name}[{i}]", "is not a valid variable name and is left out")
+            draft.note(f"{original.name}[{i}]", "is not a valid variable name and is left out")
     return names
 
 
 def _convert_paths(draft: ServerDraft) -> dict[str, object]:
     entry: dict[str, object] = {}
-    if (given := draft.choose(Meaning.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
+    if (original := draft.choose(Meaning.CWD)) and (cwd := draft.convert_text(original.name, original.value)):
         entry["cwd"] = cwd
         if is_relative(cwd) and draft.context.source.scope is ToolScope.USER:
             draft.note(
-                given.name, "is relative: here to the config file, not to the directory in which the tool was started"
+                original.name,
+                "is relative: here to the config file, not to the directory in which the tool was started",
             )
-    if given := draft.choose(Meaning.ENV_FILE):
-        files = [draft.convert_text(given.name, each) for each in _as_list(given.value)]
+    if original := draft.choose(Meaning.ENV_FILE):
+        files = [draft.convert_text(original.name, each) for each in _as_list(original.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
             relative = any(map(is_relative, paths)) and draft.context.source.scope is ToolScope.USER
             draft.note(
-                given.name,
+                original.name,
                 "becomes `env_file`: the file must exist" + "; its path is relative to the config" * relative,
             )
     return entry
 
 
 def is_relative(path: str) -> bool:
-    """Tell whether a path is relative to the config that it is in."""
+    """Return whether a path is relative to the config that it is in."""
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 
 def _note_wrappers(draft: ServerDraft, words: list[tuple[str, object]]) -> None:
-    given = draft.choose(Meaning.ARGS)
-    args = [*(word for _, word in words[1:]), *(_as_list(given.value) if given else [])]
+    original = draft.choose(Meaning.ARGS)
+    args = [*(word for _, word in words[1:]), *(_as_list(original.value) if original else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):
             draft.note("", "runs `mcp-remote` to reach a remote server; `url` does that without a program")

@@ -62,14 +62,14 @@ def _guess_type(draft: ServerDraft, address: FieldValue, url: str) -> str | None
 
 def _convert_headers(draft: ServerDraft) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for given in draft.find_all(Meaning.HEADERS):
-        for name, value in _read_members(draft, given).items():
-            field = f"{given.name}.{name}"
+    for original in draft.find_all(Meaning.HEADERS):
+        for name, value in _read_members(draft, original).items():
+            field = f"{original.name}.{name}"
             if (text := draft.convert_text(field, value, is_header=True)) is not None:
                 _set_header(draft, headers, field, name, text.strip())
-    for given in draft.find_all(Meaning.HEADERS_FROM_ENV):
-        for name, value in _read_members(draft, given).items():
-            field = f"{given.name}.{name}"
+    for original in draft.find_all(Meaning.HEADERS_FROM_ENV):
+        for name, value in _read_members(draft, original).items():
+            field = f"{original.name}.{name}"
             if isinstance(value, str) and _NAME.fullmatch(value):
                 _set_header(draft, headers, field, name, f"${{{value}}}")
             else:
@@ -78,10 +78,10 @@ def _convert_headers(draft: ServerDraft) -> dict[str, str]:
     return headers
 
 
-def _read_members(draft: ServerDraft, given: FieldValue) -> Mapping[str, object]:
-    fields = parse_members(given.value)
-    if fields is None and given.value is not None:
-        draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
+def _read_members(draft: ServerDraft, original: FieldValue) -> Mapping[str, object]:
+    fields = parse_members(original.value)
+    if fields is None and original.value is not None:
+        draft.note(original.name, f"is {describe_kind(original.value)}, not an object, and is left out")
     return fields or {}
 
 
@@ -97,14 +97,14 @@ def _set_header(draft: ServerDraft, headers: dict[str, str], field: str, name: s
 def _authorize(draft: ServerDraft, headers: dict[str, str]) -> None:
     """Add the `Authorization` header for a bearer token that has its own field."""
     token, field = None, ""
-    if given := draft.choose(Meaning.BEARER_FROM_ENV):
-        field = given.name
-        if isinstance(given.value, str) and _NAME.fullmatch(given.value):
-            token = f"${{{given.value}}}"
+    if original := draft.choose(Meaning.BEARER_FROM_ENV):
+        field = original.name
+        if isinstance(original.value, str) and _NAME.fullmatch(original.value):
+            token = f"${{{original.value}}}"
         else:
             draft.note(field, "is not a valid variable name and is left out")
-    elif given := draft.choose(Meaning.BEARER):
-        field, token = given.name, draft.convert_text(given.name, given.value)
+    elif original := draft.choose(Meaning.BEARER):
+        field, token = original.name, draft.convert_text(original.name, original.value)
     if token is None:
         return
     if any(name.lower() == "authorization" for name in headers):
@@ -115,21 +115,21 @@ def _authorize(draft: ServerDraft, headers: dict[str, str]) -> None:
 
 def _convert_oauth(draft: ServerDraft) -> dict[str, object]:
     oauth: dict[str, object] = {}
-    for given in draft.find_all(
+    for original in draft.find_all(
         Meaning.CLIENT_ID, Meaning.CLIENT_SECRET, Meaning.SCOPES, Meaning.REDIRECT_PORT, Meaning.METADATA_URL
     ):
-        meaning = next(meaning for meaning, found in draft.fields.items() if given in found)
-        _set_oauth(draft, oauth, given.name, meaning, given.value)
-    for given in draft.find_all(Meaning.OAUTH):
-        match given.value:
+        meaning = next(meaning for meaning, found in draft.fields.items() if original in found)
+        _set_oauth(draft, oauth, original.name, meaning, original.value)
+    for original in draft.find_all(Meaning.OAUTH):
+        match original.value:
             case dict():
-                _add_oauth_object(draft, oauth, given.name, given.value)
+                _add_oauth_object(draft, oauth, original.name, original.value)
             case False:
-                draft.note(given.name, "disables logins; it has no counterpart here and is left out")
+                draft.note(original.name, "disables logins; it has no counterpart here and is left out")
             case None | True | "oauth" | "bearer" | "none" | "":  # whether a login is needed is found out at run time
                 pass
             case _:
-                draft.note(given.name, "has no counterpart here and is left out")
+                draft.note(original.name, "has no counterpart here and is left out")
     return oauth
 
 

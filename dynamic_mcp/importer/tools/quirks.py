@@ -36,7 +36,7 @@ def _normalize_opencode(document: ToolDocument, source: SettingsSource, machine:
 
 
 def _is_section(name: str, value: object) -> bool:
-    """Tell whether a member of `mcp` is a section of the later layout and not a server of that name."""
+    """Return whether a member of `mcp` is a section of the later layout and not a server of that name."""
     return name in ("servers", "timeout") and not _is_server(value)
 
 
@@ -129,8 +129,8 @@ def _normalize_openhands(document: ToolDocument, source: SettingsSource, machine
     by_url = dict(zip(urls, naming.derive_names(urls), strict=True))
     servers: Object = {}
     for kind, server in listed:
-        given = server.get("name") if isinstance(server, dict) else None
-        name = given if isinstance(given, str) and given else by_url.get(_nameless_url(server), kind)
+        own_name = server.get("name") if isinstance(server, dict) else None
+        name = own_name if isinstance(own_name, str) and own_name else by_url.get(_nameless_url(server), kind)
         servers[naming.make_unique(name, servers)] = server
     document.settings = {"mcpServers": servers}
 

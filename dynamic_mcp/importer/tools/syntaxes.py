@@ -25,7 +25,7 @@ ANY = (
     Syntax.ACTIONS,
     Syntax.POWERSHELL,
 )
-"""For files whose tool is not known, and for tools of which nobody has written down what they expand."""
+"""For files whose tool is not known, and for tools that do not document what they expand."""
 
 SECONDS, MILLISECONDS = 1.0, 0.001
 

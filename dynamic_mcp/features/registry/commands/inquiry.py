@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Inquiry:
-    """Asks the registries of a config for a command. What a person should know about the answers is said once."""
+    """Asks the registries of a config for a command. Each note about the answers is shown once."""
 
     def __init__(self, this: Invocation, file: Path) -> None:
         self._this = this

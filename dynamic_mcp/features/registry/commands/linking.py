@@ -10,12 +10,13 @@ from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
-from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
 from dynamic_mcp.features.registry.identity import EntryTarget, find_image, find_option, has_version
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
 from dynamic_mcp.features.registry.options import Option
 from dynamic_mcp.features.registry.origin import KEY, ServerOrigin, origin_of, read_origin
 from dynamic_mcp.importer.convert.identity import identify, pinned_version
+from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
 

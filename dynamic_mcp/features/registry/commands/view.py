@@ -181,6 +181,6 @@ def _option_to_json(document: ServerDocument, option: Option) -> dict[str, objec
 
 
 def _placeholders(option: Option) -> dict[str, tuple[str, ...]]:
-    """Return something for each value that a person must give, so that the entry can be shown."""
+    """Return something for each value that the user must give, so that the entry can be shown."""
     unanswered = (each.key for each in questions_about(option) if is_unanswered(each, {}))
     return {key: (f"${{{to_variable(key)}}}",) for key in unanswered}
