@@ -423,7 +423,8 @@ async def _connect_and_describe(this: Invocation, config: Config) -> dict[str, s
 
     async with open_own_client(this, config, uses_cache=False) as client:
         texts = await asyncio.gather(*(_describe(group, this.out) for group in client.groups))
-        return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
+        described = zip(client.groups, texts, strict=True)
+        return {group.name: description.shorten(text) for group, text in described if text}
 
 
 async def _describe(group: ClientGroup, out: Output) -> str:

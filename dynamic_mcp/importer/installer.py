@@ -67,11 +67,6 @@ class InstallPlan:
         """Return whether any file would change."""
         return bool(self.changes)
 
-    @property
-    def after(self) -> str:
-        """The text of the tool's own file afterwards."""
-        return next(diff.after for diff in self.diffs if diff.file == self.file)
-
 
 def plan_installation(
     adapter: Adapter,

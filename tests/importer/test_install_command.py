@@ -276,5 +276,5 @@ def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:
     here.home.mkdir()
     key = str(here.project).upper()
     (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}))
-    made = plan_installation(find_tool("claude"), ToolScope.LOCAL, here, start=["dynamic-mcp"])
-    assert list(json.loads(made.after)["projects"]) == [key]
+    plan = plan_installation(find_tool("claude"), ToolScope.LOCAL, here, start=["dynamic-mcp"])
+    assert [list(json.loads(change.after)["projects"]) for change in plan.changes] == [[key]]

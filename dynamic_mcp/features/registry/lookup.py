@@ -27,13 +27,6 @@ class Hit(Struct, frozen=True):
     document: ServerDocument
 
 
-class Hits(Struct, frozen=True):
-    """The servers found, best first, and what the user should know about the search."""
-
-    found: tuple[Hit, ...]
-    notes: tuple[str, ...] = ()
-
-
 class Lookup:
     """Asks registries, in their order. `notes` are what the user should know about the answers so far."""
 
@@ -42,16 +35,15 @@ class Lookup:
         self._cache = cache
         self.notes: list[str] = []
 
-    async def search(self, words: Sequence[str], *, most_pages: int = MOST_PAGES) -> Hits:
-        """Return the servers with any of these words, those with all of them first. Raises RegistryError."""
+    async def search(self, words: Sequence[str], *, most_pages: int = MOST_PAGES) -> list[Hit]:
+        """Return the servers with any of these words, those with the most of them first. Raises RegistryError."""
         answers = await asyncio.gather(*(self._search_one(each, words, most_pages) for each in self._registries))
         errors = [each for each in answers if isinstance(each, RegistryError)]
         if errors and len(errors) == len(answers):
             raise errors[0]
         self.notes += [error.message for error in errors]
         hits = [hit for each in answers if not isinstance(each, RegistryError) for hit in each]
-        ranked = sorted(hits, key=lambda hit: -_count_words(hit.document, words))
-        return Hits(tuple(ranked), tuple(self.notes))
+        return sorted(hits, key=lambda hit: -_count_words(hit.document, words))
 
     async def find(self, name: str, version: str = LATEST) -> Hit:
         """Return a server of the first registry that has it. Raises NotFound and RegistryError."""
@@ -110,7 +102,7 @@ class Lookup:
         words = [part for part in name.rpartition("/")[2].replace("_", "-").split("-") if len(part) > 2]
         longest = sorted(words, key=len, reverse=True)[:2]
         try:
-            return (await self.search([name.rpartition("/")[2], *longest], most_pages=1)).found
+            return await self.search([name.rpartition("/")[2], *longest], most_pages=1)
         except RegistryError as exc:
             if not NAME.fullmatch(name):
                 raise

@@ -162,7 +162,8 @@ class Plan:
         """The variables that the user must set, and for which servers."""
         wanted: dict[str, list[str]] = {}
         for item in self.items:
-            for name in item.server.exports if item.entry is not None else ():
+            is_used = item.entry is not None and item.action is not Action.DIFFERS
+            for name in item.server.exports if is_used else ():
                 wanted.setdefault(name, []).append(item.name)
         return {name: list(dict.fromkeys(servers)) for name, servers in wanted.items()}
 

@@ -83,12 +83,12 @@ async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: st
         return matches[:1]
     for target in targets:
         hits = await lookup.search(target.words(server), most_pages=1)
-        if matches := list(_matches([target], hits.found)):
+        if matches := list(_matches([target], hits)):
             return matches
     return []
 
 
-def _matches(targets: list[EntryTarget], hits: tuple[Hit, ...] | list[Hit]) -> Iterator[RegistryMatch]:
+def _matches(targets: list[EntryTarget], hits: list[Hit]) -> Iterator[RegistryMatch]:
     for hit in hits:
         for target in targets:
             option = find_option(target, hit.document)

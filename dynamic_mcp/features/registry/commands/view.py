@@ -28,7 +28,7 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
     inquiry = Inquiry(this, this.config_path(may_be_new=True))
     lookup = inquiry.lookup(registry)
     hits = inquiry.ask(lookup, lookup.search(words))
-    shown = hits.found if is_all else hits.found[:MOST_SHOWN]
+    shown = hits if is_all else hits[:MOST_SHOWN]
     if this.out.is_json:
         this.out.print_json([_summarize(hit) for hit in shown])
     elif shown:
@@ -39,8 +39,8 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
         this.out.print_table(["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
     if not shown:
         this.out.say("no server was found; a registry searches names only")
-    elif len(shown) < len(hits.found):
-        this.out.say(f"{pluralize(len(hits.found) - len(shown), 'more server')}; --all shows all")
+    elif len(shown) < len(hits):
+        this.out.say(f"{pluralize(len(hits) - len(shown), 'more server')}; --all shows all")
     return 0
 
 
