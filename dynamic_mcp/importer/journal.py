@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +17,7 @@ from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
-from dynamic_mcp.system.file_store import FileStore, JsonCodec, NewerFile, StoreError
+from dynamic_mcp.system.file_store import DictCodec, FileStore, NewerFile, StoreError
 from dynamic_mcp.system.text import os_reason
 
 _NOTE = "entry.json"
@@ -308,12 +309,16 @@ def _load(folder: Path) -> _Note:
         raise files.FileError(store.file, f"cannot be read: {os_reason(exc)}") from exc
     if note is None:
         raise files.FileError(store.file, "is missing")
-    return note
+    try:
+        return msgspec.convert(note, _Note)
+    except msgspec.ValidationError as exc:
+        raise files.FileError(store.file, f"is not a note of this journal: {exc}") from exc
 
 
 def _save(folder: Path, note: _Note) -> None:
-    _store(folder).save(note)
+    _store(folder).save(msgspec.to_builtins(note))
 
 
-def _store(folder: Path) -> FileStore[_Note]:
-    return FileStore(folder / _NOTE, JsonCodec(_Note, 1))
+def _store(folder: Path) -> FileStore[dict[str, Any]]:
+    # paths may not be UTF-8, which JSON of msgspec cannot hold; the values are those of the codec
+    return FileStore(folder / _NOTE, DictCodec(1))
