@@ -64,11 +64,11 @@ def _confirm(this: Invocation, journal: Journal, deeds: Sequence[JournalEntry]) 
 def show_changes(this: Invocation) -> int:
     """List the changes; return the exit code."""
     deeds = open_journal().entries()
-    if this.out.is_json:
-        this.out.print_json([_to_json(deed) for deed in deeds])
-        return 0
     rows = [row for deed in deeds for row in _rows(deed, deeds)]
-    this.out.print_table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
+    columns = ["ID", "WHEN", "WHAT", "STATE", "FILES"]
+    this.out.print_rows(
+        [_to_json(deed) for deed in deeds], columns, rows, if_none="no command has changed a file yet"
+    )
     return 0
 
 

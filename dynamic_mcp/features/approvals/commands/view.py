@@ -16,6 +16,7 @@ from dynamic_mcp.system.blank import BLANK
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, escape, one_line
 
+COLUMNS = ("ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS")
 # What a terminal shows of one call before a person decides, unless the person wants all of it.
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
@@ -25,22 +26,17 @@ _STYLES = {"+": "green", "-": "red"}
 _NO_RULE = "default, as no rule is about it"
 
 
-def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> None:
-    """Print one line for each call."""
-    columns = ["ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS"]
-    rows = [
-        [
-            each.id,
-            format_seconds(now - each.since),
-            who(each),
-            _printable(each.group),
-            _printable(each.name),
-            _printable(each.access),
-            one_line(_printable(json.dumps(arguments_of(each), ensure_ascii=False)), _LONGEST_CELL),
-        ]
-        for each in waiting
+def to_row(waiting: QueuedApproval, now: float) -> list[str]:
+    """Return the cells of a call by `COLUMNS`."""
+    return [
+        waiting.id,
+        format_seconds(now - waiting.since),
+        who(waiting),
+        _printable(waiting.group),
+        _printable(waiting.name),
+        _printable(waiting.access),
+        one_line(_printable(json.dumps(arguments_of(waiting), ensure_ascii=False)), _LONGEST_CELL),
     ]
-    out.print_table(columns, rows)
 
 
 def show_details(

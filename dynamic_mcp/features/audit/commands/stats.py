@@ -36,13 +36,12 @@ def show_call_stats(this: Invocation, options: LineOptions, *, directory: str | 
         counts = index.count_calls(options.parse(this), by)
     width = 2 if by == "tool" else 1
     found = sorted(summarize(counts, width), key=lambda each: (-each.calls, each.key))
-    if this.out.is_json:
-        this.out.print_json([_to_json(each, by) for each in found])
-    elif found:
-        columns = ["CALLS", "ERRORS", "DENIED", "P50", "P95", "BYTES", "~TOKENS", by.upper()]
-        this.out.print_table(columns, [_cells(each) for each in found])
-    else:
-        this.out.say("the audit log has no such calls")
+    this.out.print_rows(
+        [_to_json(each, by) for each in found],
+        ["CALLS", "ERRORS", "DENIED", "P50", "P95", "BYTES", "~TOKENS", by.upper()],
+        [_cells(each) for each in found],
+        if_none="the audit log has no such calls",
+    )
     return 0
 
 
