@@ -77,11 +77,10 @@ def show_changes(this: Invocation) -> int:
     journal = open_journal()
     _report_unreadable(this, journal)
     entries = journal.entries()
-    if this.out.is_json:
-        this.out.print_json([_to_json(entry) for entry in entries])
-        return 0
     rows = [row for entry in entries for row in _rows(entry, entries)]
-    this.out.print_table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
+    columns = ["ID", "WHEN", "WHAT", "STATE", "FILES"]
+    facts = [_to_json(entry) for entry in entries]
+    this.out.print_rows(facts, columns, rows, if_none="no command has changed a file yet")
     return 0
 
 

@@ -58,7 +58,7 @@ class MetricsFace:
     """Answers with what `read` returns for an `Accept` header: the content type and the text.
 
     Without a `token`, only requests for the listener's own names and addresses are answered, so that no page of a
-    browser can read the metrics. With one, whoever shows it gets them, however the listener is called.
+    browser can read the metrics. With one, each request that has it gets them, whatever its Host.
     """
 
     def __init__(

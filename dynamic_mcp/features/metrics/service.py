@@ -58,7 +58,7 @@ class MetricsService(ObserverService):
 
     @property
     def url(self) -> str:
-        """Where metrics are read; empty while nothing listens."""
+        """The URL of the metrics; empty while there is no listener."""
         return "" if self._listener is None else self._listener.url
 
     def apply(self, config: Config) -> MetricsObserver | None:
@@ -70,7 +70,7 @@ class MetricsService(ObserverService):
         return None if self._wanted is None else self.observer
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Close the listener."""
         self._background.cancel_all()
         await self._background.wait()
         await self._stop()

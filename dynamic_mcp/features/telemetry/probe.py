@@ -27,11 +27,11 @@ async def probe(config: Config) -> list[Finding]:
 
 
 async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, str]) -> list[Finding]:
-    """Connect to the collector, and return what is in the way."""
+    """Connect to the collector, and return why that fails."""
     if telemetry is None:
         return []
-    given = (telemetry.endpoint, *(environment.get(name) for name in _ENDPOINTS))
-    url = next((each for each in given if each), _DEFAULT_ENDPOINT)
+    endpoints = (telemetry.endpoint, *(environment.get(name) for name in _ENDPOINTS))
+    url = next((each for each in endpoints if each), _DEFAULT_ENDPOINT)
     where = "settings.telemetry.endpoint"
     shown = strip_user_info(url)
     try:

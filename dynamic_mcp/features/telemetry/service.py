@@ -59,7 +59,7 @@ class TelemetryService(ObserverService):
             self._starting = self._tasks.create(self._start(recorder), name="start of telemetry")
 
     async def close(self) -> None:
-        """Send what is left, within a bound."""
+        """Send the rest, within a bound."""
         self._end()
         await self._tasks.wait()
 

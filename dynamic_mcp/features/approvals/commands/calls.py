@@ -46,13 +46,12 @@ _EDITORS = ("sensible-editor", "nano", "vi", "notepad")
 def list_pending(this: Invocation) -> None:
     """Print the waiting calls."""
     waiting = of_config(this, ApprovalClient().list_pending())
-    if this.out.is_json:
-        this.out.print_json([to_json(each, time.time()) for each in waiting])
-    elif waiting:
-        view.show_table(this.out, waiting, time.time())
+    now = time.time()
+    rows = [view.to_row(each, now) for each in waiting]
+    facts = [to_json(each, now) for each in waiting]
+    this.out.print_rows(facts, view.COLUMNS, rows, if_none="nothing waits for approval")
+    if waiting and not this.out.is_json:
         this.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
-    else:
-        this.out.say("nothing waits for approval")
 
 
 def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:

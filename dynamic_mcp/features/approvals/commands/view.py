@@ -16,6 +16,7 @@ from dynamic_mcp.system.blank import format_json, reveal
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, one_line
 
+COLUMNS = ("ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS")
 # Shown of one call before a person decides, unless the person wants all of it.
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
@@ -23,22 +24,17 @@ _LONGEST_CELL = 200
 _STYLES = {"+": "green", "-": "red"}
 
 
-def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> None:
-    """Print one line for each call."""
-    columns = ["ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS"]
-    rows = [
-        [
-            each.id,
-            format_seconds(now - each.since),
-            who(each),
-            reveal(each.group),
-            reveal(each.name),
-            reveal(each.access),
-            one_line(reveal(json.dumps(arguments_of(each), ensure_ascii=False)), _LONGEST_CELL),
-        ]
-        for each in waiting
+def to_row(waiting: QueuedApproval, now: float) -> list[str]:
+    """Return the cells of a call by `COLUMNS`."""
+    return [
+        waiting.id,
+        format_seconds(now - waiting.since),
+        who(waiting),
+        reveal(waiting.group),
+        reveal(waiting.name),
+        reveal(waiting.access),
+        one_line(reveal(json.dumps(arguments_of(waiting), ensure_ascii=False)), _LONGEST_CELL),
     ]
-    out.print_table(columns, rows)
 
 
 def show_details(

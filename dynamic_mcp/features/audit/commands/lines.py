@@ -284,13 +284,12 @@ def show_call_stats(this: Invocation, options: LineOptions, *, directory: str | 
         counts = index.count_calls(options.parse(this), by)
     names = ("group", "tool") if by == "tool" else (by,)
     stats = sorted(summarize(counts, len(names)), key=lambda each: (-each.calls, each.key))
-    if this.out.is_json:
-        this.out.print_json([_to_json(each, names) for each in stats])
-    elif stats:
-        columns = ["CALLS", "ERRORS", "DENIED", "P50", "P95", "BYTES", "~TOKENS", by.upper()]
-        this.out.print_table(columns, [_stats_cells(each) for each in stats])
-    else:
-        this.out.say("the audit log has no such calls")
+    this.out.print_rows(
+        [_to_json(each, names) for each in stats],
+        ["CALLS", "ERRORS", "DENIED", "P50", "P95", "BYTES", "~TOKENS", by.upper()],
+        [_stats_cells(each) for each in stats],
+        if_none="the audit log has no such calls",
+    )
     return 0
 
 

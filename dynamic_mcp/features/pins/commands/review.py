@@ -41,16 +41,13 @@ _BESIDE = '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it bes
 def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
     """Print a line for each of these servers, or of all; return the exit code."""
     found = survey(this, servers, is_live=is_live)
-    if this.out.is_json:
-        this.out.print_json(
-            {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
-        )
-    elif found.servers:
-        rows = [
-            [each.name, each.pinning.policy, reveal(each.version), str(_count_pins(each.pinned)), _state(each)]
-            for each in found.servers
-        ]
-        this.out.print_table(["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
+    facts = {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
+    rows = [
+        [each.name, each.pinning.policy, reveal(each.version), str(_count_pins(each.pinned)), _state(each)]
+        for each in found.servers
+    ]
+    this.out.print_rows(facts, ["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
+    if rows and not this.out.is_json:
         seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
         this.out.say(f"pins are in `{found.file}`{seen}")
     if any(each.held for each in found.servers):

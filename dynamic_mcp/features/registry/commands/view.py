@@ -29,14 +29,11 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
     lookup = inquiry.lookup(registry)
     hits = inquiry.ask(lookup, lookup.search(words))
     shown = hits if is_all else hits[:MOST_SHOWN]
-    if this.out.is_json:
-        this.out.print_json([_summarize(hit) for hit in shown])
-    elif shown:
-        rows = [
-            [hit.document.name, one_line(hit.document.version, 20), _kinds(hit.document), _describe(hit.document)]
-            for hit in shown
-        ]
-        this.out.print_table(["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
+    rows = [
+        [hit.document.name, one_line(hit.document.version, 20), _kinds(hit.document), _describe(hit.document)]
+        for hit in shown
+    ]
+    this.out.print_rows([_summarize(hit) for hit in shown], ["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
     if not shown:
         this.out.say("no server was found; a registry searches names only")
     elif len(shown) < len(hits):
@@ -78,14 +75,14 @@ def outdated(this: Invocation) -> int:
     inquiry = Inquiry(this, plan.file)
     origins = {name: origin for name, entry in plan.servers.items() if (origin := read_origin(entry)) is not None}
     rows = [_row(name, origin, _newest(inquiry, origin)) for name, origin in origins.items()]
-    if this.out.is_json:
-        keys = ("server", "name", "current", "latest", "state")
-        this.out.print_json([dict(zip(keys, row, strict=True)) for row in rows])
-    elif rows:
-        this.out.print_table(["SERVER", "NAME", "CURRENT", "LATEST", "STATE"], rows)
-    else:
-        this.out.say("no server comes from a registry")
-        this.out.say(f"hint: `{format_command('registry', 'link')}` finds out which are in one")
+    keys = ("server", "name", "current", "latest", "state")
+    this.out.print_rows(
+        [dict(zip(keys, row, strict=True)) for row in rows],
+        [key.upper() for key in keys],
+        rows,
+        if_none="no server comes from a registry\n"
+        f"hint: `{format_command('registry', 'link')}` finds out which are in one",
+    )
     if any(row[-1] == "outdated" for row in rows):
         this.out.say(f"next: `{format_command('registry', 'update')}` updates them")
     return 0
