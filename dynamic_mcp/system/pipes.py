@@ -23,7 +23,7 @@ _FLUSH_WITHIN_S = 0.5
 _CHUNK_BYTES = 1 << 18
 # So much is not kept for the end of a burst: joining copies it, and its reader could be at work meanwhile.
 _JOINED_BYTES = 1 << 16
-# A result of the largest default size fits. Twice the default of Linux, which bounds what all pipes of a user may hold.
+# A result of the largest default size fits. It is no more, because Linux bounds what all pipes of a user may hold.
 _PIPE_BYTES = 1 << 17
 
 
