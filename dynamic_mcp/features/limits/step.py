@@ -105,7 +105,9 @@ class LimitConcurrency(Step):
         return gate
 
     def _gate(self, room: Room, call: UpstreamRequest) -> Limiter:
-        key = room.name_for(call.request.principal, call.tool or "")
+        key: Hashable = room.key
+        if room.per_person or room.per_tool:
+            key = room.name_for(call.request.principal, call.tool or "")
         gate = self._gates.get(key)
         if gate is None:
             _forget_idle(self._gates)
