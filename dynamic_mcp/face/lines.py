@@ -12,7 +12,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientConnection, Origin
 from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.stream_session import StreamSession
-from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.system.pipes import Sink, Source, burst_of, enlarge, open_sink, open_source
 
 
 class Streams(Struct, frozen=True):
@@ -37,9 +37,11 @@ class LineFace:
         self.sink: Sink
         self._source: Source | None = None
         self._lines = lines.Lines(max_message_bytes)
+        self._burst = burst_of(asyncio.get_running_loop())
 
     async def open(self, proxy: Proxy, streams: Streams) -> None:
         """Begin to serve, or go on with what another process has left."""
+        enlarge(streams.stdout)
         self.sink = await open_sink(
             streams.stdout,
             high=limits.UNREAD_BYTES,
@@ -65,8 +67,7 @@ class LineFace:
             self.sink.write(line)
 
     def _receive(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            self.session.receive(line)
+        self._burst.handle(self.session.receive, self._lines.feed(data))
 
     def _input_ended(self) -> None:
         if rest := self._lines.take_rest():

@@ -105,7 +105,9 @@ class LimitConcurrency(Step):
         return limiter
 
     def _find_limiter(self, limit: ConcurrencyLimit, call: UpstreamRequest) -> Limiter:
-        key = limit.name_for(call.request.principal, call.tool or "")
+        key: Hashable = limit.key
+        if limit.per_person or limit.per_tool:
+            key = limit.name_for(call.request.principal, call.tool or "")
         limiter = self._limiters.get(key)
         if limiter is None:
             _forget_idle(self._limiters)
