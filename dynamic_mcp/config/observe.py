@@ -10,8 +10,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.section import Private, Section
 from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
 from dynamic_mcp.config.types import Address, Command, Duration, Endpoint, File
 from dynamic_mcp.errors import ConfigError

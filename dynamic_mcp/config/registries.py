@@ -12,8 +12,7 @@ from msgspec import Meta
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.section import Private, Section, Value
 from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import NAME_LENGTH, Headers, Url
 

@@ -10,16 +10,19 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import DynamicMcpError, Refused, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import CACHE_SCOPE, TTL_MS
-from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation, find_mirrored
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
-from dynamic_mcp.tools.schema import InputSchema
+
+if TYPE_CHECKING:  # loaded with the first call, and the first server whose tools name headers
+    from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
+    from dynamic_mcp.tools.schema import InputSchema
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
@@ -131,6 +134,8 @@ class Catalog:
     @cached_property
     def mirrored(self) -> Mapping[str, HeaderParameters]:
         """The parameters that calls over HTTP repeat in headers, by the names of the tools that have any."""
+        from dynamic_mcp.mcp.mirrored_headers import find_mirrored
+
         return find_mirrored(self.tools)
 
     def entries(self, kind: ListKind) -> Mapping[str, Raw]:
@@ -173,6 +178,8 @@ class Catalog:
         """Return what a tool takes, ready to be asked; one that has none takes every object."""
         found = self._compiled.get(tool)
         if found is None:
+            from dynamic_mcp.tools.schema import InputSchema
+
             raw = wire.member(self.tools.get(tool, wire.EMPTY_OBJECT), "inputSchema")
             found = self._compiled[tool] = InputSchema(raw if len(raw) else wire.EMPTY_OBJECT)
         return found
@@ -240,6 +247,8 @@ def _shorten(complaints: Sequence[str]) -> tuple[str, ...]:
 
 def _fault_in_headers(tool: Raw) -> str:
     """Say why a tool cannot be called over HTTP; empty if it can (MCP 2026-07-28, streamable HTTP)."""
+    from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation
+
     try:
         HeaderParameters.of(wire.member(tool, "inputSchema"))
     except InvalidAnnotation as exc:

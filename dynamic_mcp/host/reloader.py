@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import os
 
-from dynamic_mcp.config.read import ConfigState
-from dynamic_mcp.config.served import ServedConfig
+from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.reload_counts import ReloadCounts
 
@@ -27,8 +25,7 @@ class Reloader:
         self._reloads = reloads
 
     async def run(self) -> None:
-        """Watch the file once the first client has its answer, or after a while if none says hello."""
-        await wait_for_first_client(self._proxy)
+        """Watch the file until cancelled."""
         try:
             await self.watch.run()
         except Exception:

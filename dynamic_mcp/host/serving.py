@@ -7,22 +7,19 @@ import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dynamic_mcp.config.read import ConfigState
+from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
-from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
-from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.gates import load_gates
 from dynamic_mcp.proxy.proxy import Proxy
@@ -33,6 +30,8 @@ from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.ending import terminate_all
 
 if TYPE_CHECKING:
+    from dynamic_mcp.host.reloader import Reloader
+    from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.proxy.status import Kind
 
 log = logging.getLogger("dynamic_mcp")
@@ -53,7 +52,9 @@ _LISTED_WITHIN_S = 0.5
 # What is loaded once that client has its answer.
 _REST = (
     "dynamic_mcp.upstream.opener",
+    "dynamic_mcp.proxy.search",
     "dynamic_mcp.proxy.calls",
+    "dynamic_mcp.proxy.upstream_messages",
     "dynamic_mcp.proxy.prompts",
     "dynamic_mcp.proxy.completion",
     "dynamic_mcp.proxy.resources",
@@ -98,12 +99,11 @@ class Serving:
         self._is_open = False
         self._socket = socket
         self._origin = origin
-        command = partial(login_command, config.file) if origin is None else origin.login_command
-        self._logins = open_logins(command, may_open_browser=True)
+        self._logins: Logins | None = None
         self.proxy = Proxy(
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
-            logins=self._logins,
+            open_logins=self._open_logins,
             vectors=cache / "vectors",
             state_folder=paths.state_dir(),
             has_base=kind != "daemon" or http is not None or config.http is not None,
@@ -116,8 +116,7 @@ class Serving:
 
             self.proxy.note(event_of_start(configs))
         self.served = ServedConfig(configs)
-        self.reloader = Reloader(self.served, self.proxy, self._observing.reloads)
-        self.workspaces = Workspaces(self.served, self.proxy, on_new_files=self.reloader.watch.check_soon)
+        self.workspaces = Workspaces(self.served, self.proxy, on_new_files=lambda: self.reloader.watch.check_soon())
         # The order in which another version of the config takes hold.
         self.served.listeners += [
             *([serving_log.reload] if serving_log is not None else []),
@@ -133,6 +132,20 @@ class Serving:
     def config(self) -> Config:
         """The config that is served."""
         return self.served.state.base
+
+    @cached_property
+    def reloader(self) -> Reloader:
+        """What watches the config, which begins once the first client has its answer."""
+        from dynamic_mcp.host.reloader import Reloader
+
+        return Reloader(self.served, self.proxy, self._observing.reloads)
+
+    def _open_logins(self) -> Logins:
+        from dynamic_mcp.oauth.user_logins import login_command, open_logins
+
+        command = partial(login_command, self.config.file) if self._origin is None else self._origin.login_command
+        self._logins = open_logins(command, may_open_browser=True)
+        return self._logins
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -175,9 +188,14 @@ class Serving:
 
     def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
         if self._origin is None:
-            yield self.reloader.run()
+            yield self._watch_config()
         if self._owns_process:
             yield self._load_modules() if self._kind != "stdio" else self._load_rest()
+
+    async def _watch_config(self) -> None:
+        """Watch the config once the first client has its answer, or after a while if none says hello."""
+        await wait_for_first_client(self.proxy)
+        await self.reloader.run()
 
     async def _load_rest(self) -> None:
         """Load what a plain client may come to, which needs none of it for its first answer.
@@ -239,7 +257,8 @@ class Serving:
         """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
         await self.http.finish(0)
         self.workspaces.close()
-        await self._logins.close()
+        if self._logins is not None:
+            await self._logins.close()
         await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:

@@ -11,9 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dynamic_mcp.config.read import ConfigState
+from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.proxy.proxy import Proxy
 

@@ -10,9 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.config.read import read_all
+from dynamic_mcp.config.read import ServedConfig, read_all
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.proxy.proxy import Proxy
