@@ -9,7 +9,6 @@ from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.reload_counts import ReloadCounts
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -17,12 +16,12 @@ log = logging.getLogger("dynamic_mcp")
 class Reloader:
     """Has each valid version of the config served; of an invalid one it tells the log, the clients and observers."""
 
-    def __init__(self, served: ServedConfig, proxy: Proxy, reloads: ReloadCounts) -> None:
+    def __init__(self, served: ServedConfig, proxy: Proxy) -> None:
         self.watch = ConfigWatcher(
             served, os.environ, on_error=self._report, on_repair=self._report_repair, prepare=self._prepare
         )
         self._proxy = proxy
-        self._reloads = reloads
+        self._reloads = served.reloads
 
     async def run(self) -> None:
         """Watch the file until cancelled."""

@@ -115,9 +115,6 @@ class Workspaces:
                 log.warning("%s", warning)
 
     def _warnings(self) -> Iterator[str]:
-        base = self._served.state.base
-        for warning in (*base.distrust, *(base.warnings if self._proxy.has_base else ())):
-            yield f"{base.file}: {warning}"
         for workspace, config in self._served.state.by_workspace.items():
             yield from self._warnings_of(workspace, config)
 

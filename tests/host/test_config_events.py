@@ -69,7 +69,7 @@ async def reloading(file: Path) -> AsyncIterator[tuple[Reloader, WaitingRecorder
     served, observing = ServedConfig(configs), Unchanging(proxy)
     workspaces = Workspaces(served, proxy)
     served.listeners += [observing.reload, workspaces.apply]
-    reloader = Reloader(served, proxy, observing.reloads)
+    reloader = Reloader(served, proxy)
     watching = asyncio.create_task(reloader.watch.run())
     try:
         yield reloader, seen

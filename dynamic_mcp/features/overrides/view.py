@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.overrides.config import overrides_of
