@@ -23,13 +23,6 @@ class Reloader:
         self._proxy = proxy
         self._reloads = served.reloads
 
-    async def run(self) -> None:
-        """Watch the file until cancelled."""
-        try:
-            await self.watch.run()
-        except Exception:
-            log.exception("a bug: the config is no longer watched")
-
     async def _prepare(self, configs: ConfigState) -> None:
         """Open what a version needs before it is applied. Raises ConfigError, and then nothing has changed."""
         await self._proxy.prepare(configs.base)

@@ -57,6 +57,10 @@ _REST = (
     "dynamic_mcp.proxy.calls",
     "dynamic_mcp.proxy.upstream_messages",
     "dynamic_mcp.proxy.message_rules",
+    # what another version of the config may want, which must not be found missing when it is half applied
+    "dynamic_mcp.proxy.allowed_lists",
+    "dynamic_mcp.proxy.persons",
+    "dynamic_mcp.proxy.profiles",
     "dynamic_mcp.proxy.prompts",
     "dynamic_mcp.proxy.completion",
     "dynamic_mcp.proxy.resources",
@@ -213,11 +217,11 @@ class Serving:
         """Watch the config once the first client has its answer, or after a while if none says hello."""
         await wait_for_first_client(self.proxy)
         try:
-            reloader = self.reloader
-        except (Upgraded, OSError) as exc:  # or no descriptor is free
-            log.warning("%s is not watched: %s", self.config.file, exc)
-            return
-        await reloader.run()
+            await self.reloader.watch.run()
+        except (Upgraded, OSError) as exc:
+            log.warning("%s is no longer watched: %s", self.config.file, exc)
+        except Exception:
+            log.exception("a bug: the config is no longer watched")
 
     async def _load_rest(self) -> None:
         """Load what a plain client may come to, which needs none of it for its first answer.
