@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.section import Choice, Section, Value
+from dynamic_mcp.config.section import Choice, Private, Section, Value
 from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
 from dynamic_mcp.features.table import FEATURES

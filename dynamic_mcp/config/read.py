@@ -6,7 +6,8 @@ Either the whole file is valid, or one ConfigError lists all its problems.
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -75,6 +76,54 @@ class ConfigState(Struct, frozen=True):
         if (self.parsed.root, self.base) != (served.parsed.root, served.base):
             return True
         return any(config != self.by_workspace.get(each) for each, config in served.by_workspace.items())
+
+
+Listener = Callable[[ConfigState, ConfigState], None]
+
+
+class ReloadCounts:
+    """Counts reloads. `last_success` is when the config in use was read, in seconds since 1970."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.successes = 0
+        self.failures = 0
+        self.last_success = now()
+        self._now = now
+
+    def record_success(self) -> None:
+        """Count a config that is used now."""
+        self.successes += 1
+        self.last_success = self._now()
+
+    def record_failure(self) -> None:
+        """Count a config that cannot be used."""
+        self.failures += 1
+
+
+class ServedConfig:
+    """`state` is the version that is served. `listeners` take each new one, after the old one, in this order."""
+
+    def __init__(self, state: ConfigState) -> None:
+        self.state = state
+        self.reloads = ReloadCounts()
+        self.listeners: list[Listener] = []
+
+    def apply(self, new: ConfigState) -> None:
+        """Serve another version, which was resolved at least for every known workspace."""
+        old = self.state
+        self.state = replace(new, by_workspace={each: new.by_workspace[each] for each in old.by_workspace})
+        for listener in self.listeners:
+            listener(old, self.state)
+        self.reloads.record_success()
+
+    def add_workspace(self, workspace: Workspace, config: Config) -> None:
+        """Serve a workspace, too. It is no new version."""
+        self.state = replace(self.state, by_workspace={**self.state.by_workspace, workspace: config})
+
+    def remove_workspace(self, workspace: Workspace) -> None:
+        """Forget a workspace."""
+        others = {each: config for each, config in self.state.by_workspace.items() if each is not workspace}
+        self.state = replace(self.state, by_workspace=others)
 
 
 def find(

@@ -5,6 +5,7 @@ A server's own value is taken, else that of the settings, else the default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import inf
@@ -24,6 +25,7 @@ from dynamic_mcp.config.resolved import (
     GroupConfig,
     Pinning,
     Presentation,
+    Program,
     Retry,
     Share,
     Timeouts,
@@ -33,7 +35,6 @@ from dynamic_mcp.config.resolved import (
 )
 from dynamic_mcp.config.rules import Policy, place_rules
 from dynamic_mcp.config.section import Section
-from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.upstream import (
     env_files,
@@ -54,6 +55,51 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Section)
 # How long a command line program may take to end, and to be answered for.
 _ENDING_S = 10.0
+# Servers that are known to keep the state of one conversation: browsers, desktops, terminals, lines of thought. Two
+# clients of one such process would click in each other's pages. By their published names, as they stand in a command
+# or its arguments.
+STATEFUL = frozenset(
+    (
+        "@playwright/mcp",
+        "@executeautomation/playwright-mcp-server",
+        "playwright-mcp",
+        "playwright-mcp-server",
+        "mcp-server-playwright",
+        "chrome-devtools-mcp",
+        "@browsermcp/mcp",
+        "@browserbasehq/mcp",
+        "@browserbasehq/mcp-server-browserbase",
+        "@agent-infra/mcp-server-browser",
+        "browser-use",
+        "browser-use-mcp-server",
+        "mcp-browser-use",
+        "mcp-server-browser-use",
+        "@modelcontextprotocol/server-puppeteer",
+        "puppeteer-mcp-server",
+        "mcp-selenium",
+        "@angiejones/mcp-selenium",
+        "@wonderwhy-er/desktop-commander",
+        "desktop-commander",
+        "computer-use-mcp",
+        "windows-mcp",
+        "@mobilenext/mobile-mcp",
+        "appium-mcp",
+        "iterm-mcp",
+        "mcp-terminal",
+        "terminal-mcp",
+        "tmux-mcp",
+        "mcp-interactive-terminal",
+        "@modelcontextprotocol/server-sequential-thinking",
+        "mcp-server-sequential-thinking",
+        "mcp-sequentialthinking-tools",
+        "mcp/playwright",
+        "mcp/puppeteer",
+        "mcp/sequentialthinking",
+        "mcr.microsoft.com/playwright/mcp",
+    )
+)
+# A version or tag after a package's name: `@latest`, `==1.2`, `:1.0`; a scope's own `@` comes first and stays.
+_VERSION = re.compile(r"(?<=.)(?:@|==|:)[^/\\@]*$")
 
 
 def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Config:
@@ -184,6 +230,21 @@ def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Shar
     """Return who shares the server; what is known to keep the state of one conversation is not shared by itself."""
     share = Share(_first(server.share, settings.share, default="auto"))
     return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
+
+
+def is_stateful(upstream: Upstream) -> bool:
+    """Tell whether a server is a program that is known to keep one conversation's state."""
+    if not isinstance(upstream, Program):
+        return False
+    return any(name in STATEFUL for name in _names((upstream.command, *upstream.args)))
+
+
+def _names(words: Iterable[str]) -> Iterable[str]:
+    """Yield what each word may name: a package without its version, and the file's name of a path."""
+    for word in words:
+        package = _VERSION.sub("", word)
+        yield package
+        yield re.split(r"[\\/]", package)[-1].removesuffix(".exe").removesuffix(".cmd")
 
 
 def _presentation(name: str, server: form.Server, settings: form.Settings) -> Presentation:

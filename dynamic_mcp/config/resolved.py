@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar, cast
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
-from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.section import Private, Section
 from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
 from dynamic_mcp.identity import Principal
 
@@ -88,6 +87,11 @@ class Exposure(Struct, frozen=True):
 
     direct: bool
     pinned: tuple[str, ...]
+
+    @property
+    def shows_some(self) -> bool:
+        """Whether any tool may be listed by itself."""
+        return self.direct or bool(self.pinned)
 
     def shows(self, tool: str) -> bool:
         """Whether the tool is listed by itself."""
@@ -330,6 +334,27 @@ class GroupConfig(Struct, frozen=True):
         return self.upstream.login_of if isinstance(self.upstream, Remote) else None
 
     @property
+    def has_personal_logins(self) -> bool:
+        """Whether each person who comes over HTTP has a login of their own there, with which the server acts.
+
+        The local user, and clients that count as the local user, keep the logins that commands make.
+        """
+        remote = self.upstream
+        return (
+            isinstance(remote, Remote)
+            and remote.oauth.needs_user
+            and not remote.oauth.is_shared
+            and not remote.has_own_authorization
+            and self.share is not Share.ALL
+        )
+
+    def for_person(self, person: Principal) -> "GroupConfig":
+        """Return what is run for a person: with this person's login, where each has their own."""
+        if not isinstance(self.upstream, Remote) or not self.has_personal_logins:
+            return self
+        return replace(self, upstream=replace(self.upstream, login_of=person))
+
+    @property
     def label(self) -> str:
         """What stands behind the group in a word: the program's name, or the host."""
         match self.upstream:
@@ -429,6 +454,15 @@ class Config(Struct, frozen=True):
         """Whether a rule wants a person asked."""
         rules_ask = any(each.asks for each in self.presentations.values())
         return rules_ask or (self.access is not None and self.access.asks)
+
+    @property
+    def knows_persons(self) -> bool:
+        """Whether it has a server that each person logs in to."""
+        return any(group.has_personal_logins for group in self.groups)
+
+    def for_person(self, person: Principal) -> "Config":
+        """Return a config whose servers with logins of each person use those of this one."""
+        return replace(self, groups=tuple(group.for_person(person) for group in self.groups))
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

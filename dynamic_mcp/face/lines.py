@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -10,20 +11,22 @@ from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientConnection, Origin
-from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.pipes import Sink, Source, burst_of, enlarge, open_sink, open_source
 
+if TYPE_CHECKING:  # loaded where a daemon has left a session
+    from dynamic_mcp.session.continuation import Continuation
+
 
 class Streams(Struct, frozen=True):
-    """A client's two file descriptors, and what another process has left of its session.
+    """A client's two file descriptors, and what another process has left of its session, if there was one.
 
     `only` is the group that the client sees alone; None is all groups as one server. `profile` is the chosen one.
     """
 
     stdin: int
     stdout: int
-    continuation: Continuation = Continuation()
+    continuation: Continuation | None = None
     only: str | None = None
     profile: str | None = None
 
@@ -53,10 +56,12 @@ class LineFace:
             self.sink.write,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
             Origin(only=streams.only, profile=streams.profile),
-            first_id=streams.continuation.first_id,
+            first_id=1 if streams.continuation is None else streams.continuation.first_id,
         )
         self.session = StreamSession(connection, proxy)
-        if streams.continuation.generation:
+        if streams.continuation is not None and streams.continuation.generation:
+            from dynamic_mcp.session.continuation import Resumption
+
             self.sink.write(streams.continuation.unwritten)
             await Resumption(self.session, self.sink.write).resume(streams.continuation, self._reply)
             self._receive(streams.continuation.unread)

@@ -248,6 +248,11 @@ def feature_with_gates() -> Feature | None:
     return next((feature for feature in FEATURES if feature.gates), None)
 
 
+def is_observed(config: Any) -> bool:  # Any: a `Config`, which is not imported
+    """Return whether a feature that this config wants observes requests."""
+    return any(each.observer and each.is_wanted(config) for each in FEATURES)
+
+
 def is_missing(feature: str) -> bool:
     """Return whether the program does not have a feature."""
     return all(each.name != feature for each in FEATURES)

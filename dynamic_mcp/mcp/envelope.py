@@ -135,3 +135,22 @@ def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | Non
     if "_meta" not in own or bytes(own["_meta"]).startswith(b"{"):
         own["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(own)}))
     return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **own}))
+
+
+class StateRefused(Exception):
+    """A `requestState` that is refused. `reason` is for programs: `invalid`, `expired`, `used` or `restarted`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_STATE_REFUSALS[reason])
+        self.reason = reason
+
+
+_STATE_REFUSALS = {
+    "invalid": "`requestState` is not valid for this request; make the request again without it",
+    "expired": "`requestState` has expired, and the request was cancelled; make it again without `requestState`",
+    "used": "`requestState` was used before; use the latest one, or make the request again without it",
+    "restarted": (
+        "dynamic-mcp was restarted since it gave this `requestState`, and the request was lost; it may have run in "
+        "part. Make it again without `requestState`"
+    ),
+}

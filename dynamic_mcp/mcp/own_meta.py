@@ -7,6 +7,7 @@ search in its bytes tells so.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from msgspec import Raw
 
@@ -25,13 +26,6 @@ _MAX_DEPTH = 10
 _DATA = frozenset(("structuredContent", "arguments", "inputSchema", "outputSchema"))
 _PLAIN = PREFIX.encode()
 _NAME = _PLAIN[:-1]  # the slash may be written with an escape
-_ESCAPED = re.compile(
-    b"".join(
-        b"(?:%s|\\\\u00%02x%s)" % (re.escape(bytes([each])), each, b"|\\\\/" if each == ord("/") else b"")
-        for each in _PLAIN
-    ),
-    re.IGNORECASE,
-)
 
 
 def may_be_in(message: bytes) -> bool:
@@ -40,7 +34,19 @@ def may_be_in(message: bytes) -> bool:
     if message.rfind(_NAME) >= 0:
         return True
     # one character is found far faster than several, and most texts of one line have no escapes
-    return message.find(b"\\") >= 0 and b"\\u00" in message and _ESCAPED.search(message) is not None
+    return message.find(b"\\") >= 0 and b"\\u00" in message and _escaped().search(message) is not None
+
+
+@cache
+def _escaped() -> re.Pattern[bytes]:
+    """Return what matches such a name however it is written."""
+    return re.compile(
+        b"".join(
+            b"(?:%s|\\\\u00%02x%s)" % (re.escape(bytes([each])), each, b"|\\\\/" if each == ord("/") else b"")
+            for each in _PLAIN
+        ),
+        re.IGNORECASE,
+    )
 
 
 def rename_in(frame: Frame) -> None:

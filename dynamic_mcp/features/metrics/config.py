@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar
 from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.section import Private, Section
 from dynamic_mcp.config.substitute import Substitution, Surroundings
 from dynamic_mcp.config.types import Address
 

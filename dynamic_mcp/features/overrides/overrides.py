@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.overrides.config import ArgumentOverride, Override, is_glob

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.errors import DefinitionHeld

@@ -15,9 +15,8 @@ from msgspec import Meta
 from dynamic_mcp.config import form
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.read import parse
-from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.section import Private, Section, Value
 from dynamic_mcp.config.substitute import Substitution, Surroundings
 from dynamic_mcp.config.types import NAME_LENGTH, Headers, Url
 from dynamic_mcp.config.upstream import read_variables, variables_files
