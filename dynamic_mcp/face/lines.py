@@ -1,4 +1,4 @@
-"""The line face: one client on two file descriptors, such as stdin and stdout, until either is over."""
+"""The line face: one client on two file descriptors, such as stdin and stdout, until either is closed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 
 
 class Streams(Struct, frozen=True):
-    """A client's two file descriptors, and what another process has left of its session.
+    """A client's two file descriptors, and the state of its session in another process, if there was one.
 
-    `only` is the group that the client sees alone; None is all groups as one server. `profile` is the chosen one.
+    `only` is the one group that the client sees; None means all groups as one server. `profile` is the selected
+    profile.
     """
 
     stdin: int
@@ -29,7 +30,7 @@ class Streams(Struct, frozen=True):
 
 
 class LineFace:
-    """Lines from a source to a session, and from the session to a sink. `ended` is set when either is over."""
+    """Passes lines from a source to a session and back to a sink. `ended` is set when either is closed."""
 
     def __init__(self, max_message_bytes: int) -> None:
         self.ended = asyncio.Event()
@@ -39,7 +40,7 @@ class LineFace:
         self._lines = lines.Lines(max_message_bytes)
 
     async def open(self, proxy: Proxy, streams: Streams) -> None:
-        """Begin to serve, or go on with what another process has left."""
+        """Start serving, or continue the session of another process."""
         self.sink = await open_sink(
             streams.stdout,
             high=limits.UNREAD_BYTES,
@@ -74,7 +75,7 @@ class LineFace:
         self.ended.set()
 
     def _pause(self) -> None:
-        """While the client does not read its answers, read nothing from it either."""
+        """Stop reading from a client that does not read its answers."""
         if self._source is not None and not self.ended.is_set():
             self._source.pause_reading()
 

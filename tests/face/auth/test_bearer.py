@@ -130,7 +130,7 @@ def test_what_cannot_be_read_lets_nobody_in_and_is_not_overwritten(store: TokenS
 
     assert why_not(known, token)
     assert not known.is_valid(ann)
-    with pytest.raises(DynamicMcpError, match="cannot be read"):
+    with pytest.raises(DynamicMcpError, match="could not read"):
         make_token(store)
     assert store.file.read_text() == "{"
 

@@ -134,7 +134,7 @@ def test_a_lack_of_scopes_is_forbidden_and_names_them() -> None:
     )
     assert refused(chain().lacks_scope(("a", "b"))) == (
         403,
-        told.format("the token lacks a scope that this needs"),
+        told.format("the token lacks a required scope"),
     )
 
 

@@ -109,5 +109,5 @@ async def test_the_metadata_names_our_own_authorization_server_with_what_comes_b
 
 def test_a_provider_of_a_feature_that_the_program_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dynamic_mcp.face.auth.make.FEATURES", ())
-    with pytest.raises(ConfigError, match="no `login`"):
+    with pytest.raises(ConfigError, match="kind `login`"):
         ProviderPool().make_authenticator(Http(auth=(Login(), FORWARDED), public_url=PUBLIC_URL), FILE)
