@@ -15,7 +15,7 @@ from dynamic_mcp.system.paths import FileLock
 _BACKLOG = 1024
 
 
-class Listener:
+class DaemonListener:
     """A Unix socket at `path`, with a lock beside it: a socket whose lock is free is stale."""
 
     def __init__(self, path: Path) -> None:

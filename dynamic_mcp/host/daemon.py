@@ -18,7 +18,7 @@ from dynamic_mcp.config.resolved import Daemon as DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ListenError, NotFound
 from dynamic_mcp.face.limits import FINISH_WITHIN_S
-from dynamic_mcp.face.listener import Listener
+from dynamic_mcp.face.listener import DaemonListener
 from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
@@ -85,7 +85,7 @@ async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonO
         can_hand_over=options.is_started_by_window,
     )
     await serving.open()
-    listener = Listener(options.socket)
+    listener = DaemonListener(options.socket)
     daemon = Daemon(serving, listener, options.daemon, can_hand_over=options.is_started_by_window)
     if not await listener.open(daemon.accept):
         await serving.close()
@@ -105,7 +105,7 @@ async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonO
     return True
 
 
-async def _open_http(serving: Serving, listener: Listener) -> None:
+async def _open_http(serving: Serving, listener: DaemonListener) -> None:
     try:
         await serving.http.open(serving.config)
     except ListenError:
@@ -120,7 +120,7 @@ class Daemon:
     def __init__(
         self,
         serving: Serving,
-        listener: Listener,
+        listener: DaemonListener,
         options: DaemonConfig | None = None,
         *,
         can_hand_over: bool = False,

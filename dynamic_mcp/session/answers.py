@@ -57,7 +57,7 @@ async def answer_request(
         answer = error_answer(request.method, exc)
     except Exception:
         log.exception("a bug: answering %s failed", request.method)
-        answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
+        answer = wire.error_frame(INTERNAL_ERROR, "internal error; see the log of dynamic-mcp")
     finally:
         mark.is_over = True
     deliver(request, answer)

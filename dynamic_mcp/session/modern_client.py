@@ -341,7 +341,7 @@ class ModernCall:
     def fail(self, answer: Frame) -> None:
         """End the call with this answer, if somebody waits for one."""
         channel = self._channel
-        self.abandon("the server is about to end")
+        self.abandon("the server is shutting down")
         if channel is not None:
             channel.answer(self._to_modern(answer))
 

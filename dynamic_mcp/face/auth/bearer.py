@@ -16,7 +16,7 @@ from msgspec import Struct
 from dynamic_mcp.config.auth import Bearer
 from dynamic_mcp.config.issuers import TOKEN
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.face.auth.provider import Denial, Provider
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.auth.token_store import PREFIX, StoredToken, TokenStore, hash_of
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication, Principal
@@ -24,8 +24,8 @@ from dynamic_mcp.system.file_store import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
-_UNKNOWN = Denial("invalid_token", "unknown or revoked token")
-_EXPIRED = Denial("invalid_token", "the token has expired")
+_UNKNOWN = CredentialDenial("invalid_token", "unknown or revoked token")
+_EXPIRED = CredentialDenial("invalid_token", "the token has expired")
 
 
 class _CreatedToken(Struct, frozen=True):
@@ -54,9 +54,7 @@ class BearerProvider(Provider):
         """Return whether a token has the prefix of created tokens, or is in the config."""
         return token is not None and (token.startswith(PREFIX) or self._find_configured(hash_of(token)) is not None)
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         if token is None:
             return _UNKNOWN
         digest = hash_of(token)

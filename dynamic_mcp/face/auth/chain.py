@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from dynamic_mcp.face.auth.guesses import TokenGuesses
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
-from dynamic_mcp.face.auth.provider import Denial, Provider
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.authenticator import AuthRejection, Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal
@@ -27,14 +27,14 @@ _TOKEN = re.compile(rb"[!-~]+")  # more than RFC 6750 allows, section 2.1, for t
 _STATUS_BY_ERROR = {"invalid_request": 400, "invalid_token": 401, "insufficient_scope": 403}
 _RETRY: Headers = ((b"retry-after", b"5"),)
 
-_DUPLICATE = Denial("invalid_request", "duplicate header `Authorization`")
-_TOO_LONG = Denial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
-_MALFORMED = Denial("invalid_token", "the token is empty or has invalid characters")
+_DUPLICATE = CredentialDenial("invalid_request", "duplicate header `Authorization`")
+_TOO_LONG = CredentialDenial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
+_MALFORMED = CredentialDenial("invalid_token", "the token is empty or has invalid characters")
 _TOO_MANY_GUESSES = "too many wrong tokens from this address; retry in a few seconds"
 _RETRY_SOON: Headers = ((b"retry-after", b"2"),)
 _NO_CREDENTIAL = "no credential"
 _UNAVAILABLE = refusal(503, "authentication is temporarily unavailable; retry")
-_UNKNOWN = Denial("invalid_token", "unknown token")
+_UNKNOWN = CredentialDenial("invalid_token", "unknown token")
 
 
 class AuthChain:
@@ -61,7 +61,7 @@ class AuthChain:
 
     def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:
         token = _read_token(head)
-        if isinstance(token, Denial):
+        if isinstance(token, CredentialDenial):
             return self._refuse(token, head)
         if token is not None and self._guesses.must_wait(head):
             return AuthRejection.of(refusal(429, _TOO_MANY_GUESSES, _RETRY_SOON), _TOO_MANY_GUESSES)
@@ -82,13 +82,11 @@ class AuthChain:
         return metadata or next((page for page in pages if page is not None), None)
 
     def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
-        return self._refuse(Denial("insufficient_scope", "the token lacks a required scope", scopes), None)
+        return self._refuse(CredentialDenial("insufficient_scope", "the token lacks a required scope", scopes), None)
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def _convert(
-        self, result: Authentication | Denial, head: RequestHead, provider: Provider | None = None
-    ) -> Outcome:
+    def _convert(self, result: AuthResult, head: RequestHead, provider: Provider | None = None) -> Outcome:
         if isinstance(result, Authentication):
             if b"authorization" in head.headers:
                 self._guesses.record_right(head)
@@ -97,12 +95,10 @@ class AuthChain:
             self._guesses.record_wrong(head)
         return self._refuse(result, head, "" if provider is None else provider.name)
 
-    def _convert_later(
-        self, pending: Future[Authentication | Denial], head: RequestHead, provider: Provider
-    ) -> Future[Outcome]:
+    def _convert_later(self, pending: Future[AuthResult], head: RequestHead, provider: Provider) -> Future[Outcome]:
         outcome: Future[Outcome] = asyncio.get_running_loop().create_future()
 
-        def set_outcome(done: Future[Authentication | Denial]) -> None:
+        def set_outcome(done: Future[AuthResult]) -> None:
             if outcome.done():
                 return
             error = None if done.cancelled() else done.exception()
@@ -114,7 +110,7 @@ class AuthChain:
         pending.add_done_callback(set_outcome)
         return outcome
 
-    def _refuse(self, denial: Denial | None, head: RequestHead | None, provider: str = "") -> AuthRejection:
+    def _refuse(self, denial: CredentialDenial | None, head: RequestHead | None, provider: str = "") -> AuthRejection:
         """Return the refusal of a credential; `denial` is None if the request has none."""
         if denial is None:
             status, why = 401, "authentication required: send the header `Authorization: Bearer …`"
@@ -126,7 +122,7 @@ class AuthChain:
         response = refusal(status, why, ((b"www-authenticate", self._challenge(denial, head)),))
         return AuthRejection.of(response, _NO_CREDENTIAL if denial is None else why, provider)
 
-    def _challenge(self, denial: Denial | None, head: RequestHead | None) -> bytes:
+    def _challenge(self, denial: CredentialDenial | None, head: RequestHead | None) -> bytes:
         members: list[tuple[str, str]] = []
         if denial is not None:
             members += [("error", denial.error), ("error_description", denial.why)]
@@ -140,7 +136,7 @@ class AuthChain:
         return b"Bearer " + b", ".join(b'%s="%s"' % (name.encode(), _quotable(value)) for name, value in members)
 
 
-def _read_token(head: RequestHead) -> str | Denial | None:
+def _read_token(head: RequestHead) -> str | CredentialDenial | None:
     value = head.headers.get(b"authorization")
     if value is None:
         return None

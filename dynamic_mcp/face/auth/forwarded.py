@@ -6,7 +6,7 @@ from asyncio import Future
 
 from dynamic_mcp.config.auth import Forwarded
 from dynamic_mcp.config.issuers import FORWARDED
-from dynamic_mcp.face.auth.provider import Denial, Provider
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 from dynamic_mcp.identity import Authentication, Principal
@@ -28,19 +28,17 @@ class ForwardedProvider(Provider):
     def recognises(self, head: RequestHead, token: str | None) -> bool:
         return bool(head.headers.get(self._config.user, b"").strip()) and head.peer in self._trusted
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         for name in (self._config.user, self._config.groups):
             if name in head.repeated:
-                return Denial("invalid_request", f"duplicate header `{name.decode()}`")
+                return CredentialDenial("invalid_request", f"duplicate header `{name.decode()}`")
         try:
             user = head.headers[self._config.user].strip().decode()
             groups = _split(head.headers.get(self._config.groups, b"").decode())
         except UnicodeDecodeError:
-            return Denial("invalid_request", "a header from the reverse proxy is not UTF-8")
+            return CredentialDenial("invalid_request", "a header from the reverse proxy is not UTF-8")
         if len(user) > _MAX_USER or len(groups) > _MAX_GROUPS:
-            return Denial("invalid_request", "a header from the reverse proxy is too long")
+            return CredentialDenial("invalid_request", "a header from the reverse proxy is too long")
         claims = ((GROUPS_CLAIM, groups),) if groups else ()
         return Authentication(Principal(FORWARDED, user), "forwarded", claims=claims)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.provider import Denial, Provider
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.system.task_set import TaskSet
@@ -35,7 +35,7 @@ CACHED_FOR_S = 60.0
 _MAX_ROLES = 200
 # `JWT` is the type of ID tokens and of many access tokens; the audience tells them apart.
 _KINDS = frozenset({None, "jwt", "at+jwt"})
-_FOR_OTHERS = Denial("invalid_token", "the token is for another audience")
+_FOR_OTHERS = CredentialDenial("invalid_token", "the token is for another audience")
 
 
 def make_jwt(config: Jwt, http: Http) -> JwtProvider:
@@ -76,9 +76,7 @@ class JwtProvider(Provider):
         except TokenError:
             return False
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         assert token is not None
         verified = self._verified.find(token)
         if verified is not None and self._now() < verified.expires_at:
@@ -87,7 +85,7 @@ class JwtProvider(Provider):
             signed = parse_token(token)
             self._check(signed)
         except TokenError as exc:
-            return Denial("invalid_token", str(exc))
+            return CredentialDenial("invalid_token", str(exc))
         if not self._audiences.accept(read_texts(signed.claims.get("aud")), head):
             return _FOR_OTHERS
         is_signed = self._keys.has_signed(signed)
@@ -116,24 +114,24 @@ class JwtProvider(Provider):
         config = self._config
         return check_claims(token.claims, issuer=config.issuer, now=self._now(), leeway_s=config.leeway_s)
 
-    async def _ask(self, token: str, signed: SignedToken) -> Authentication | Denial:
+    async def _ask(self, token: str, signed: SignedToken) -> AuthResult:
         try:
             is_signed = await self._keys.verify(signed)
         except KeysUnavailable:
-            return Denial("temporarily_unavailable", "could not fetch the issuer's keys; retry")
+            return CredentialDenial("temporarily_unavailable", "could not fetch the issuer's keys; retry")
         return self._conclude(token, signed, is_signed=is_signed)
 
-    def _conclude(self, token: str, signed: SignedToken, *, is_signed: bool) -> Authentication | Denial:
+    def _conclude(self, token: str, signed: SignedToken, *, is_signed: bool) -> AuthResult:
         if not is_signed:
-            return Denial("invalid_token", "the token is not signed by a key of its issuer")
+            return CredentialDenial("invalid_token", "the token is not signed by a key of its issuer")
         try:
             expires_at = self._check(signed)  # again: it may have expired while the keys were fetched
         except TokenError as exc:
-            return Denial("invalid_token", str(exc))
+            return CredentialDenial("invalid_token", str(exc))
         authentication = read_authentication(self._config, signed.claims)
         required = self._config.required_scopes
         if authentication.scopes is not None and not authentication.scopes.issuperset(required):
-            return Denial("insufficient_scope", "the token lacks a required scope", required)
+            return CredentialDenial("insufficient_scope", "the token lacks a required scope", required)
         verified = VerifiedToken(authentication, read_texts(signed.claims.get("aud")), expires_at)
         self._verified.add(token, verified)
         return self._verified.accept(verified)

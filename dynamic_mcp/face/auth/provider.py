@@ -12,7 +12,7 @@ from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication
 
 
-class Denial(Struct, frozen=True):
+class CredentialDenial(Struct, frozen=True):
     """The reason why a credential is refused, as in RFC 6750, section 3.1; `why` never repeats any part of it.
 
     Status codes: `invalid_token` 401, `insufficient_scope` (with the `scopes`) 403, `invalid_request` 400, and
@@ -22,6 +22,9 @@ class Denial(Struct, frozen=True):
     error: Literal["invalid_token", "insufficient_scope", "invalid_request", "temporarily_unavailable"]
     why: str
     scopes: tuple[str, ...] = ()
+
+
+AuthResult = Authentication | CredentialDenial
 
 
 class Provider(Protocol):
@@ -36,9 +39,7 @@ class Provider(Protocol):
         """Return whether the credential is for this provider, valid or not; `token` is the bearer token."""
         ...
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         """Return who sent a request with a recognised credential; a future if that has to be requested."""
         ...
 

@@ -7,7 +7,7 @@ from asyncio import Future
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.features.login_server import grants
 from dynamic_mcp.features.login_server.addresses import Addresses, is_within
 from dynamic_mcp.features.login_server.database import Database, DatabaseError
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 # How late this process may learn that another one has revoked a login, or made a key.
 _FRESH_S = 5.0
-_EXPIRED = Denial("invalid_token", "the access token has expired")
-_REVOKED = Denial("invalid_token", "the login was revoked")
-_INVALID = Denial("invalid_token", "the access token is not valid")
-_ELSEWHERE = Denial("invalid_token", "the access token is for another part of this server")
+_EXPIRED = CredentialDenial("invalid_token", "the access token has expired")
+_REVOKED = CredentialDenial("invalid_token", "the login was revoked")
+_INVALID = CredentialDenial("invalid_token", "the access token is not valid")
+_ELSEWHERE = CredentialDenial("invalid_token", "the access token is for another part of this server")
 
 
 class AccessTokens:
@@ -47,7 +47,7 @@ class AccessTokens:
         signed = _parse(token)
         return signed is not None and signed.issuer == self._at.issuer
 
-    def authenticate(self, token: str, target: bytes) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, token: str, target: bytes) -> AuthResult | Future[AuthResult]:
         """Tell whose token this is, for a request with this target."""
         verified = self._verified.find(token)
         if verified is not None and self._is_fresh():
@@ -75,7 +75,7 @@ class AccessTokens:
     def _is_fresh(self) -> bool:
         return 0 <= self._now() - self._read_at < _FRESH_S
 
-    async def _look_up(self, token: str, target: bytes) -> Authentication | Denial:
+    async def _look_up(self, token: str, target: bytes) -> AuthResult:
         signed = _parse(token)
         try:
             if not self._is_fresh() or (signed is not None and signed.kid not in self._keys):
@@ -84,7 +84,7 @@ class AccessTokens:
             if verified is None and signed is not None:
                 verified = await self._database.run(lambda _: self._verify(signed))
         except DatabaseError:
-            return Denial("temporarily_unavailable", "the access token cannot be checked now")
+            return CredentialDenial("temporarily_unavailable", "the access token cannot be checked now")
         if verified is None:
             return _INVALID
         self._verified.add(token, verified)
@@ -120,7 +120,7 @@ class AccessTokens:
             return None
         return VerifiedToken(_to_authentication(claims), parts, float(claims["exp"]), str(claims["sid"]))
 
-    def _judge(self, verified: VerifiedToken, target: bytes) -> Authentication | Denial:
+    def _judge(self, verified: VerifiedToken, target: bytes) -> AuthResult:
         if verified.expires_at <= self._now():
             return _EXPIRED
         if verified.login in self._revoked:

@@ -97,7 +97,7 @@ class AuthorizationEndpoint:
     async def go_on(self, request: PageRequest) -> Response:
         """Answer GET /login/callback, where the identity provider sends the browser."""
         if callable(self._who):
-            return error_page("there is nothing at this path", 404)
+            return error_page("not found", 404)
         head, fields = request.head, _query(request.head)
         state, now = fields.need("state"), self._now()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.pages import error_page
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult
 from dynamic_mcp.face.http.authenticator import AuthRejection, OpenPage, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.features.login_server import addresses, authorize
@@ -73,9 +73,7 @@ class LoginProvider:
         """Tell whether this is an access token that claims to be one of ours."""
         return token is not None and self._access.recognises(token)
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         """Tell whose access token this is."""
         assert token is not None
         return self._access.authenticate(token, head.target)

@@ -120,7 +120,7 @@ async def test_one_principal_has_half_of_the_sessions_at_most() -> None:
         refused = await _begin(face, "ann")
 
         assert (refused.status, int(refused.headers["retry-after"]) > 0) == (503, True)
-        assert "your share" in refused.json["error"]["message"]
+        assert "your limit" in refused.json["error"]["message"]
         assert (await _begin(face, "admin")).status == 200
 
 
