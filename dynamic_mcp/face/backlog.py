@@ -60,7 +60,7 @@ class Backlog:
         self.add(b"\n")
         return b"\n"
 
-    def stop(self, taken: int) -> None:
+    def on_stop(self, taken: int) -> None:
         """Called when the daemon stops after taking the lines up to this number."""
         self._fresh = [line for number, line in self.unanswered.items() if number > taken]
         self.unanswered = {number: line for number, line in self.unanswered.items() if number <= taken}

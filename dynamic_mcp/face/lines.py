@@ -9,7 +9,7 @@ from msgspec import Struct
 from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
@@ -51,7 +51,7 @@ class LineFace:
         connection = ClientConnection(
             self.sink.write,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
-            Origin(only=streams.only, profile=streams.profile),
+            ClientOrigin(only=streams.only, profile=streams.profile),
             first_id=streams.continuation.first_id,
         )
         self.session = StreamSession(connection, proxy)

@@ -327,7 +327,7 @@ class Shim:
             if has_note:
                 self.notes[name] = note
         elif kind == frames.STOP:
-            self.backlog.stop(taken=number)
+            self.backlog.on_stop(taken=number)
             if self._state is not OVER:
                 self._enter(MOVING if payload == frames.RECONNECT else STOPPING)
         elif kind == frames.END:

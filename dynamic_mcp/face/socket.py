@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from dynamic_mcp.face import frames, limits
 from dynamic_mcp.mcp import lines
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
-from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
+from dynamic_mcp.session.continuation import Continuation, Resumption, SessionJournal
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.system.private_socket import peer_user
 
@@ -71,7 +71,7 @@ class SocketFace(asyncio.Protocol):
         self.lines_taken = 0
         self.ended = asyncio.Event()
         self._reception = reception
-        self._journal = Journal(self._keep)
+        self._journal = SessionJournal(self._keep)
         self._lines = lines.Lines(max_message_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -139,7 +139,9 @@ class SocketFace(asyncio.Protocol):
 
     # --- the session -----------------------------------------------------------------------------------
 
-    def connection(self, origin: Origin, continuation: Continuation, *, is_command: bool = False) -> ClientConnection:
+    def connection(
+        self, origin: ClientOrigin, continuation: Continuation, *, is_command: bool = False
+    ) -> ClientConnection:
         """Return the connection for a session that writes to this window."""
         return ClientConnection(
             self._send,
@@ -150,7 +152,7 @@ class SocketFace(asyncio.Protocol):
             first_id=continuation.first_id,
         )
 
-    async def stop(self, within_s: float, *, hands_over: bool = False) -> None:
+    async def drain(self, within_s: float, *, hands_over: bool = False) -> None:
         """Let requests in flight finish, then report that the daemon stops, and how many lines it has taken.
 
         If the daemon hands over, the window continues with another daemon at once.
@@ -160,7 +162,7 @@ class SocketFace(asyncio.Protocol):
             self._transport.pause_reading()
             self._queue.clear()  # the window sends these lines to another daemon
             if self.session is not None:
-                await self.session.stop(within_s)
+                await self.session.drain(within_s)
             self._write(frames.STOP, self.lines_taken, frames.RECONNECT if hands_over else b"")
             self._close()
 

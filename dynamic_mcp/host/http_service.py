@@ -126,9 +126,9 @@ class HttpService:
         It listens meanwhile: calls may need answers of their clients, and load balancers ask whether it is ready.
         """
         if self._face is not None:
-            await self._face.finish(within_s)
+            await self._face.drain(within_s)
         if self._listener is not None:
-            await self._listener.server.stop(_FLUSH_WITHIN_S)
+            await self._listener.server.drain(_FLUSH_WITHIN_S)
             self._listener = None
         if self._face is not None:
             self._face.close()
@@ -172,7 +172,7 @@ class HttpService:
     def _let_go(self, listener: _Listener | None) -> None:
         """Let what is in flight on the connections of an old listener end there; its clients come back."""
         if listener is not None:
-            self._background.create(listener.server.stop(self._http.shutdown_timeout_s), name="end of a listener")
+            self._background.create(listener.server.drain(self._http.shutdown_timeout_s), name="end of a listener")
 
     async def _reload(self, certificate: Certificate) -> None:
         assert self._http.tls is not None
@@ -192,7 +192,7 @@ async def _listen(
     try:
         origin = await _open(server, http, place, certificate)
     except BaseException:
-        await server.stop(0)
+        await server.drain(0)
         raise
     return _Listener(server, http.listen, origin, certificate, http.socket_mode)
 

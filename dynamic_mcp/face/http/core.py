@@ -39,7 +39,7 @@ from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.modern import ModernDispatcher
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.task_set import TaskSet
@@ -87,7 +87,7 @@ class HttpFace:
         now: Callable[[], float] | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
-        self.is_finishing = False
+        self.is_draining = False
         self._proxy = proxy
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
@@ -105,7 +105,7 @@ class HttpFace:
 
     def __repr__(self) -> str:
         load = f"{len(self._sessions)} sessions, {self._modern.in_flight} modern requests"
-        return f"<HttpFace {load}{', finishing' if self.is_finishing else ''}>"
+        return f"<HttpFace {load}{', draining' if self.is_draining else ''}>"
 
     def configure(self, options: HttpOptions, authenticator: Authenticator | None = None) -> None:
         """Set other options; existing sessions continue, for clients that still have access to them."""
@@ -193,7 +193,7 @@ class HttpFace:
         load: status.Load | None = None
         if self._authenticator.is_open:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-        return status.ready(self._proxy, load, is_finishing=self.is_finishing)
+        return status.ready(self._proxy, load, is_draining=self.is_draining)
 
     def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route
@@ -330,7 +330,7 @@ class HttpFace:
 
         Its answers and cancellations are always accepted.
         """
-        if self.is_finishing:
+        if self.is_draining:
             return refusal(503, "the server is shutting down", RETRY_AFTER)
         most = self._options.max_in_flight
         if requests > most:
@@ -349,14 +349,14 @@ class HttpFace:
         return self._authenticator.lacks_scope(scopes)
 
     def _open_session(self, arrival: Arrival, *, is_old: bool = False) -> HttpSession | Response:
-        if self.is_finishing:
+        if self.is_draining:
             return refusal(503, "the server is shutting down", RETRY_AFTER)
         refused = self._make_room(arrival.authentication)
         if refused is not None:
             return refused
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
-        origin = Origin(arrival.authentication, transport, only=route.only, profile=route.profile)
+        origin = ClientOrigin(arrival.authentication, transport, only=route.only, profile=route.profile)
         id = secrets.token_urlsafe(24)
         session = HttpSession(
             id,
@@ -413,14 +413,14 @@ class HttpFace:
             if now - session.used_at > self._options.session_timeout_s and session.is_idle:
                 self.end(session)
 
-    async def finish(self, within_s: float) -> None:
+    async def drain(self, within_s: float) -> None:
         """Accept no new requests, let those in flight finish within a bound, and answer the rest with an error.
 
         Then all streams end, and their clients reconnect.
         """
-        self.is_finishing = True
-        sessions = (each.session.stop(within_s) for each in [*self._sessions.values()])
-        await asyncio.gather(self._modern.finish(within_s), *sessions)
+        self.is_draining = True
+        sessions = (each.session.drain(within_s) for each in [*self._sessions.values()])
+        await asyncio.gather(self._modern.drain(within_s), *sessions)
         for session in [*self._sessions.values()]:
             for stream in [*session.streams.values()]:
                 stream.pause()

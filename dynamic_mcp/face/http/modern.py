@@ -25,7 +25,7 @@ from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 
 _LEGACY = frozenset(revision.name.encode() for revision in LEGACY)
 _MODERN = frozenset(revision.name.encode() for revision in REVISIONS if revision.is_stateless)
@@ -57,7 +57,7 @@ class Dispatcher(Protocol):
         ...
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> PendingCall | None:
         """Start answering a request, whose params may be split already. Returns None if it is already answered."""
         ...
@@ -66,7 +66,7 @@ class Dispatcher(Protocol):
         """Remove unused clients."""
         ...
 
-    async def finish(self, within_s: float) -> None:
+    async def drain(self, within_s: float) -> None:
         """End listening streams, let the rest finish within a bound, and answer what is left with an error."""
         ...
 
@@ -86,11 +86,11 @@ class ModernRequests:
     ) -> None:
         self.now = now
         self.lacks_scope = lacks_scope
-        self._is_finishing = False
+        self._is_draining = False
         self._dispatcher = dispatcher
         self._tools = tools
         self._in_flight: set[ModernPost] = set()
-        self._last_origin: Origin | None = None
+        self._last_origin: ClientOrigin | None = None
         self.configure(options)
 
     def __repr__(self) -> str:
@@ -129,10 +129,10 @@ class ModernRequests:
             post.check(now)
         self._dispatcher.tick()
 
-    async def finish(self, within_s: float) -> None:
+    async def drain(self, within_s: float) -> None:
         """Accept no new requests, end listening streams, and let the rest finish within a bound."""
-        self._is_finishing = True
-        await self._dispatcher.finish(within_s)
+        self._is_draining = True
+        await self._dispatcher.drain(within_s)
 
     def close(self) -> None:
         """End everything at once."""
@@ -143,7 +143,7 @@ class ModernRequests:
     # --- Requests --------------------------------------------------------------------------------------
 
     def refuse(self, post: ModernPost, frame: Frame) -> Response | None:
-        if self._is_finishing:
+        if self._is_draining:
             return refusal(503, "the server is shutting down", RETRY_AFTER, code=INTERNAL_ERROR, id=post.id)
         try:
             members = post.members = RequestMembers.of(frame)
@@ -156,7 +156,7 @@ class ModernRequests:
         self._in_flight.add(post)
         return self._dispatcher.begin(frame, post, self._origin_of(post.arrival), post.members)
 
-    def _origin_of(self, arrival: Arrival) -> Origin:
+    def _origin_of(self, arrival: Arrival) -> ClientOrigin:
         """Return the origin of a request; the same object as for the last request if it is equal."""
         origin, authentication, route = self._last_origin, arrival.authentication, arrival.route
         if (
@@ -165,7 +165,7 @@ class ModernRequests:
             or origin.only != route.only
             or origin.profile != route.profile
         ):
-            origin = self._last_origin = Origin(authentication, "http", route.only, profile=route.profile)
+            origin = self._last_origin = ClientOrigin(authentication, "http", route.only, profile=route.profile)
         return origin
 
     def end(self, post: ModernPost) -> None:

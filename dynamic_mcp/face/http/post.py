@@ -15,7 +15,7 @@ from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.lines import on_one_line
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.session.answers import gone
+from dynamic_mcp.session.answers import disconnected
 from dynamic_mcp.session.legacy import Session
 
 
@@ -172,5 +172,5 @@ class Post(Arrived):
         if state is OVER:
             return await self.client.ask(frame, on_status)
         if state is GONE:
-            return gone()
+            return disconnected()
         return await self.client.ask(frame, on_status, self._answer.send)

@@ -96,7 +96,7 @@ class HttpServer:
         self._unix_sockets.clear()
         self._connections.close_idle()
 
-    async def stop(self, within_s: float) -> None:
+    async def drain(self, within_s: float) -> None:
         """Close, and abort the connections that are left after this many seconds."""
         self.close()
         try:

@@ -18,7 +18,7 @@ from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.stream import SessionStream
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
 
@@ -68,7 +68,7 @@ class HttpSession:
         self,
         id: str,
         server: Server,
-        origin: Origin,
+        origin: ClientOrigin,
         *,
         address: str,
         route: Route,

@@ -31,13 +31,13 @@ class Load(Struct, frozen=True):
     modern_requests: int
 
 
-def ready(proxy: Proxy, load: Load | None, *, is_finishing: bool) -> Response:
+def ready(proxy: Proxy, load: Load | None, *, is_draining: bool) -> Response:
     """Return status 200, or 503 once the server is stopping, and the load, if it is given.
 
     This needs no authentication, so it names no group, and has no load if clients must authenticate.
     """
-    body: dict[str, object] = {"status": "ending" if is_finishing else "ready"}
+    body: dict[str, object] = {"status": "ending" if is_draining else "ready"}
     if load is not None:
         states = Counter(group.state.name.lower() for group in proxy.groups)
         body |= {"version": __version__, "groups": dict(sorted(states.items())), **asdict(load)}
-    return Response(503 if is_finishing else 200, JSON + _NO_STORE, wire.encode(body))
+    return Response(503 if is_draining else 200, JSON + _NO_STORE, wire.encode(body))

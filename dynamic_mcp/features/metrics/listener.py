@@ -47,7 +47,7 @@ class MetricsListener:
     async def stop(self, within_s: float) -> None:
         """Listen no more, and give answers on their way this long."""
         if self._server is not None:
-            await self._server.stop(within_s)
+            await self._server.drain(within_s)
 
     def _answer(self, accept: str) -> tuple[str, bytes]:
         form = negotiate(accept)
