@@ -70,7 +70,7 @@ class TokenGuesses:
         """Return the client's address; empty if an untrusted proxy on this machine has sent the request."""
         if not self._forwarding.trusts(head.peer) and (b"x-forwarded-for" in head.headers or b"via" in head.headers):
             return "" if _is_loopback(head.peer) else site_of(head.peer)
-        return site_of(self._forwarding.address_of(head))
+        return self._forwarding.site_of(head)
 
 
 def _key(head: RequestHead) -> int:

@@ -51,7 +51,7 @@ class ConnectionLimiter:
 
     def begin_request(self, head: RequestHead) -> str | None:
         """Count a request of a trusted proxy by its client, until `end_request`; None if there are too many."""
-        site = site_of(self.forwarding.address_of(head))
+        site = self.forwarding.site_of(head)
         if self._take(site):
             return site
         self._warn("%s has %d requests", site, self._by_site[site])

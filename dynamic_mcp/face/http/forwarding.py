@@ -34,6 +34,10 @@ class Forwarding:
             peer = before
         return peer
 
+    def site_of(self, head: RequestHead) -> str:
+        """Return the `site_of` the client's address."""
+        return site_of(self.address_of(head))
+
     def port_of(self, head: RequestHead) -> int:
         """Return the client's port; 0 behind a reverse proxy."""
         return head.port if self._trusted is None or head.peer not in self._trusted else 0

@@ -18,7 +18,7 @@ from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.features.login_server.client_metadata import FetchedDocument, FetchError
-from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider
+from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider
 from dynamic_mcp.features.login_server.provider import LoginProvider
 from dynamic_mcp.identity import Authentication, Principal
 
@@ -147,7 +147,7 @@ class Site:
 async def open_site(
     folder: Path,
     *,
-    who: IdentityProvider | Identify = forwarded,
+    who: LoginIdentityProvider | Identify = forwarded,
     clock: Clock | None = None,
     public_url: str = URL,
     scopes: tuple[str, ...] = ("files",),
