@@ -89,8 +89,8 @@ class JwtProvider(Provider):
         if not self._audiences.accept(read_texts(signed.claims.get("aud")), head):
             return _FOR_OTHERS
         is_signed = self._keys.has_signed(signed)
-        if is_signed is None and (self._keys.may_ask() or not self._keys.has_keys()):
-            return self._tasks.create(self._ask(token, signed), name=f"keys for a token of {self._config.issuer}")
+        if is_signed is None and (self._keys.may_fetch() or not self._keys.has_keys()):
+            return self._tasks.create(self._verify(token, signed), name=f"keys for a token of {self._config.issuer}")
         return self._conclude(token, signed, is_signed=is_signed is True)
 
     def is_valid(self, authentication: Authentication) -> bool:
@@ -114,7 +114,7 @@ class JwtProvider(Provider):
         config = self._config
         return check_claims(token.claims, issuer=config.issuer, now=self._now(), leeway_s=config.leeway_s)
 
-    async def _ask(self, token: str, signed: SignedToken) -> AuthResult:
+    async def _verify(self, token: str, signed: SignedToken) -> AuthResult:
         try:
             is_signed = await self._keys.verify(signed)
         except KeysUnavailable:

@@ -120,7 +120,7 @@ async def test_keys_that_a_token_brings_along_are_ignored(issuer: OidcProvider, 
     ("changes", "why"),
     [
         ({"exp": -61}, "expired"),
-        ({"exp": None}, "never expires"),
+        ({"exp": None}, "has no expiry"),
         ({"nbf": 61}, "not valid yet"),
         ({"iat": 61}, "not valid yet"),
     ],

@@ -184,7 +184,7 @@ async def test_a_login_does_without_a_userinfo_endpoint_that_fails(provider: Oid
         ({"aud": ["us", "them"], "azp": "them"}, "another client"),
         ({"azp": "them"}, "another client"),
         ({"exp": 1}, "expired"),
-        ({"exp": None}, "never expires"),
+        ({"exp": None}, "has no expiry"),
         ({"exp": "soon"}, "not a time"),
         ({"iat": 1 << 40}, "not valid yet"),
         ({"nonce": "of-another-login"}, "another login"),
@@ -237,7 +237,7 @@ async def test_what_is_no_id_token_is_refused(provider: OidcProvider, token: Any
         ({"iss": None}, "does not name"),
         ({"code": None}, "no code"),
         ({"error": "access_denied"}, "`access_denied`"),
-        ({"error": "<script>alert(1)</script>"}, "does not say why"),
+        ({"error": "<script>alert(1)</script>"}, "gave no reason"),
     ],
 )
 async def test_a_wrong_callback_exchanges_no_code(provider: OidcProvider, changes: dict[str, Any], why: str) -> None:
