@@ -147,6 +147,16 @@ def test_the_quickstart_shows_groups_a_tool_found_and_a_tool_called() -> None:
         assert shown in done.stdout
 
 
+def test_a_recording_shows_what_a_terminal_shows_and_loads_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "shown.svg"
+    program = "import sys; print('\\x1b[1mtwo tools\\x1b[0m' if sys.stdout.isatty() else 'no terminal')"
+    subprocess.run([sys.executable, "docs/record.py", str(file), "-c", program], cwd=ROOT, check=True, timeout=60)
+    drawn = file.read_text()
+    assert ">two&#160;tools</text>" in drawn
+    assert "url(h" not in drawn
+    assert "href" not in drawn
+
+
 def test_the_two_first_shell_blocks_of_the_readme_are_one_command_line_each() -> None:
     first, second = blocks(ROOT / "README.md", "sh")[:2]
     assert first.count("\n") == second.count("\n") == 1

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import dynamic_mcp
 
 ROOT = Path(__file__).parent.parent
 # Building and installing fetch packages where there is no cache of them.
@@ -20,6 +24,22 @@ def test_the_wheel_holds_only_the_package_the_schema_the_packs_and_that_it_is_ty
     hatchling = pytest.importorskip("hatchling.builders.wheel", reason="`hatchling` is not installed")
     (built,) = hatchling.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     assert_is_whole(Path(built))
+
+
+def test_the_sdist_holds_what_the_project_is_and_nothing_that_lies_beside_it(tmp_path: Path) -> None:
+    hatchling = pytest.importorskip("hatchling.builders.sdist", reason="`hatchling` is not installed")
+    (built,) = hatchling.SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
+    with tarfile.open(built) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames()}
+    assert {name.split("/")[0] for name in names} == {
+        *("dynamic_mcp", "tests", "docs", "examples", "schemas", ".ci", "Dockerfile", ".gitignore"),
+        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
+    }
+    assert {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")} < names
+
+
+def test_the_version_of_the_package_is_that_of_its_metadata() -> None:
+    assert importlib.metadata.version("dynamic-mcp-proxy") == dynamic_mcp.__version__
 
 
 @pytest.mark.full

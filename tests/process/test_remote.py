@@ -20,7 +20,7 @@ from tests.upstreams.odd_http import OddHttp, message_event
 from tests.upstreams.odd_http_faults import SECRET
 
 SETTINGS = {"max_message_bytes": 1 << 20}
-FAR: Json = {"timeout": {"tools": "2s"}}  # the others have all the time that they need
+PATIENT: Json = {"timeout": {"tools": "30s"}}  # also on a slow machine, what comes in time is never too late
 NONCES = itertools.count()
 
 
@@ -30,7 +30,7 @@ async def beside_others(
 ) -> AsyncIterator[Program]:
     """Run the program in front of this server, under these names, and two good ones, whose calls go on meanwhile."""
     async with OddHttp(answers="events") as near:
-        config = {"url": server.url, "headers": {"X-Api-Key": SECRET}, **FAR, **far}
+        config = {"url": server.url, "headers": {"X-Api-Key": SECRET}, **PATIENT, **far}
         servers = {**dict.fromkeys(names, config), "near": {"url": near.url}, "good": odd()}
         async with serving(folder, servers, settings=SETTINGS) as program:
             going_on = asyncio.create_task(_call_on(program))
@@ -122,7 +122,7 @@ async def test_a_fault_costs_its_call_alone(tmp_path: Path, subtests: pytest.Sub
 async def test_an_answer_that_does_not_come_in_time_costs_its_call_alone(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    async with OddHttp() as server, beside_others(tmp_path, server, SLOW) as program:
+    async with OddHttp() as server, beside_others(tmp_path, server, SLOW, timeout={"tools": "2s"}) as program:
         results = await asyncio.gather(*(program.call(kind, "fault", {"kind": kind}) for kind in SLOW))
         for kind, result in zip(SLOW, results, strict=True):
             with subtests.test(kind=kind):

@@ -19,6 +19,7 @@ from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_con
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 CHANGED = "notifications/tools/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
 REVIEW = Profile("review", servers=("docs", "git"), tools=ProfileTools(("read*",)), instructions="You review.")
 REVIEW_DOCS = Profile("review", servers=("docs",))
 WRITE_WITHOUT_PUSH = Profile("write", servers=("git",), tools=ProfileTools(exclude=("push",)))
@@ -128,10 +129,12 @@ async def test_servers_start_only_for_clients_that_see_them() -> None:
         assert it.opener.opened == []
         review = await it.join("review")
         assert sorted(it.opener.opened) == ["docs", "git"]
+        await _announced()
+        heard = len(review.heard(RESOURCES_CHANGED))
 
         await it.reload(Profile("review", servers=("*",)))
         assert sorted(it.opener.opened) == ["docs", "git", "mail"]
-        assert len(review.heard("notifications/resources/list_changed")) == 1
+        assert len(review.heard(RESOURCES_CHANGED)) > heard
 
 
 async def test_what_a_profile_does_not_select_cannot_be_told_from_what_does_not_exist() -> None:
