@@ -17,7 +17,7 @@ from dynamic_mcp.config.read import ConfigState, find, read_all
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.types import check_hosts, check_origins
 from dynamic_mcp.face.http.asgi import AsgiApp, Receive, Scope, Send
-from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead
 from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.http_mounted import MountedService
 from dynamic_mcp.host.serving import Serving
@@ -83,7 +83,7 @@ class Application:
         finally:
             await self._stop()
 
-    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
         """Take the head of a request."""
         assert self._service is not None
         return self._service.face.begin(head, exchange)

@@ -9,7 +9,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.session.stream_session import StreamSession
 
@@ -28,7 +28,7 @@ class Reception:
 
     async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
         """Return a session with the proxy."""
-        return StreamSession(face.connection(Origin(), hello.continuation), self._proxy)
+        return StreamSession(face.connection(ClientOrigin(), hello.continuation), self._proxy)
 
     def dismiss(self, face: SocketFace) -> None:
         """Note which window has gone."""

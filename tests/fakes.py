@@ -32,7 +32,7 @@ from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
@@ -293,7 +293,7 @@ class Client:
         self.server = server
         self._bound_s = bound_s
         self.lines: list[bytes] = []
-        origin = Origin(authentication, transport, only, workspace, profile)
+        origin = ClientOrigin(authentication, transport, only, workspace, profile)
         self.session = Session(ClientConnection(self._take, origin=origin), server)
         self._ids = 0
         self._arrived = asyncio.Event()

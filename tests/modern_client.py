@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.fakes import BOUND_S, Json, Opener, PresentedGroup, config_of, group_config
@@ -48,7 +48,7 @@ class ModernClient:
         self.capabilities = CAN_ALL if capabilities is None else capabilities
         self.info = info or INFO
         self.messages: list[dict[str, Json]] = []
-        connection = ClientConnection(self._take, origin=Origin(authentication, only=only))
+        connection = ClientConnection(self._take, origin=ClientOrigin(authentication, only=only))
         self.session = StreamSession(connection, server)
         self._ids = itertools.count(1)
         self._arrived = asyncio.Event()

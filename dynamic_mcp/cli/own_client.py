@@ -24,7 +24,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
@@ -47,7 +47,7 @@ class OwnClient:
         self._proxy = proxy
         self._inbox = Inbox(this.out, lambda line: self._session.receive(line), may_ask=may_ask)
         connection = ClientConnection(
-            lambda line: self._inbox.receive(wire.parse(line)), origin=Origin(profile=this.profile)
+            lambda line: self._inbox.receive(wire.parse(line)), origin=ClientOrigin(profile=this.profile)
         )
         self._session = Session(connection, proxy)
 

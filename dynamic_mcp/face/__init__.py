@@ -1,1 +1,1 @@
-"""The ways in. A face decides nothing: it reads and writes frames."""
+"""The ways in for clients. A face moves messages and makes no decisions about servers."""

@@ -1,16 +1,16 @@
-"""The lines of a client that no daemon has answered, as its window holds them. Only line ends are understood.
+"""The client's lines that no daemon has answered yet, as its window keeps them. Only line ends are parsed.
 
-Nothing is imported, because a window starts with this.
+Imports nothing, because a window starts with this.
 """
 
 from __future__ import annotations
 
-# Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
+# An unfinished line is kept up to this length; a longer one is over every limit and will be refused.
 _MAX_UNFINISHED_BYTES = 1 << 28
 
 
 class Backlog:
-    """Lines by their numbers, from 1 on with each daemon; lines that none has taken; and what has no line end yet."""
+    """Numbered lines, from 1 with each daemon; lines that no daemon has taken; and an unfinished line."""
 
     def __init__(self) -> None:
         self.unanswered: dict[int, bytes] = {}
@@ -20,11 +20,11 @@ class Backlog:
         self._last_number = 0
 
     def __bool__(self) -> bool:
-        """Whether there is anything that a daemon must take care of."""
+        """Return whether there is anything left for a daemon to handle."""
         return bool(self.unanswered or self._fresh or self._unfinished)
 
     def add(self, data: bytes) -> None:
-        """Number the lines that `data` completes, and hold each until it is taken out of `unanswered`."""
+        """Number the lines that `data` completes, and keep each until it is removed from `unanswered`."""
         if not self._unfinished and data.find(b"\n") == len(data) - 1:  # nearly always
             self._last_number += 1
             self.unanswered[self._last_number] = data[:-1]
@@ -40,28 +40,28 @@ class Backlog:
                 self.unanswered[self._last_number] = line
             self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
         elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
-            self._unfinished[1:] = [b"\0"]  # which is never JSON, so that what is left is refused
+            self._unfinished[1:] = [b"\0"]  # never JSON, so that the daemon refuses the line
 
     def add_untaken(self, data: bytes) -> None:
-        """Hold what comes while there is no daemon, or after one has said that it stops, for the next one."""
+        """Keep input for the next daemon: there is none now, or the current one is stopping."""
         *lines, rest = b"".join((*self._unfinished, data)).split(b"\n")
         self._fresh += lines
         self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
 
     def end_untaken_line(self) -> None:
-        """End an unfinished line that the next daemon gets."""
+        """End an unfinished line for the next daemon."""
         if self._unfinished:
             self.add_untaken(b"\n")
 
     def end_line(self) -> bytes:
-        """End an unfinished line; return what must be sent for that."""
+        """End an unfinished line; return the bytes to send for that."""
         if not self._unfinished:
             return b""
         self.add(b"\n")
         return b"\n"
 
-    def stop(self, taken: int) -> None:
-        """Note that the daemon stops, and has taken the lines up to this number."""
+    def on_stop(self, taken: int) -> None:
+        """Called when the daemon stops after taking the lines up to this number."""
         self._fresh = [line for number, line in self.unanswered.items() if number > taken]
         self.unanswered = {number: line for number, line in self.unanswered.items() if number <= taken}
 
@@ -70,18 +70,18 @@ class Backlog:
         return b"".join(line + b"\n" for line in self._fresh) + b"".join(self._unfinished)
 
     def interrupted(self) -> list[bytes]:
-        """Return the lines that a daemon has taken and has not answered."""
+        """Return the lines that a daemon took and did not answer."""
         return list(self.unanswered.values())
 
     def restore(self, interrupted: list[bytes], unread: bytes) -> None:
-        """Hold what another backlog has returned as these two."""
+        """Continue with what `interrupted` and `unread` of another backlog returned."""
         self.unanswered = dict(enumerate(interrupted, 1))
         self._last_number = len(interrupted)
         *self._fresh, rest = unread.split(b"\n")
         self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
 
     def hand_over(self) -> bytes:
-        """Number the lines anew for a daemon that knows the interrupted ones; return what to send to it."""
+        """Renumber all lines for a daemon that knows the interrupted ones; return the bytes to send to it."""
         unread = self.unread()
         self.unanswered = dict(enumerate((*self.unanswered.values(), *self._fresh), 1))
         self._last_number = len(self.unanswered)

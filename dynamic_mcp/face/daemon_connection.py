@@ -1,6 +1,6 @@
 """A command's connection to the daemon: requests out as lines, answers and notifications in as frames.
 
-Unlike a window, a command does not go on with another daemon: what is in flight when this one ends has failed.
+Unlike a window, a command does not continue with another daemon: if this one ends, its requests have failed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.private_socket import Socket
 
-# How long what is left to be written may take at the end.
+# How long the last writes may take.
 _CLOSE_WITHIN_S = 0.5
 
 
 class DaemonConnection(asyncio.Protocol):
-    """Sends requests with `request`; `receive` gets the daemon's own. `path` is that of the socket."""
+    """Sends requests with `request`; `receive` gets the daemon's own. `path` is the path of the socket."""
 
     def __init__(self, receive: Callable[[Frame], None]) -> None:
         self.path = ""
@@ -36,33 +36,31 @@ class DaemonConnection(asyncio.Protocol):
         self._ids = itertools.count(1)
         self._answers: dict[bytes, asyncio.Future[Frame | None]] = {}
         self._end_reason = ""
-        self._greeted = asyncio.Event()
+        self._welcomed = asyncio.Event()
         self._closed = asyncio.Event()
 
     async def open(self, connection: Socket, config: str, profile: str | None = None) -> None:
-        """Say hello over a socket that is connected to the daemon of this config, and wait for its welcome.
+        """Send the hello over a socket that is connected to the config's daemon, and wait for its welcome.
 
         Raises OSError, and DynamicMcpError if the daemon does not serve this command.
         """
-        own = socket.socket(fileno=connection.detach())
-        own.setblocking(False)  # noqa: FBT003 - takes no keyword
+        daemon = socket.socket(fileno=connection.detach())
+        daemon.setblocking(False)  # noqa: FBT003 - takes no keyword
         try:
-            self.path = os.fsdecode(own.getpeername())
-        except OSError:  # it has gone already
-            own.close()
+            self.path = os.fsdecode(daemon.getpeername())
+        except OSError:  # already disconnected
+            daemon.close()
             raise
-        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=own)
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=daemon)
         self._write(_hello(config, profile))
-        await self._greeted.wait()
+        await self._welcomed.wait()
         if not self._is_open():
             raise self._loss("initialize")
 
     async def request(self, method: str, params: bytes) -> Frame:
-        """Send a request, whose params are on one line, and return its answer.
+        """Send a request and return its answer; `params` must be on one line.
 
-        Raises DynamicMcpError if the daemon ends before it has answered.
-
-        If the caller is cancelled, so is the request.
+        Cancelling the caller cancels the request. Raises DynamicMcpError if the daemon ends before it answers.
         """
         if not self._is_open():
             raise self._loss(method)
@@ -82,15 +80,15 @@ class DaemonConnection(asyncio.Protocol):
         return frame
 
     def send(self, line: bytes) -> None:
-        """Send the answer to a request of the daemon."""
+        """Send the answer to a request from the daemon."""
         if self._is_open():
             self._write(line)
 
     async def close(self) -> None:
-        """Close the connection; the daemon cancels what is in flight.
+        """Close the connection; the daemon cancels requests in flight.
 
-        It closes its own end when it has read everything: while that of this command is open, nothing that the daemon
-        writes meanwhile fails, which would end the session before its last lines are read.
+        The daemon closes its end after it has read everything. Until then this end stays open, so that none of the
+        daemon's writes fails and ends the session before its last lines are read.
         """
         if self._transport is None:
             return
@@ -104,25 +102,22 @@ class DaemonConnection(asyncio.Protocol):
     # --- asyncio.Protocol ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with a connection."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
 
     def data_received(self, data: bytes) -> None:
-        """Take frames."""
         for kind, payload in self._frames.feed(data):
             if kind == frames.OUTPUT and payload:
                 self._take(wire.parse(payload))
             elif kind == frames.WELCOME:
-                self._greeted.set()
+                self._welcomed.set()
             elif kind == frames.END:
                 self._end_reason = payload.decode(errors="replace")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is in flight."""
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_result(None)
-        self._greeted.set()
+        self._welcomed.set()
         self._closed.set()
 
     def _is_open(self) -> bool:
@@ -151,7 +146,7 @@ class DaemonConnection(asyncio.Protocol):
 
 
 class FrameDecoder:
-    """Splits what a daemon sends into frames."""
+    """Splits the bytes from a daemon into frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()

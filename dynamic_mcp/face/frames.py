@@ -1,8 +1,8 @@
-"""What a window and its daemon say to each other over their socket.
+"""The protocol between a window and its daemon over their socket.
 
-A window says hello once; from then on it sends the client's bytes as they are, and the daemon sends frames. A frame
-is a kind (one byte), the number of a line of the client (eight bytes), and a payload after its length (four bytes).
-Only builtins are used, because a window starts with this.
+A window sends one hello, and then the client's bytes unchanged; the daemon sends frames. A frame is a kind (one
+byte), the number of one of the client's lines (eight bytes), and a payload after its length (four bytes). Only
+builtins are used, because a window starts with this.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Of this conversation, not of MCP; a daemon refuses a window that speaks another.
+# The version of this protocol, not of MCP; a daemon refuses windows with another version.
 PROTOCOL = b"1"
 
 HEADER_BYTES = 13
-# The daemon serves the window, which may begin to send.
+# The daemon accepts the window, which may start to send.
 WELCOME = 0x77
-# The payload goes to the client; the line with this number, if it is not 0, is answered or needs no answer.
+# The payload goes to the client; a number other than 0 is that of a line that is answered or needs no answer.
 OUTPUT = 0x6F
-# What another daemon must know of this session: a name, NUL, and the data; without the NUL, the name is forgotten.
+# A note about the session for another daemon: a name, NUL, and the data; without the NUL, the note is removed.
 KEEP = 0x6B
-# The daemon stops, and took as many lines of the client as the number says. With the payload `RECONNECT` the window
-# finds or starts another one at once, without it when its client needs one.
+# The daemon stops; the number is how many of the client's lines it has taken. With the payload `RECONNECT` the window
+# finds or starts another daemon at once, else when its client needs one.
 STOP = 0x73
 RECONNECT = b"reconnect"
 # The session is over: the payload says why, the number is the exit code.
 END = 0x65
 
-# In place of a welcome: the config asks for no daemon any more, so the window serves alone.
+# Instead of a welcome: the config no longer wants a daemon, so the window serves alone.
 REFUSE = 0x61
 
-# What a window sends in place of a line when the client's input has ended.
+# Sent by a window instead of a line when the client's input has ended.
 END_OF_INPUT = b"\x04"
 
 
 def frame(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
-    """Return a frame."""
+    """Return an encoded frame."""
     return b"%c%b%b%b" % (kind, number.to_bytes(8), len(payload).to_bytes(4), payload)
 
 
 def header(data: bytes | bytearray, at: int) -> tuple[int, int, int]:
-    """Return the kind and the number of a frame whose header is at this place, and where its payload ends."""
+    """Return the kind and the number of the frame at this offset, and the offset where its payload ends."""
     start = at + HEADER_BYTES
     return data[at], int.from_bytes(data[at + 1 : at + 9]), start + int.from_bytes(data[at + 9 : start])
 
@@ -60,9 +60,9 @@ def hello(
     notes: bytes = b"",
     interrupted: bytes = b"",
 ) -> bytes:
-    """Return what a window says first; `purpose` is `session`, or of a command `command` or `stop`.
+    """Return the first message of a window (`purpose` `session`) or of a command (`command` or `stop`).
 
-    `only` is the one group that the client sees; empty is all of them. An empty `profile` is none.
+    `only` is the one group that the client sees; empty means all. An empty `profile` means none.
     """
     body = pack_pairs(
         {
@@ -83,12 +83,12 @@ def hello(
 
 
 def pack(parts: Iterable[bytes]) -> bytes:
-    """Return some byte strings as one, which `unpack` takes apart."""
-    return b"".join(part for each in parts for part in (len(each).to_bytes(4), each))
+    """Join byte strings into one, which `unpack` splits."""
+    return b"".join(len(part).to_bytes(4) + part for part in parts)
 
 
 def unpack(data: bytes) -> list[bytes]:
-    """Return the byte strings that `pack` was given. Raises ValueError for anything else."""
+    """Return the byte strings that `pack` joined. Raises ValueError for other data."""
     parts: list[bytes] = []
     at = 0
     while at < len(data):
@@ -101,12 +101,12 @@ def unpack(data: bytes) -> list[bytes]:
 
 
 def pack_pairs(pairs: dict[bytes, bytes]) -> bytes:
-    """Return names and values as one byte string, which `unpack_pairs` takes apart."""
+    """Encode names and values as one byte string, which `unpack_pairs` decodes."""
     return pack(part for pair in pairs.items() for part in pair)
 
 
 def unpack_pairs(data: bytes) -> dict[bytes, bytes]:
-    """Return the names and values that `pack_pairs` was given. Raises ValueError for anything else."""
+    """Return the names and values that `pack_pairs` encoded. Raises ValueError for other data."""
     parts = unpack(data)
     if len(parts) % 2:
         raise ValueError("a name has no value")

@@ -1,4 +1,4 @@
-"""The line face: one client on two file descriptors, such as stdin and stdout, until either is over."""
+"""The line face: one client on two file descriptors, such as stdin and stdout, until either is closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.pipes import Sink, Source, burst_of, enlarge, open_sink, open_source
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:  # loaded where a daemon has left a session
 
 
 class Streams(Struct, frozen=True):
-    """A client's two file descriptors, and what another process has left of its session, if there was one.
+    """A client's two file descriptors, and the state of its session in another process, if there was one.
 
-    `only` is the group that the client sees alone; None is all groups as one server. `profile` is the chosen one.
+    `only` is the one group that the client sees; None means all groups as one server. `profile` is the selected
+    profile.
     """
 
     stdin: int
@@ -32,7 +33,7 @@ class Streams(Struct, frozen=True):
 
 
 class LineFace:
-    """Lines from a source to a session, and from the session to a sink. `ended` is set when either is over."""
+    """Passes lines from a source to a session and back to a sink. `ended` is set when either is closed."""
 
     def __init__(self, max_message_bytes: int) -> None:
         self.ended = asyncio.Event()
@@ -43,7 +44,7 @@ class LineFace:
         self._burst = burst_of(asyncio.get_running_loop())
 
     async def open(self, proxy: Proxy, streams: Streams) -> None:
-        """Begin to serve, or go on with what another process has left."""
+        """Start serving, or continue the session of another process."""
         enlarge(streams.stdout)
         self.sink = await open_sink(
             streams.stdout,
@@ -55,7 +56,7 @@ class LineFace:
         connection = ClientConnection(
             self.sink.write,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
-            Origin(only=streams.only, profile=streams.profile),
+            ClientOrigin(only=streams.only, profile=streams.profile),
             first_id=1 if streams.continuation is None else streams.continuation.first_id,
         )
         self.session = StreamSession(connection, proxy)
@@ -80,7 +81,7 @@ class LineFace:
         self.ended.set()
 
     def _pause(self) -> None:
-        """While the client does not read its answers, read nothing from it either."""
+        """Stop reading from a client that does not read its answers."""
         if self._source is not None and not self.ended.is_set():
             self._source.pause_reading()
 

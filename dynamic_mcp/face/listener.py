@@ -1,4 +1,4 @@
-"""The socket of a daemon: private, and this daemon's alone for as long as it listens."""
+"""The private socket of a daemon. Only one daemon listens on it at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dynamic_mcp.system.paths import FileLock
 _BACKLOG = 1024
 
 
-class Listener:
-    """A Unix socket at `path`, with a lock beside it: what is found there without its lock is stale."""
+class DaemonListener:
+    """A Unix socket at `path`, with a lock beside it: a socket whose lock is free is stale."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,7 +25,7 @@ class Listener:
         self._inode = 0
 
     async def open(self, accept: Callable[[], asyncio.BaseProtocol]) -> bool:
-        """Listen; return False if another daemon does already. Raises OSError."""
+        """Listen; return False if another daemon already does. Raises OSError."""
         if not self._lock.try_acquire():
             return False
         try:
@@ -36,7 +36,7 @@ class Listener:
         return True
 
     async def restore(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Listen again if the socket has been removed, unless another daemon listens there now. Raises OSError."""
+        """Listen again if the socket file was removed, unless another daemon listens there now. Raises OSError."""
         if self._server is not None and not self.path.exists():
             self._server.close()
             self.path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -54,11 +54,11 @@ class Listener:
         self._server = await asyncio.get_running_loop().create_unix_server(accept, sock=listening, backlog=_BACKLOG)
 
     def close(self) -> None:
-        """Listen no more; another daemon may do so from now on. Connections that exist go on."""
+        """Stop listening and release the lock. Existing connections stay open."""
         if self._server is None:
             return
         with contextlib.suppress(OSError):
-            if self.path.stat().st_ino == self._inode:  # else somebody has removed ours and listens there
+            if self.path.stat().st_ino == self._inode:  # else our file was removed, and another process listens there
                 self.path.unlink()
         self._server.close()
         self._server = None

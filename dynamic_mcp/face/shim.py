@@ -1,7 +1,7 @@
-"""The shim: carries one client's bytes between this window's stdin and stdout and the daemon of its config.
+"""The shim: passes one client's bytes between this window's stdin and stdout and the daemon of its config.
 
-It holds each line of the client until the daemon is done with it, and a few notes of the daemon's about the session.
-If the daemon goes, another one goes on with that; the client notices nothing but errors for what was in flight.
+It keeps each of the client's lines until the daemon has handled it, and the daemon's few notes about the session. If
+the daemon ends, another one continues with these; the client only sees errors for its requests in flight.
 A window costs what this file imports: no asyncio, no click, no config.
 """
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from dynamic_mcp.system.private_socket import Socket
 
-    # Returns a connection to a daemon, which may have to be started first; None if none can be had.
+    # Returns a connection to a daemon, which may have to be started first; None if that fails.
     Connect = Callable[[], Socket | None]
-    # Begins the program anew with the state of this window if it was upgraded, and returns if it was not.
+    # Restarts the program with the state of this window if it was upgraded; returns if it was not.
     Restart = Callable[["Shim"], None]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 # Small enough for the heap: a larger buffer would be mapped and unmapped by the system with each read.
 _CHUNK_BYTES = 1 << 16
-# How long the client may take to read what it is sent last.
+# How long the client may take to read the last output.
 _FLUSH_WITHIN_MS = 500
-# How long a daemon may take to answer a hello, and how long to look for another one after the end of one.
+# How long a daemon may take to answer a hello, and how long the shim looks for another daemon.
 _WELCOME_WITHIN_S = 5.0
 _RECOVER_WITHIN_S = 5.0
 # From the end of input to the end of a window whose client does not read its answers.
@@ -42,17 +42,17 @@ _END_WITHIN_S = 5.0
 
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
-# Where a window is with its daemon. They are no Enum, which takes longer to load than all of this.
+# The states of a window. They are no Enum, which takes longer to load than all of this.
 LOOKING = "looking for a daemon"
 SERVED = "served by a daemon"
-MOVING = "served by a daemon that stops, and another one goes on"
-STOPPING = "served by a daemon that stops, and another one is started when the client needs it"
+MOVING = "served by a stopping daemon, to be replaced at once"
+STOPPING = "served by a stopping daemon, to be replaced when the client needs it"
 IDLE = "without a daemon until the client needs one"
-ALONE = "without a daemon: none can be had, so that this process must serve"
-REFUSED = "without a daemon: its config wants none any more, so that this process must serve"
+ALONE = "without a daemon: none is available, so this process must serve"
+REFUSED = "without a daemon: its config wants none, so this process must serve"
 OVER = "over"
 
-# From each state to those that may follow; an absent entry is a bug.
+# The allowed transitions; a missing entry is a bug.
 TRANSITIONS = {
     LOOKING: (SERVED, ALONE, REFUSED, OVER),
     SERVED: (MOVING, STOPPING, LOOKING, OVER),
@@ -65,15 +65,15 @@ TRANSITIONS = {
 }
 _LAST = (ALONE, REFUSED, OVER)
 
-# What is done with the client's input.
+# The states of the client's input.
 _READING, _PAUSED, _ENDED = "reading", "paused", "ended"
 
 
 class Shim:
-    """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know.
+    """One window; `run` passes its bytes. `notes` and `backlog` are the state that another daemon needs.
 
-    `only` is the one group that the client sees; None is all of them. `profile` is the one that it has chosen.
-    Without a `connection` it looks for a daemon itself, as one does that goes on with the `state` of another shim.
+    `only` is the one group that the client sees; None means all. `profile` is the selected profile.
+    Without a `connection` the shim looks for a daemon itself, as it does after restoring the `state` of another shim.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class Shim:
         return self._state is REFUSED
 
     def run(self) -> int | None:
-        """Carry bytes until the session is over; return the exit code.
+        """Pass bytes until the session ends; return the exit code.
 
-        None if no daemon can be had any more, so that this process must go on with the session alone.
+        Returns None if no daemon is available any more, and this process must continue the session alone.
         """
         for number in (_signal.SIGTERM, _signal.SIGINT):
             _signal.signal(number, _end)
@@ -150,8 +150,7 @@ class Shim:
         return self._exit_code
 
     def _enter(self, state: str) -> None:
-        """Go on to another state, which the table must allow."""
-        assert state in TRANSITIONS[self._state], f"a window that is {self._state} is not {state} next"
+        assert state in TRANSITIONS[self._state], f"no transition from `{self._state}` to `{state}`"
         self._state = state
 
     def _finish(self, exit_code: int = 0) -> None:
@@ -159,7 +158,7 @@ class Shim:
         self._exit_code = exit_code
 
     def _wait(self) -> list[tuple[int, int]]:
-        """Return what is ready: first the daemon, since what comes in after its end is for the next one."""
+        """Return the ready descriptors, the daemon's first: input after its end is for the next daemon."""
         if self._ends_at is None:
             ready = self._poll.poll()
         else:
@@ -170,13 +169,13 @@ class Shim:
         return ready if len(ready) < 2 else sorted(ready, reverse=True)
 
     def unwritten(self) -> bytes:
-        """Return what the client has not been given yet."""
+        """Return the bytes that are not written to the client yet."""
         return bytes(self._to_client)
 
     # --- another process -------------------------------------------------------------------------------
 
     def state(self) -> bytes:
-        """Return what another process must know to go on with this window, in place of this one."""
+        """Return the state that another process needs to replace this one."""
         return frames.pack_pairs(
             {
                 b"generation": b"%d" % self.generation,
@@ -189,7 +188,7 @@ class Shim:
         )
 
     def restore(self, state: bytes) -> None:
-        """Go on with the window of another process. Raises ValueError and KeyError if it is of another version."""
+        """Continue the window of another process. Raises ValueError and KeyError if that had another version."""
         members = frames.unpack_pairs(state)
         self.generation = int(members[b"generation"])
         self.notes = frames.unpack_pairs(members[b"notes"])
@@ -226,11 +225,11 @@ class Shim:
             self._finish()
         elif self._state is SERVED:
             self._send(self.backlog.end_line() + frames.END_OF_INPUT + b"\n")
-        else:  # the next daemon is told
+        else:  # `_attach` reports the end to the next daemon
             self.backlog.end_untaken_line()
 
     def _watch_input(self) -> None:
-        """Read input while there is some, and the daemon takes it."""
+        """Read input while the daemon takes it."""
         if self._input is _PAUSED and not self._to_daemon:
             self._input = _READING
             self._poll.register(STDIN, select.POLLIN)
@@ -249,7 +248,7 @@ class Shim:
             sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
-        except OSError:  # it has gone; that is noticed when all that it wrote has been read
+        except OSError:  # it disconnected, which is handled after all its output was read
             return
         if sent < len(data):
             self._to_daemon = data[sent:]
@@ -264,17 +263,17 @@ class Shim:
             self._take_frames()
 
     def _watch(self) -> None:
-        """Wait for what can be done now: while the client reads nothing, nothing is read for it."""
+        """Update what to poll for: while the client does not read, nothing is read from the daemon."""
         self._watch_input()
         if self._socket is not None:
             reading = 0 if self._is_client_slow else select.POLLIN
             if reading or self._to_daemon:
                 self._poll.register(self._socket, reading | (select.POLLOUT if self._to_daemon else 0))
             else:
-                self._forget(self._socket)
+                self._unregister(self._socket)
         self._poll.modify(STDOUT, select.POLLOUT if self._is_client_slow else 0)
 
-    def _forget(self, connection: Socket) -> None:
+    def _unregister(self, connection: Socket) -> None:
         try:  # noqa: SIM105 - contextlib takes as long to load as all of this
             self._poll.unregister(connection)
         except KeyError:
@@ -304,7 +303,7 @@ class Shim:
                 self._received += data[taken:]
 
     def _take(self, data: bytes | bytearray) -> int:
-        """Act on the complete frames in `data`; return how many bytes they have."""
+        """Handle the complete frames in `data`; return how many bytes they have."""
         at, size = 0, len(data)
         while size - at >= frames.HEADER_BYTES:
             kind, number, end = frames.header(data, at)
@@ -328,7 +327,7 @@ class Shim:
             if has_note:
                 self.notes[name] = note
         elif kind == frames.STOP:
-            self.backlog.stop(taken=number)
+            self.backlog.on_stop(taken=number)
             if self._state is not OVER:
                 self._enter(MOVING if payload == frames.RECONNECT else STOPPING)
         elif kind == frames.END:
@@ -339,9 +338,9 @@ class Shim:
     # --- the end of a daemon ---------------------------------------------------------------------------
 
     def _lose_daemon(self) -> None:
-        """Go on with another daemon, at once or, where this one was asked to stop, when the client needs one."""
+        """Continue with another daemon: at once or, if this one was asked to stop, when the client needs one."""
         assert self._socket is not None
-        self._forget(self._socket)
+        self._unregister(self._socket)
         self._socket.close()
         self._socket, self._to_daemon = None, b""
         self._received.clear()
@@ -354,7 +353,7 @@ class Shim:
             self._watch()
 
     def _recover(self) -> None:
-        """Find or start another daemon; if there is none in time, this process goes on alone."""
+        """Find or start another daemon; if that takes too long, this process continues alone."""
         if self._restart is not None:
             self._restart(self)
         if self._state not in (LOOKING, OVER):
@@ -370,12 +369,12 @@ class Shim:
             self._enter(ALONE)
 
     def _attach(self, connection: Socket) -> None:
-        """Say hello, and send what no daemon has taken yet, if the daemon takes this window."""
+        """Send the hello and, if the daemon accepts this window, the input that no daemon has taken yet."""
         try:
             connection.settimeout(_WELCOME_WITHIN_S)
             connection.sendall(self._hello())
             self._wait_for_welcome(connection)
-        except TimeoutError:  # it hangs, and there cannot be another one beside it
+        except TimeoutError:  # it hangs, and a second daemon of this config cannot run
             self._enter(ALONE)
         except OSError:
             pass
@@ -393,7 +392,7 @@ class Shim:
         self._watch()
 
     def _wait_for_welcome(self, connection: Socket) -> None:
-        """Read the answer to a hello: nothing of the client's goes to a daemon that hangs or ends just now."""
+        """Read the answer to a hello. Until then no input is sent, because the daemon may hang or be about to end."""
         data = b""
         while len(data) < frames.HEADER_BYTES or frames.header(data, 0)[2] > len(data):
             received = connection.recv(frames.HEADER_BYTES - len(data)) if not data else connection.recv(1)
@@ -425,12 +424,12 @@ class Shim:
     # --- to the client ---------------------------------------------------------------------------------
 
     def _give(self, data: bytes) -> None:
-        """Write `data` to a client that has nothing waiting."""
+        """Write `data` to a client that has no unwritten bytes."""
         try:
             written = os.write(STDOUT, data)
         except BlockingIOError:
             written = 0
-        except OSError:  # the client has gone
+        except OSError:  # the client disconnected
             self._finish()
             return
         if written < len(data):
@@ -443,7 +442,7 @@ class Shim:
                 del self._to_client[: os.write(STDOUT, self._to_client)]
         except BlockingIOError:
             pass
-        except OSError:  # the client has gone
+        except OSError:  # the client disconnected
             self._finish()
         if bool(self._to_client) != self._is_client_slow:
             self._is_client_slow = bool(self._to_client)
@@ -468,9 +467,9 @@ def _print(message: bytes) -> None:
 
 
 def _end(number: int, frame: object) -> None:
-    """End the window: the daemon sees it, and cancels its calls."""
+    """End the window; the daemon notices and cancels its calls."""
     raise SystemExit(0)
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Leave a reload to the daemon. It is no SIG_IGN, which a daemon that is started here would inherit."""
+    """Leave reloading to the daemon. It is no SIG_IGN, which a daemon that is started here would inherit."""

@@ -1,6 +1,6 @@
-"""The socket face: one window at the other end of a Unix socket, from its hello until either is over.
+"""The socket face: one window at the other end of a Unix socket, from its hello until either side closes.
 
-The window forwards its client's lines and keeps each of them until it is told, by number, that it is done with.
+The window forwards its client's lines and keeps each until the daemon reports its number as handled.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from msgspec import Struct
 
 from dynamic_mcp.face import frames, limits
 from dynamic_mcp.mcp import lines
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
-from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
+from dynamic_mcp.session.continuation import Continuation, Resumption, SessionJournal
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.system.private_socket import peer_user
 
 log = logging.getLogger(__name__)
 
-# Lines of one window that are taken before the others have their turn.
+# Lines of one window that are taken in one turn.
 _LINES_A_TURN = 64
-# A window that reads nothing for this long while its queue is full is ended.
+# Close the connection of a window that has not read for this long while its queue is full.
 UNREAD_FOR_S = 60.0
-# How long a hello may take, and how large it may be: it holds the environment, and all unanswered lines.
+# How long a hello may take, and its size limit: it has the environment, and all unanswered lines.
 HELLO_WITHIN_S = 10.0
 _MAX_HELLO_BYTES = 1 << 30
-# How long a window that is closed may take to read what it is sent last.
+# How long a window may take to read the last output.
 _FLUSH_WITHIN_S = 0.5
 
 
 class Hello(Struct, frozen=True):
-    """What a window says first: what it wants (`session`, `command` or `stop`), and where it was started."""
+    """The first message of a window: its purpose (`session`, `command` or `stop`), and where it was started."""
 
     purpose: str
     config: str
@@ -52,26 +52,26 @@ class Hello(Struct, frozen=True):
 
 
 class Reception(Protocol):
-    """Whoever the windows come to: the daemon."""
+    """Accepts windows; implemented by the daemon."""
 
     async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
-        """Return the session of a window; None if it is refused or wants none."""
+        """Return the session of a window; None if it is refused or needs none."""
         ...
 
     def dismiss(self, face: SocketFace) -> None:
-        """Let go of a window that has gone."""
+        """Called when a window disconnects."""
         ...
 
 
 class SocketFace(asyncio.Protocol):
-    """Lines from a window to its session, and frames from the session to the window."""
+    """Passes lines from a window to its session, and frames from the session to the window."""
 
     def __init__(self, reception: Reception, max_message_bytes: int) -> None:
         self.session: LineSession | None = None
         self.lines_taken = 0
         self.ended = asyncio.Event()
         self._reception = reception
-        self._journal = Journal(self._keep)
+        self._journal = SessionJournal(self._keep)
         self._lines = lines.Lines(max_message_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -88,11 +88,10 @@ class SocketFace(asyncio.Protocol):
     # --- asyncio.Protocol ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with a connection; one of another user ends at once."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         try:
             is_own = peer_user(transport.get_extra_info("socket")) == os.getuid()
-        except OSError:  # it has gone already
+        except OSError:  # already disconnected
             self._transport.abort()
             return
         if not is_own:
@@ -103,7 +102,6 @@ class SocketFace(asyncio.Protocol):
         self._timer = self._loop.call_later(HELLO_WITHIN_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take the hello, and lines after it."""
         if self._admission is not None:
             self._receive(data)
         else:
@@ -111,11 +109,10 @@ class SocketFace(asyncio.Protocol):
             self._take_hello()
 
     def eof_received(self) -> bool:
-        """Take the end of the connection: a window never closes one direction alone."""
+        """Close the connection too: a window never closes only one direction."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the session, and what it has in flight."""
         self._cancel_timer()
         self._cancel_unread_timer()
         for task in (self._admission, self._ending):
@@ -129,13 +126,12 @@ class SocketFace(asyncio.Protocol):
         self._reception.dismiss(self)
 
     def pause_writing(self) -> None:
-        """Read nothing from a window that does not read, and end it after a while."""
+        """Stop reading from a window that does not read, and close its connection after a while."""
         self._is_full = True
         self._unread_timer = self._loop.call_later(UNREAD_FOR_S, self._end_unread)
         self._watch()
 
     def resume_writing(self) -> None:
-        """Read again."""
         self._is_full = False
         self._cancel_unread_timer()
         if self.session is not None:
@@ -143,8 +139,10 @@ class SocketFace(asyncio.Protocol):
 
     # --- the session -----------------------------------------------------------------------------------
 
-    def connection(self, origin: Origin, continuation: Continuation, *, is_command: bool = False) -> ClientConnection:
-        """Return what a session is given that writes to this window."""
+    def connection(
+        self, origin: ClientOrigin, continuation: Continuation, *, is_command: bool = False
+    ) -> ClientConnection:
+        """Return the connection for a session that writes to this window."""
         return ClientConnection(
             self._send,
             self._is_congested,
@@ -154,36 +152,35 @@ class SocketFace(asyncio.Protocol):
             first_id=continuation.first_id,
         )
 
-    async def stop(self, within_s: float, *, hands_over: bool = False) -> None:
-        """Let requests in flight finish, then tell the window that the daemon stops, and how far it has read.
+    async def drain(self, within_s: float, *, hands_over: bool = False) -> None:
+        """Let requests in flight finish, then report that the daemon stops, and how many lines it has taken.
 
-        If the daemon hands over, the window goes on with another one at once.
+        If the daemon hands over, the window continues with another daemon at once.
         """
         if not self._transport.is_closing():
             self._is_stopping = True
             self._transport.pause_reading()
             self._queue.clear()  # the window sends these lines to another daemon
             if self.session is not None:
-                await self.session.stop(within_s)
+                await self.session.drain(within_s)
             self._write(frames.STOP, self.lines_taken, frames.RECONNECT if hands_over else b"")
             self._close()
 
     def end(self, why: str, code: int = 1) -> None:
-        """Tell the window that its session is over, and why."""
+        """Report that the session is over, and why, and close the connection."""
         self._write(frames.END, code, why.encode())
         self._close()
 
     def refuse(self) -> None:
-        """Tell the window to serve alone."""
+        """Ask the window to serve without a daemon."""
         self._write(frames.REFUSE, 0)
         self._close()
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self._transport.abort()
 
     def _close(self) -> None:
-        """Close once everything is written; a window that does not read it does not delay that."""
+        """Close once everything is written; a window that does not read delays that by half a second at most."""
         self._transport.close()
         self._cancel_timer()
         self._timer = self._loop.call_later(_FLUSH_WITHIN_S, self._transport.abort)
@@ -211,10 +208,10 @@ class SocketFace(asyncio.Protocol):
                 return
             await self._begin(self.session, hello.continuation)
         except (ValueError, KeyError) as exc:
-            log.warning("refused a window: its hello cannot be read (%s)", exc)
+            log.warning("refused a window: invalid hello (%s)", exc)
             self._transport.abort()
         except Exception:
-            log.exception("a bug: a window cannot be served")
+            log.exception("a bug: serving a window failed")
             self._transport.abort()
         else:
             self._receive(early)
@@ -235,7 +232,7 @@ class SocketFace(asyncio.Protocol):
                 self._take_lines()
 
     def _take_lines(self) -> None:
-        """Take some lines, and the others once all windows have had their turn."""
+        """Take some lines; the rest follows after the other windows have had their turn."""
         session = self.session
         assert session is not None
         for _ in range(min(len(self._queue), _LINES_A_TURN)):
@@ -253,7 +250,7 @@ class SocketFace(asyncio.Protocol):
             self._watch()
 
     def _watch(self) -> None:
-        """Read from the window, unless it does not read itself or has sent more than it gets in a turn."""
+        """Read from the window, unless it does not read itself or has sent more than fits into a turn."""
         if self._transport.is_closing() or self._is_stopping:
             return
         if self._is_full or self._is_taking:
@@ -280,9 +277,7 @@ class SocketFace(asyncio.Protocol):
         self._write(frames.OUTPUT, number, line)
 
     def _keep(self, name: bytes, note: bytes) -> None:
-        if (
-            note
-        ):  # written with the line that it is about, so that a daemon which is killed has written both or neither
+        if note:  # written together with its line, so that a daemon that is killed has written both or neither
             self._notes += frames.frame(frames.KEEP, 0, name + b"\0" + note)
         else:
             self._write(frames.KEEP, 0, name)
@@ -296,7 +291,7 @@ class SocketFace(asyncio.Protocol):
         return self._transport.get_write_buffer_size() > limits.FLOOD_BYTES
 
     def _end_unread(self) -> None:
-        log.warning("ended a session: its client has read nothing for %g s", UNREAD_FOR_S)
+        log.warning("closed a session: its client has not read for %g s", UNREAD_FOR_S)
         self._transport.abort()
 
     def _cancel_unread_timer(self) -> None:
@@ -311,10 +306,10 @@ class SocketFace(asyncio.Protocol):
 
 
 def decode_hello(body: bytes) -> Hello:
-    """Return what a window said. Raises ValueError and KeyError."""
+    """Return a window's hello. Raises ValueError and KeyError."""
     members = frames.unpack_pairs(body)
     if members[b"protocol"] != frames.PROTOCOL:
-        raise ValueError("it speaks another protocol")
+        raise ValueError("unsupported protocol")
     return Hello(
         purpose=members[b"purpose"].decode(),
         config=os.fsdecode(members[b"config"]),

@@ -1,6 +1,6 @@
 """A window: this process's stdin and stdout, served by the daemon of its config.
 
-The first window of a config starts its daemon. Nothing but what a running daemon needs is imported at the start.
+The first window of a config starts its daemon. At the start of a window only what a running daemon needs is imported.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 START_WITHIN_S = 5.0
 _POLL_S = 0.02
 
-# How long an installer that has begun to replace this program may take, before a window goes on with the old one.
+# How long an installer may take to replace this program before a window continues with the old version.
 _UPGRADE_WITHIN_S = 5.0
 _UPGRADE_POLL_S = 0.2
 
-# Set to the process id of a window that has begun anew.
+# Set to the process id of a restarted window.
 _RESTARTED = "DYNAMIC_MCP_RESTARTED"
 _is_restarted = False
-# Set to the descriptor of a file with the state of a window that has begun anew because of an upgrade.
+# Set to the descriptor of a file with the state of a window that was restarted because of an upgrade.
 _STATE = "DYNAMIC_MCP_WINDOW"
 
 
@@ -49,28 +49,28 @@ def find(arguments: list[str]) -> Shim | None:
 
 
 def may_be_thinner() -> bool:
-    """Tell whether this process, which has loaded the whole program, would do with next to nothing of it by now."""
+    """Return whether this process, which has loaded the whole program, could be replaced by a thin shim."""
     return _is_plain(split_profile(sys.argv[1:])[0]) and not _is_restarted
 
 
 def restart() -> None:
-    """Begin this program anew in the same process, now that its daemon runs. Returns if that cannot be done."""
+    """Restart the program in the same process, now that its daemon runs. Returns only if that fails."""
     os.environ[_RESTARTED] = str(os.getpid())
     try:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
-    except OSError:  # it has been replaced meanwhile
+    except OSError:  # the interpreter has been replaced meanwhile
         del os.environ[_RESTARTED]
 
 
 def open_window(
     config: str, connection: Socket | None, *, only: str | None = None, profile: str | None = None
 ) -> Shim:
-    """Return the shim of a window; without a connection to the daemon of its config it looks for one itself.
+    """Return the shim of a window; without a connection it looks for the daemon of its config itself.
 
-    If an upgrade has restarted this process, it goes on with the window that there was.
+    If an upgrade has restarted this process, the shim continues the window from before.
     """
     installation = Installation()
-    from dynamic_mcp.face.shim import Shim  # a window whose daemon does not run is none
+    from dynamic_mcp.face.shim import Shim  # only a window with a daemon needs it
 
     shim = Shim(
         identify(config),
@@ -90,7 +90,7 @@ def was_upgraded() -> bool:
 
 
 def _restart_if_upgraded(shim: Shim, installation: Installation) -> None:
-    """Begin the program anew in the same process if its files were replaced, once it can be started."""
+    """Restart the program in the same process if its files were replaced, once it can be started."""
     if not installation.has_changed():
         return
     import tempfile
@@ -108,37 +108,37 @@ def _restart_if_upgraded(shim: Shim, installation: Installation) -> None:
             os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - takes no keyword
             os.environ[_STATE] = str(file.fileno())
             restart()
-    except OSError:  # the disk is full: this process goes on
+    except OSError:  # the disk is full: this process continues
         pass
     os.environ.pop(_STATE, None)
 
 
 def _restore(shim: Shim) -> None:
-    """Give a shim the state that this process was started with, if it was."""
+    """Restore the state of the window from before a restart, if there is one."""
     number = os.environ.pop(_STATE, None)
     if number is None:
         return
     try:
         with open(int(number), "rb") as file:  # noqa: PTH123 - a descriptor
             shim.restore(file.read())
-    except (OSError, ValueError, KeyError):  # of a version that writes it otherwise
+    except (OSError, ValueError, KeyError):  # written by a version with another format
         pass
 
 
 def socket_name(config: str) -> str:
-    """Return the name of the socket of this config's daemon, which is of this very version."""
+    """Return the name of the socket of this config's daemon; each version of the program has its own."""
     return private_socket.socket_name(__version__, identify(config))
 
 
 def find_daemon(config: str) -> Socket | None:
-    """Return a connection to the daemon of a config; None if none runs."""
+    """Return a connection to the daemon of a config; None if none is running."""
     return private_socket.connect(os.environ, socket_name(config))
 
 
 def find_or_start_daemon(config: str) -> Socket | None:
-    """Return a connection to the daemon of a config, which is started if none runs; None if that fails in time.
+    """Return a connection to the daemon of a config, after starting one if needed; None if that fails or is too slow.
 
-    However many windows ask at once, one of them starts it, and the others wait for it.
+    When several windows call this at once, one of them starts the daemon and the others wait for it.
     """
     import time
     from pathlib import Path
@@ -172,9 +172,9 @@ def find_or_start_daemon(config: str) -> Socket | None:
 
 
 def _start(config: str, path: str, within_s: float) -> bool:
-    """Start a daemon that outlives this process and belongs to nobody; tell whether it listens in time.
+    """Start a detached daemon that outlives this process; return whether it listens in time.
 
-    It may be dead again when this returns.
+    It may have ended again when this returns.
     """
     import select
     import subprocess
@@ -199,7 +199,7 @@ def _start(config: str, path: str, within_s: float) -> bool:
 
 
 def _is_plain(arguments: list[str]) -> bool:
-    """Tell whether a command line without its profile serves a config to a program, with no options."""
+    """Return whether a command line without its profile serves a config to a program, with no options."""
     if len(arguments) > 1 or (arguments and _may_be_a_command(arguments[0])):
         return False
     is_completion = "_DYNAMIC_MCP_COMPLETE" in os.environ  # a shell asks for words

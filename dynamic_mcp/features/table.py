@@ -133,7 +133,7 @@ FEATURES = (
         change_listener="commands.recording",
         commands=(Command("audit", "Check and repair", after="logs"),),
     ),
-    Feature("login_server", is_large=True, auth_kind="login", auth_provider="making"),
+    Feature("login_server", is_large=True, auth_kind="login", auth_provider="provider"),
     Feature(
         "registry",
         keys=("settings.registries",),

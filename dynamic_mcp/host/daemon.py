@@ -18,14 +18,14 @@ from dynamic_mcp.config.resolved import Daemon as DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ListenError, NotFound
 from dynamic_mcp.face.limits import FINISH_WITHIN_S
-from dynamic_mcp.face.listener import Listener
+from dynamic_mcp.face.listener import DaemonListener
 from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.proxy.profiles import unknown_profile
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.command_server import CommandServer
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import LineSession
@@ -85,7 +85,7 @@ async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonO
         can_hand_over=options.is_started_by_window,
     )
     await serving.open()
-    listener = Listener(options.socket)
+    listener = DaemonListener(options.socket)
     daemon = Daemon(serving, listener, options.daemon, can_hand_over=options.is_started_by_window)
     if not await listener.open(daemon.accept):
         await serving.close()
@@ -105,7 +105,7 @@ async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonO
     return True
 
 
-async def _open_http(serving: Serving, listener: Listener) -> None:
+async def _open_http(serving: Serving, listener: DaemonListener) -> None:
     try:
         await serving.http.open(serving.config)
     except ListenError:
@@ -120,7 +120,7 @@ class Daemon:
     def __init__(
         self,
         serving: Serving,
-        listener: Listener,
+        listener: DaemonListener,
         options: DaemonConfig | None = None,
         *,
         can_hand_over: bool = False,
@@ -163,7 +163,7 @@ class Daemon:
             within_s = FINISH_AFTER_SIGNAL_S if is_signalled else FINISH_WITHIN_S
             if self._hands_over:
                 await self._free_port(within_s)
-            stopping = (face.stop(within_s, hands_over=self._hands_over) for face in self._windows)
+            stopping = (face.drain(within_s, hands_over=self._hands_over) for face in self._windows)
             await asyncio.gather(*stopping, serving.http.finish(None if is_signalled else within_s))
             await serving.end_servers(max(ended_at, self._loop.time() - within_s))
             for face in self._faces:
@@ -242,11 +242,11 @@ class Daemon:
             return None
         self._windows[face] = workspace
         if self._ended.is_set():
-            await face.stop(0)
+            await face.drain(0)
             return None
         is_command = hello.purpose == "command"
         proxy = self._serving.proxy
-        origin = Origin(transport="socket", only=hello.only, workspace=workspace, profile=hello.profile)
+        origin = ClientOrigin(transport="socket", only=hello.only, workspace=workspace, profile=hello.profile)
         connection = face.connection(origin, hello.continuation, is_command=is_command)
         return Session(connection, CommandServer(proxy)) if is_command else StreamSession(connection, proxy)
 

@@ -47,7 +47,7 @@ class MountedService:
 
     async def finish(self, within_s: float) -> None:
         """Begin no session, let calls end within a bound, then end all streams and sessions."""
-        await self.face.finish(within_s)
+        await self.face.drain(within_s)
         self.face.close()
         self._background.cancel_all()
         await self._background.wait()

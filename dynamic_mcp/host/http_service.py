@@ -18,7 +18,7 @@ from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 from dynamic_mcp.face.http.core import HttpFace
-from dynamic_mcp.face.http.listen_address import Place, find_place, open_at, refuse_unsafe
+from dynamic_mcp.face.http.listen_address import ListenAddress, listen_at, refuse_unsafe, resolve_address
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_certificate import Certificate
@@ -79,7 +79,7 @@ class HttpService:
 
     async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
         """Serve like this from now on. Raises ListenError, and then all stays as it was."""
-        place = await find_place(http.listen) if isinstance(http.listen, TcpAddress) else None
+        place = await resolve_address(http.listen) if isinstance(http.listen, TcpAddress) else None
         if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)
         options = _read_options(http, place, max_body_bytes)
@@ -106,7 +106,7 @@ class HttpService:
             self._background.create(tick(face), name="clock of the HTTP server")
         await self._providers.keep_only(http, config_file)
 
-    async def _listen_at(self, face: HttpFace, http: Http, place: Place | None) -> None:
+    async def _listen_at(self, face: HttpFace, http: Http, place: ListenAddress | None) -> None:
         """Listen where the config says, or go on to if that is where it listens. Raises ListenError."""
         listener = self._listener
         if listener is None or not listener.is_at(http):
@@ -126,9 +126,9 @@ class HttpService:
         It listens meanwhile: calls may need answers of their clients, and load balancers ask whether it is ready.
         """
         if self._face is not None:
-            await self._face.finish(within_s)
+            await self._face.drain(within_s)
         if self._listener is not None:
-            await self._listener.server.stop(_FLUSH_WITHIN_S)
+            await self._listener.server.drain(_FLUSH_WITHIN_S)
             self._listener = None
         if self._face is not None:
             self._face.close()
@@ -143,7 +143,7 @@ class HttpService:
 
     # --- listening -------------------------------------------------------------------------------------
 
-    async def _move(self, face: HttpFace, http: Http, place: Place | None) -> _Listener:
+    async def _move(self, face: HttpFace, http: Http, place: ListenAddress | None) -> _Listener:
         """Listen elsewhere, beside the listener that there is, if the new one does not need its port."""
         certificate = None if http.tls is None else await asyncio.to_thread(Certificate, http.tls)
         before = self._listener
@@ -164,7 +164,7 @@ class HttpService:
         self._let_go(before)
         self._listener = None
         try:
-            place = await find_place(before.address) if isinstance(before.address, TcpAddress) else None
+            place = await resolve_address(before.address) if isinstance(before.address, TcpAddress) else None
             self._listener = await _listen(face, self._http, place, before.certificate)
         except (OSError, ListenError) as exc:
             log.error("HTTP is not served at `%s` any more: %s", before.address, exc)  # noqa: TRY400
@@ -172,7 +172,7 @@ class HttpService:
     def _let_go(self, listener: _Listener | None) -> None:
         """Let what is in flight on the connections of an old listener end there; its clients come back."""
         if listener is not None:
-            self._background.create(listener.server.stop(self._http.shutdown_timeout_s), name="end of a listener")
+            self._background.create(listener.server.drain(self._http.shutdown_timeout_s), name="end of a listener")
 
     async def _reload(self, certificate: Certificate) -> None:
         assert self._http.tls is not None
@@ -184,25 +184,27 @@ class HttpService:
             log.info("the certificate `%s` was read again", self._http.tls.cert)
 
 
-async def _listen(face: HttpFace, http: Http, place: Place | None, certificate: Certificate | None) -> _Listener:
+async def _listen(
+    face: HttpFace, http: Http, place: ListenAddress | None, certificate: Certificate | None
+) -> _Listener:
     """Listen with a server of its own. Raises OSError."""
     server = HttpServer(face)
     try:
         origin = await _open(server, http, place, certificate)
     except BaseException:
-        await server.stop(0)
+        await server.drain(0)
         raise
     return _Listener(server, http.listen, origin, certificate, http.socket_mode)
 
 
-async def _open(server: HttpServer, http: Http, place: Place | None, certificate: Certificate | None) -> str:
+async def _open(server: HttpServer, http: Http, place: ListenAddress | None, certificate: Certificate | None) -> str:
     """Open a server at an address, or at each one that its name has; return its origin."""
     tls = None if certificate is None else certificate.context
     scheme = "http" if tls is None else "https"
     if place is None:
         await server.open(http.listen, tls=tls, unix_mode=http.socket_mode)
         return ""
-    return f"{scheme}://{await open_at(server, place, tls)}"
+    return f"{scheme}://{await listen_at(server, place, tls)}"
 
 
 def _overlaps(old: Address, new: Address) -> bool:
@@ -215,7 +217,7 @@ def _overlaps(old: Address, new: Address) -> bool:
     return False
 
 
-def _read_options(http: Http, place: Place | None, max_body_bytes: int) -> HttpOptions:
+def _read_options(http: Http, place: ListenAddress | None, max_body_bytes: int) -> HttpOptions:
     own_hosts = ("localhost",) if place is None else place.list_hosts()
     is_any = place is not None and place.is_any
     return make_options(http, max_body_bytes, own_hosts=own_hosts, accepts_any_address=is_any)

@@ -97,7 +97,7 @@ class Callback:
         try:
             response = parse_response(target.query, self._state)
         except UnexpectedResponse as exc:
-            return _page(400, "Refused", f"This changes nothing: {exc}.")
+            return _page(400, "Refused", f"Nothing was changed: {exc}.")
         if self._response.done():
             return _page(400, "Refused", "This login is over.")
         self._response.set_result(response)

@@ -1,1 +1,1 @@
-"""One greeted client, by the era of its protocol."""
+"""The sessions of clients: JSON-RPC, and the requests of each client."""

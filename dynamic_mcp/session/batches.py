@@ -1,4 +1,4 @@
-"""Batches: several messages in one, which get one answer. Only some revisions have them."""
+"""Batches: several messages in one line, which get one answer. Only some revisions support them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WITH_BATCHES = ", ".join(revision.name for revision in REVISIONS if revision.ha
 def split_batch(line: bytes, revision: Revision) -> list[Raw]:
     """Return the messages of a batch. Raises Malformed."""
     if not revision.has_batches:
-        raise wire.Malformed(f"batches are part of protocol {_WITH_BATCHES} only", INVALID_REQUEST)
+        raise wire.Malformed(f"batches are only supported in protocol version {_WITH_BATCHES}", INVALID_REQUEST)
     items = wire.batch(line)
     if not items:
-        raise wire.Malformed("a batch must not be empty", INVALID_REQUEST)
+        raise wire.Malformed("empty batch", INVALID_REQUEST)
     return items
 
 
@@ -30,7 +30,7 @@ async def answer_batch(
     lines: Sequence[bytes],
     reply: Callable[[bytes], None],
 ) -> None:
-    """Wait for the tasks that answer the requests of a batch, and reply with the `lines` that there are by then."""
+    """Wait for the tasks that answer the requests of a batch, and reply with all their `lines`."""
     if tasks:
         await asyncio.wait(tasks)
     answers = [line for line in lines if line]

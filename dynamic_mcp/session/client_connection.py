@@ -1,19 +1,22 @@
-"""What a face gives a session: the way back to its client, and where its requests come from."""
+"""A session's connection to its client, and the origin of its requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dynamic_mcp.client import Transport
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.identity import LOCAL_USER, Authentication
-from dynamic_mcp.session.questions import Journal
+
+if TYPE_CHECKING:  # loaded where a daemon serves windows
+    from dynamic_mcp.session.continuation import SessionJournal
 
 
-class Origin(Struct, frozen=True, cache_hash=True):
-    """Where requests come from, as far as it is not in them."""
+class ClientOrigin(Struct, frozen=True, cache_hash=True):
+    """The origin of requests, as far as it is not in them."""
 
     authentication: Authentication = LOCAL_USER
     transport: Transport = "stdio"
@@ -22,21 +25,21 @@ class Origin(Struct, frozen=True, cache_hash=True):
     profile: str | None = None
 
 
-def _has_room() -> bool:
+def _never() -> bool:
     return False
 
 
 class ClientConnection(Struct, frozen=True):
-    """A client as its face knows it. `send` writes a line to it; `is_congested` says that it does not read them.
+    """A client as its face knows it. `send` writes a line; `is_congested` returns whether the client does not read.
 
-    `journal` takes what another process must know to go on with the session; `first_id` is that of the first request
-    to the client.
+    `journal` takes the notes that another process needs to continue the session; `first_id` is the id of the first
+    request to the client.
     """
 
     send: Callable[[bytes], None]
-    is_congested: Callable[[], bool] = _has_room
-    origin: Origin = Origin()
+    is_congested: Callable[[], bool] = _never
+    origin: ClientOrigin = ClientOrigin()
     address: str = ""
     is_command: bool = False
-    journal: Journal | None = None
+    journal: SessionJournal | None = None
     first_id: int = 1

@@ -1,6 +1,6 @@
-"""What a command and its daemon say to each other beyond MCP. Only the session of a command is answered.
+"""The messages between a command and its daemon beyond MCP. Only the sessions of commands may send them.
 
-An error of the daemon itself keeps its exit code and its hint on the way, and one of an upstream its bytes.
+An error of the daemon keeps its exit code and its hint, and an error of an upstream keeps its bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.decoding import decode_as
 
-# Choose what the session sees; the answer has the groups.
+# Selects the session's view; the answer has its groups.
 VIEW = "dynamic-mcp/view"
-# A group's catalog, as far as these lists of it are wanted; the same after reading its tools again.
+# Returns the requested lists of a group; REREAD first reads its tools again.
 CATALOG = "dynamic-mcp/catalog"
 REREAD = "dynamic-mcp/reread"
 PING = "dynamic-mcp/ping"
@@ -31,14 +31,14 @@ class GroupOptions(Struct, frozen=True):
 
 
 class ViewOptions(Struct, frozen=True):
-    """What a command sees: these groups only, each used as it says."""
+    """The groups that a command sees, and how it uses each."""
 
     groups: dict[str, GroupOptions]
     split_calls: bool
 
 
 class GroupFacts(Struct, frozen=True):
-    """A group without its catalog; `complaint` says what is missing from its lists, and why."""
+    """A group without its catalog; `complaint` says which of its lists are missing, and why."""
 
     name: str
     description: str
@@ -54,37 +54,35 @@ class GroupFactsList(Struct, frozen=True):
 
 
 class CatalogRequest(Struct, frozen=True):
-    """Which group, and which of its lists by the name of their kind."""
+    """A group, and the kinds of lists that are requested."""
 
     group: str
     kinds: list[str] = []
 
 
 class CatalogAnswer(Struct, frozen=True):
-    """A group, and what it offers."""
+    """A group and its catalog."""
 
     group: GroupFacts
     catalog: Raw
 
     @classmethod
     def build(cls, group: GroupFacts, catalog: Catalog) -> CatalogAnswer:
-        """Return the answer that has this catalog."""
         return cls(group, Raw(wire.encode(encode_catalog(catalog))))
 
     def read_catalog(self) -> Catalog:
-        """Return the catalog."""
         return decode_catalog(wire.members(self.catalog))
 
 
 class SessionList(Struct, frozen=True):
-    """The clients of the daemon that are no commands, by their names for themselves, and its process id."""
+    """The names of the daemon's clients, without commands, and its process id."""
 
     clients: list[str]
     process: int
 
 
 class _ErrorData(Struct, frozen=True):
-    """`upstream` is the JSON-RPC error of a server; the rest is about an error of the daemon."""
+    """`upstream` is the JSON-RPC error of a server; the other members are about an error of the daemon."""
 
     exit_code: int = DynamicMcpError.exit_code
     hint: str = ""
@@ -120,15 +118,16 @@ def encode_upstream_error(error: Raw) -> Frame:
 
 
 def decode_error(error: Raw, group: str) -> DynamicMcpError:
-    """Return what a command raises for an error that the daemon has sent."""
-    found = decode_as(error, _Error)
-    if len(found.data.upstream):
-        return upstream_error(found.data.upstream, group)
-    return RelayedError(found.message, hint=found.data.hint, exit_code=found.data.exit_code, reason=found.data.reason)
+    """Return the exception for an error from the daemon."""
+    decoded = decode_as(error, _Error)
+    data = decoded.data
+    if len(data.upstream):
+        return upstream_error(data.upstream, group)
+    return RelayedError(decoded.message, hint=data.hint, exit_code=data.exit_code, reason=data.reason)
 
 
 def upstream_error(error: Raw, group: str) -> UpstreamError:
-    """Return what a command raises for the JSON-RPC error of an upstream."""
+    """Return the exception for the JSON-RPC error of an upstream."""
     message = wire.text(wire.member(error, "message")) or bytes(error).decode()
     code = bytes(wire.member(error, "code")).decode()
     return UpstreamError(group, f"the server answered with error {code}: {message}")

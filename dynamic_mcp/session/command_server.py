@@ -1,4 +1,4 @@
-"""Answers one command in the daemon: what MCP has by the proxy, and what commands need beyond it here."""
+"""Serves one command in the daemon: MCP by the proxy, and the messages beyond MCP here."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _FEATURES = ("tools", "resources", "prompts")
 
 
 class CommandServer:
-    """The server of one command's session. The command chooses what it sees with a `VIEW` request."""
+    """The server of one command's session. The command selects its view with a `VIEW` request."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
         self._options: ViewOptions | None = None
         self._adapted: tuple[View, View] | None = None
-        self._own: dict[str, Callable[[Request], Awaitable[Frame]]] = {
+        self._handlers: dict[str, Callable[[Request], Awaitable[Frame]]] = {
             VIEW: self._choose_view,
             CATALOG: self._read_catalog,
             REREAD: self._reread,
@@ -59,7 +59,7 @@ class CommandServer:
     # --- Server ----------------------------------------------------------------------------------------
 
     def view_for(self, client: Client) -> View:
-        """Return what the command has chosen of what there is now."""
+        """Return the current view, with the command's options applied."""
         whole = self._proxy.view_for(client)
         if self._options is None:
             return whole
@@ -68,12 +68,11 @@ class CommandServer:
         return self._adapted[1]
 
     def greet(self, client: Client) -> Awaitable[Mapping[str, object]]:
-        """Begin to serve the command."""
         return self._proxy.greet(client)
 
     async def answer(self, request: Request) -> Frame:
-        """Answer a request. An error has what the command needs to end with the right exit code."""
-        answer = self._own.get(request.method, self._proxy.answer)
+        """Answer a request. Errors have what the command needs for its exit code."""
+        answer = self._handlers.get(request.method, self._proxy.answer)
         try:
             frame = await answer(request)
         except wire.Malformed as exc:
@@ -83,11 +82,9 @@ class CommandServer:
         return encode_upstream_error(frame.error) if len(frame.error) else frame
 
     def notify(self, request: Request) -> None:
-        """Take a notification."""
         self._proxy.notify(request)
 
     def release(self, client: Client) -> None:
-        """Let go of the command."""
         self._proxy.release(client)
 
     # --- beyond MCP ------------------------------------------------------------------------------------
@@ -133,7 +130,7 @@ def _facts(group: ViewedGroup) -> GroupFacts:
 
 
 def _decode(params: Raw, kind: type[_Message]) -> _Message:
-    """Return what a command has sent. Raises Malformed."""
+    """Return a command's message. Raises Malformed."""
     try:
         return decode_as(params, kind)
     except msgspec.DecodeError as exc:

@@ -1,6 +1,6 @@
-"""How a session goes on in another process: what is noted while it runs, and what is done with the notes.
+"""Continues a session in another process: the notes that are stored meanwhile, and their use.
 
-The client notices nothing, except that requests in flight are answered with an error: they may have run.
+The client does not notice, except that requests in flight are answered with an error: they may have run.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
-# Of the ids of requests to the client, so many belong to each process that has served it.
+# The number of ids of requests to the client that each process has.
 _IDS = 1 << 32
 
 _INITIALIZE = "initialize"
 _LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
-# What changes nothing, or leaves the same behind however often it is done.
+# Requests without effects, or with the same effect when repeated.
 _REPEATABLE = frozenset(
     {
         _INITIALIZE,
@@ -48,10 +48,10 @@ _LISTS = ("tools", "resources", "prompts")
 
 
 class Continuation(Struct, frozen=True):
-    """What is known of a session that another process served: the notes of its journal, and unanswered lines.
+    """The state of a session from another process: the notes of its journal, and unanswered lines.
 
     `generation` counts the processes that have served it; 0 is a new session. `unwritten` was written for the client
-    and has not reached it; `unread` has come from the client and has reached nobody.
+    and has not reached it; `unread` has arrived from the client and was not read.
     """
 
     generation: int = 0
@@ -62,27 +62,27 @@ class Continuation(Struct, frozen=True):
 
     @property
     def first_id(self) -> int:
-        """The first id of a request to the client: an answer to an earlier process must not meet a new request."""
+        """The first id of a request to the client, so that no answer to an earlier process meets a new request."""
         return self.generation * _IDS + 1
 
 
-class Journal:
-    """Notes what another process must know of a session. `keep` stores a note; an empty note forgets it."""
+class SessionJournal:
+    """Notes for a process that may continue the session. `keep` stores a note, or removes it if it is empty."""
 
     def __init__(self, keep: Callable[[bytes, bytes], None]) -> None:
         self._keep = keep
 
-    def note_answer(self, request: Request, answer: Frame) -> None:
-        """Note what a client has asked for, if it lasts."""
+    def record_answer(self, request: Request, answer: Frame) -> None:
+        """Store a request of the client that has a lasting effect."""
         if request.method in _LASTING and not len(answer.error):
             self._keep(*_LASTING[request.method](request))
 
-    def note_question(self, id: int) -> None:
-        """Note a request to the client that is in flight."""
+    def record_question(self, id: int) -> None:
+        """Store a request to the client that is in flight."""
         self._keep(b"question %d" % id, b"%d" % id)
 
-    def forget_question(self, id: int) -> None:
-        """Note that a request to the client is no longer in flight."""
+    def remove_question(self, id: int) -> None:
+        """Remove a request to the client that has ended."""
         self._keep(b"question %d" % id, b"")
 
 
@@ -111,25 +111,27 @@ _LASTING = {
 
 
 class Resumption:
-    """Takes a session over. `tasks` ask upstreams anew for what the client has asked of them.
+    """Takes a session over. `tasks` renew the client's subscriptions.
 
-    `journal` is that of the session, if another process may take it over in turn.
+    `journal` is that of the session, if another process may continue it in turn.
     """
 
-    def __init__(self, session: LineSession, send: Callable[[bytes], None], journal: Journal | None = None) -> None:
+    def __init__(
+        self, session: LineSession, send: Callable[[bytes], None], journal: SessionJournal | None = None
+    ) -> None:
         self.tasks = TaskSet(log)
         self._session = session
         self._send = send
         self._journal = journal
 
     async def resume(self, continuation: Continuation, reply: Callable[[int, bytes], None]) -> None:
-        """Do again what lasts, unseen by the client, then answer what was interrupted.
+        """Repeat requests with a lasting effect, unseen by the client, then answer the interrupted ones.
 
-        `reply` gets the number of an interrupted line, from 1 on, and its answer.
+        `reply` gets the number of an interrupted line, from 1, and its answer.
         """
         for name, note in continuation.notes.items():
             if name.startswith(b"question "):
-                self._withdraw_question(note)
+                self._cancel_question(note)
             else:
                 await self._repeat(wire.parse(note))
         if self._session.is_greeted:
@@ -139,7 +141,7 @@ class Resumption:
             self._answer_interrupted(line, partial(reply, number))
 
     async def _repeat(self, frame: Frame) -> None:
-        if frame.method == _SUBSCRIBE:  # its server may take its time to start
+        if frame.method == _SUBSCRIBE:  # its server may take long to start
             self.tasks.create(self._ask(frame), name="renewed subscription")
         else:
             await self._ask(frame)
@@ -148,11 +150,11 @@ class Resumption:
         with contextlib.suppress(DynamicMcpError, wire.Malformed):
             await self._session.answer(frame)
 
-    def _withdraw_question(self, id: bytes) -> None:
-        body = wire.encode({"requestId": int(id), "reason": "the daemon of dynamic-mcp has started anew"})
+    def _cancel_question(self, id: bytes) -> None:
+        body = wire.encode({"requestId": int(id), "reason": "the daemon of dynamic-mcp was restarted"})
         self._send(wire.notification_line("notifications/cancelled", body))
-        if self._journal is not None:  # else the next process withdraws it again
-            self._journal.forget_question(int(id))
+        if self._journal is not None:  # else the next process cancels it again
+            self._journal.remove_question(int(id))
 
     def _answer_interrupted(self, line: bytes, reply: Callable[[bytes], None]) -> None:
         try:
@@ -171,7 +173,7 @@ class Resumption:
 
 
 def _refuse(line: bytes) -> bytes:
-    """Return the error that answers a request which may have run; nothing for what is not a request."""
+    """Return the error for a request that may have run; nothing for other lines."""
     try:
         frame = wire.parse(line)
     except wire.Malformed:

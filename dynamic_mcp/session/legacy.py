@@ -1,7 +1,7 @@
-"""A client of the revisions that begin with `initialize`: what it said, its requests in flight, and those made to it.
+"""A client of the revisions with `initialize`: its session, its requests in flight, and those made to it.
 
-Every request gets exactly one answer, unless the client cancels it. Garbage gets the error that JSON-RPC
-has for it, and the session lives on.
+Every request gets exactly one answer, unless the client cancels it. Invalid input gets the error that JSON-RPC
+defines for it, and the session continues.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
@@ -25,32 +25,35 @@ from dynamic_mcp.proxy.request import Channel, Request
 from dynamic_mcp.session.answers import (
     MAX_IN_FLIGHT,
     answer_request,
+    disconnected,
     error_line,
-    gone,
     refuse_line,
     refuse_request,
     to_answer,
     too_long,
 )
 from dynamic_mcp.session.client_connection import ClientConnection
-from dynamic_mcp.session.questions import Journal, Questions, may_be_asked
+from dynamic_mcp.session.questions import Questions, may_be_asked
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
 
+if TYPE_CHECKING:  # loaded where a daemon serves windows
+    from dynamic_mcp.session.continuation import SessionJournal
+
 log = logging.getLogger(__name__)
 
-# How long requests that are cancelled may take to say so.
+# How long batches may take to send the answers of cancelled requests.
 _CANCEL_WITHIN_S = 1.0
 
 _OWN_METHODS = frozenset(("initialize", "ping"))
 
-# A flood of these must not fill the memory when a client has stopped reading.
+# Dropped when a client does not read, so that they do not fill the memory.
 MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 
 
 class _Exchange:
-    """A request of the client that is being answered. Whoever takes it out of those in flight replies to it."""
+    """A request of the client that is being answered. Whoever removes it from those in flight replies to it."""
 
     __slots__ = ("_in_flight", "_journal", "_key", "reply", "request", "task")
 
@@ -62,7 +65,7 @@ class _Exchange:
         key: bytes,
         reply: Callable[[bytes], None],
         in_flight: dict[bytes, _Exchange],
-        journal: Journal | None,
+        journal: SessionJournal | None,
     ) -> None:
         self.request = request
         self.reply = reply
@@ -71,18 +74,18 @@ class _Exchange:
         self._journal = journal
 
     def finish(self, request: Request, answer: Frame) -> None:
-        """Reply with the answer, unless somebody else has replied."""
+        """Reply with the answer, unless the request was already answered or cancelled."""
         if self._journal is not None:
-            self._journal.note_answer(request, answer)
+            self._journal.record_answer(request, answer)
         if self._in_flight.get(self._key) is self:
             del self._in_flight[self._key]
             self.reply(wire.answer_line(request.id, answer))
 
 
 class Session:
-    """A client that writes to `receive` and is written to over its connection, a line at a time."""
+    """A client whose lines are passed to `receive`, and which receives lines over its connection."""
 
-    log_level = ""  # the client sets its level once for all
+    log_level = ""  # set for the whole session
     is_parked = False
 
     __slots__ = (
@@ -138,35 +141,32 @@ class Session:
 
     @property
     def principal(self) -> Principal:
-        """Who the client acts for."""
         return self.authentication.principal
 
     @property
     def is_being_asked(self) -> bool:
-        """Whether the client has still to answer a request."""
+        """Whether a request to the client is in flight."""
         return self._questions.are_open
 
     @property
     def client(self) -> Session:
-        """The client that a message is for that no request has caused."""
         return self
 
     @property
     def recipient(self) -> Session:
-        """The client, which gets what is said without a request."""
         return self
 
     # --- from the client -------------------------------------------------------------------------------
 
     @property
     def requests_in_flight(self) -> int:
-        """How many requests are being answered, each member of a batch among them."""
+        """The number of requests that are being answered, including the members of batches."""
         return len(self._serving)
 
     def receive(self, line: bytes, reply: Callable[[bytes], None] | None = None) -> None:
-        """Take one line, whatever it holds; a closed session takes none.
+        """Handle one line; a closed session ignores it.
 
-        `reply` is called exactly once for each line, with its answer or, if it gets none, with nothing.
+        `reply` is called exactly once for each line, with its answer or, if it gets none, with an empty line.
         """
         if self.is_closed:
             return
@@ -182,9 +182,9 @@ class Session:
                 reply(self._take_notification(frame))
 
     def receive_frame(self, frame: Frame, reply: Callable[[bytes], None], channel: Channel | None = None) -> None:
-        """Take one message that is no batch. What a request causes goes over its `channel`, if it has one.
+        """Handle one message that is not a batch. Messages that a request causes go over its `channel`, if given.
 
-        `reply` is called during this call only if the message is refused, or is no request.
+        `reply` is called during this call only if the message is refused, or is not a request.
         """
         if frame.method and len(frame.id):
             self._begin(frame, reply, channel)
@@ -192,28 +192,28 @@ class Session:
             reply(self._take_notification(frame))
 
     async def finish(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound; then cancel it."""
+        """Let requests in flight finish, within a bound; then cancel them."""
         for task in await self._wait_for_tasks(within_s):
             task.cancel()
 
-    async def stop(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+    async def drain(self, within_s: float) -> None:
+        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
         await self._wait_for_tasks(within_s)
         for key in [*self._serving]:
             exchange = self._serving.pop(key)
             exchange.task.cancel()
             id, method = exchange.request.id, exchange.request.method
             exchange.reply(wire.answer_line(id, to_answer(method, Interrupted(method))))
-        if batches := [*self._batches]:  # whose requests are answered by now
+        if batches := [*self._batches]:  # their requests are answered
             await asyncio.wait(batches, timeout=_CANCEL_WITHIN_S)
 
     def close(self) -> None:
-        """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
+        """End the session: cancel its requests, fail requests to the client, and release it in the server."""
         if self.is_closed:
             return
         self.is_closed = True
         for task in self._tasks():
-            task.cancel("the client has gone")
+            task.cancel("the client disconnected")
         self._serving.clear()
         self._questions.close()
         self._server.release(self)
@@ -222,7 +222,7 @@ class Session:
         return [*(each.task for each in self._serving.values()), *self._batches]
 
     async def _wait_for_tasks(self, within_s: float) -> list[asyncio.Task[Any]]:
-        """Wait for what is in flight now, within a bound, and return it."""
+        """Wait for the current tasks, within a bound, and return them."""
         tasks = self._tasks()
         if tasks:
             await asyncio.wait(tasks, timeout=within_s)
@@ -240,7 +240,7 @@ class Session:
         reply(refuse_line(line, exc))
 
     def receive_batch(self, line: bytes, reply: Callable[[bytes], None], channel: Channel | None = None) -> None:
-        """Take several messages, which get one answer; only some revisions have this.
+        """Handle several messages, which get one answer; only some revisions support this.
 
         `reply` is called during this call only if the batch is refused.
         """
@@ -269,21 +269,21 @@ class Session:
     def _begin(
         self, frame: Frame, reply: Callable[[bytes], None], channel: Channel | None
     ) -> asyncio.Task[None] | None:
-        """Start to answer a request, unless it cannot be one."""
+        """Start answering a request, unless it is refused."""
         key = bytes(frame.id)
         refusal = refuse_request(frame, key, self._serving, MAX_IN_FLIGHT)
         if refusal is not None:
             reply(wire.answer_line(wire.id_for_answer(frame), refusal))
             return None
         self.calls += 1
-        view = self._server.view_for(self)  # that of now: what comes next may come with other rights
+        view = self._server.view_for(self)  # the current one: the next request may have other rights
         request = Request(frame.method, frame.params, self, view, channel, frame.id)
         exchange = self._serving[key] = _Exchange(request, key, reply, self._serving, self._journal)
         exchange.task = self._loop.create_task(answer_request(request, self.serve, exchange.finish))
         return exchange.task
 
     def _take_notification(self, frame: Frame) -> bytes:
-        """Take a notification, or the answer to a request that was made to the client; return what it is told."""
+        """Handle a notification, or an answer of the client; return the error for anything else."""
         if frame.method == "notifications/cancelled":
             exchange = self._serving.pop(bytes(wire.member(frame.params, "requestId")), None)
             if exchange is not None:
@@ -298,7 +298,7 @@ class Session:
         elif len(frame.result) or len(frame.error):
             self._questions.take_answer(frame)
         else:
-            return error_line(NULL, INVALID_REQUEST, "neither a request, a notification nor an answer")
+            return error_line(NULL, INVALID_REQUEST, "not a request, notification or answer")
         return b""
 
     # --- requests --------------------------------------------------------------------------------------
@@ -317,13 +317,13 @@ class Session:
         return self._server.answer(request)
 
     async def _initialize(self, request: Request) -> Frame:
-        """Negotiate as the lifecycle of the MCP specification says."""
+        """Negotiate as in the lifecycle of the MCP specification."""
         params = wire.members(request.params)
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
         self.hello = ClientHello(revision, declared, complete_info(params.get("clientInfo", wire.EMPTY_OBJECT)))
-        self.is_greeted = True  # what is sent meanwhile is for this client already
+        self.is_greeted = True  # notifications may be sent from now on
         try:
             return wire.result_frame(await self._server.greet(self))
         except BaseException:
@@ -337,24 +337,24 @@ class Session:
     # --- to the client ---------------------------------------------------------------------------------
 
     def notify(self, frame: Frame) -> None:
-        """Send a notification; one that may be missed is dropped while the client does not read."""
+        """Send a notification; log messages and progress are dropped while the client does not read."""
         if not self.is_closed and self.has_room(frame):
             self._send(wire.notification_line(frame.method, frame.params))
 
     def has_room(self, frame: Frame) -> bool:
-        """Tell whether a notification would be sent now."""
+        """Return whether a notification would be sent now."""
         return frame.method not in MAY_BE_MISSED or not self._is_congested()
 
     async def ask(
         self, frame: Frame, on_status: Callable[[Frame], None], send: Callable[[bytes], None] | None = None
     ) -> Frame:
-        """Send a request and return the client's answer; one that it cannot take is refused at once.
+        """Send a request and return the client's answer; return an error at once if the client does not support it.
 
-        `on_status` takes the client's progress on it, and the status of a task that it becomes. `send`, if given,
-        takes the lines of the request.
+        `on_status` gets the client's progress, and the status of a task that it creates. `send` replaces the
+        connection's own.
         """
         if self.is_closed:
-            return gone()
+            return disconnected()
         if not may_be_asked(frame.method, self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         return await self._questions.ask(frame, on_status, send or self._send)

@@ -1,7 +1,7 @@
-"""Requests of clients of the modern revisions: each says who it is from, and is answered by itself.
+"""Requests of clients of the modern revisions: each names its sender, and is answered independently.
 
-MCP 2026-07-28. Every request gets exactly one answer, unless it is cancelled. The core speaks the legacy dialect;
-what goes back to the client is translated here.
+MCP 2026-07-28. Every request gets exactly one answer, unless it is cancelled. The core uses the legacy dialect;
+answers to the client are translated here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dynamic_mcp.proxy.request_state import is_ours
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import (
     MAX_IN_FLIGHT,
-    Refused,
+    RequestRefused,
     answer_request,
     error_answer,
     refuse_request,
     to_answer,
     too_many,
 )
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.listening import Listening
 from dynamic_mcp.session.modern_client import ModernCall, ModernClient, ModernClients, binding_of
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
@@ -44,9 +44,9 @@ from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.url_elicitations import elicit_urls
 
 MAX_CLIENTS = 1000
-# A client that has made no request for this long is forgotten.
+# A client that was not used for this long is removed.
 _UNUSED_FOR_S = 3600.0
-# What the revision no longer has, although the core would answer it.
+# Methods that the revision has removed, although the core supports them.
 _REMOVED = frozenset(
     (
         "initialize",
@@ -62,7 +62,7 @@ _DISCOVER, _LISTEN = "server/discover", "subscriptions/listen"
 
 
 class ModernDispatcher:
-    """Answers the requests of all modern clients of one face. `tick` is to be called now and then."""
+    """Answers the requests of all modern clients of one face. `tick` must be called regularly."""
 
     def __init__(
         self,
@@ -79,31 +79,31 @@ class ModernDispatcher:
 
     @property
     def clients(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self._clients)
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> ModernCall | None:
-        """Start to answer a request, whose params may be split already. None: it is answered already."""
+        """Start answering a request, whose params may be split already. Returns None if it is already answered."""
         try:
             return self._begin(frame, channel, origin, members or RequestMembers.of(frame))
-        except (wire.Malformed, StateRefused, Refused) as exc:
+        except (wire.Malformed, StateRefused, RequestRefused) as exc:
             channel.answer(error_answer(frame.method, exc))
         return None
 
     def configure(self, *, max_in_flight: int, max_clients: int, unused_for_s: float) -> None:
-        """Go on with other bounds: requests of a client, clients, and seconds that an unused one is remembered."""
+        """Set the limits: requests per client, clients, and seconds until an unused client is removed."""
         self._max_in_flight = max_in_flight
         self._clients.max_clients = max_clients
         self._unused_for_s = unused_for_s
 
     def tick(self) -> None:
-        """Forget the clients that nobody uses any more."""
+        """Remove unused clients."""
         self._clients.drop_unused(self._now() - self._unused_for_s)
 
-    async def finish(self, within_s: float) -> None:
-        """End all streams, let calls end within a bound, and answer the rest with an error: they may have run."""
+    async def drain(self, within_s: float) -> None:
+        """End all streams, let calls finish within a bound, and answer the rest with an error: they may have run."""
         for client in self._clients:
             for listening in [*client.listenings]:
                 listening.close()
@@ -114,17 +114,16 @@ class ModernDispatcher:
             call.fail(to_answer(call.method, Interrupted(call.method)))
 
     def close(self) -> None:
-        """End everything at once."""
         self._clients.close()
 
     # --- a request -------------------------------------------------------------------------------------
 
-    def _begin(self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers) -> ModernCall:
-        """Start to answer a request. Raises Refused, StateRefused and Malformed."""
+    def _begin(self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers) -> ModernCall:
+        """Start answering a request. Raises RequestRefused, StateRefused and Malformed."""
         method = frame.method
         refusal = refuse_request(frame, bytes(frame.id))
         if refusal is not None:
-            raise Refused(refusal)
+            raise RequestRefused(refusal)
         found = self._clients.recall(origin, members.raw_meta)
         if found is None:
             sender = _read_sender(method, members.meta)
@@ -138,9 +137,9 @@ class ModernDispatcher:
         else:
             client, log_level = found
         if len(client.calls_in_flight) >= self._max_in_flight:
-            raise Refused(too_many(self._max_in_flight))
+            raise RequestRefused(too_many(self._max_in_flight))
         params = envelope.without_envelope(members.params, members.meta)
-        params.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
+        params.pop("task", None)  # for tasks of legacy servers, which a modern client cannot query
         state = wire.text(params.get("requestState")) if method in envelope.MAY_ASK else None
         if state is not None and is_ours(state):
             return self._resume(client, method, params, state, channel)
@@ -152,16 +151,16 @@ class ModernDispatcher:
         call.start(answer_request(request, self._use_case(method, channel), call.finish))
         return call
 
-    def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:
+    def _find_client(self, origin: ClientOrigin, sender: Envelope, channel: Channel) -> ModernClient:
         client = self._clients.find(origin, sender, channel)
         if client is None:
-            raise _refused(INTERNAL_ERROR, "too many clients are in use: no more are served; try again later")
+            raise _refused(INTERNAL_ERROR, "too many clients; retry later")
         return client
 
     def _resume(
         self, client: ModernClient, method: str, params: Mapping[str, Raw], state: str, channel: Channel
     ) -> ModernCall:
-        """Go on with a parked call. Raises StateRefused and Malformed."""
+        """Continue a parked call. Raises StateRefused and Malformed."""
         binding = binding_of(client, method, Raw(wire.encode(params)))
         responses = wire.members(params.get("inputResponses", wire.EMPTY_OBJECT))
         call = self._server.parked_calls.claim(state, binding)
@@ -189,7 +188,7 @@ class ModernDispatcher:
         listening = Listening(request.id, channel)
         filter_at = wire.member(request.params, "notifications")
         if bytes(filter_at)[:1] != b"{":
-            raise wire.Malformed("`notifications`, the kinds to listen for, is missing")
+            raise wire.Malformed("`notifications` is missing")
         wanted = wire.members(filter_at)
         client.listenings.add(listening)
         try:
@@ -202,28 +201,30 @@ class ModernDispatcher:
 
 
 def _read_sender(method: str, meta: Mapping[str, Raw]) -> Envelope:
-    """Return what a request says of its sender. Raises Refused."""
+    """Return the sender that a request names. Raises RequestRefused."""
     sender = envelope.read_envelope(meta)
     if sender is None and method == "initialize":
-        raise _unsupported("", f"this client speaks MCP {MODERN.name}, which has no `initialize`")
+        raise _unsupported("", f"MCP {MODERN.name} has no `initialize`")
     if sender is None:
         raise _refused(INVALID_PARAMS, f"`{envelope.PROTOCOL_VERSION}` is missing from `_meta`")
     revision = revisions.find(sender.version)
     if revision is None or not revision.is_stateless:
         raise _unsupported(sender.version)
     if bytes(sender.capabilities)[:1] != b"{":
-        raise _refused(INVALID_PARAMS, f"`{envelope.CLIENT_CAPABILITIES}` is missing from `_meta`, or is no object")
+        raise _refused(
+            INVALID_PARAMS, f"`{envelope.CLIENT_CAPABILITIES}` is missing from `_meta`, or is not an object"
+        )
     if len(sender.log_level) and wire.text(sender.log_level) not in LEVELS:
         raise _refused(INVALID_PARAMS, f"`{envelope.LOG_LEVEL}` must be one of {', '.join(LEVELS)}")
     return sender
 
 
-def _unsupported(version: str, why: str = "") -> Refused:
+def _unsupported(version: str, why: str = "") -> RequestRefused:
     data: dict[str, object] = {"supported": SUPPORTED}
     if version:
         data["requested"] = version[:100]
-    return _refused(UNSUPPORTED_VERSION, why or f"MCP `{version[:100]}` is not spoken here", data)
+    return _refused(UNSUPPORTED_VERSION, why or f"unsupported protocol version `{version[:100]}`", data)
 
 
-def _refused(code: int, why: str, data: object = None) -> Refused:
-    return Refused(wire.error_frame(code, why, data))
+def _refused(code: int, why: str, data: object = None) -> RequestRefused:
+    return RequestRefused(wire.error_frame(code, why, data))

@@ -1,4 +1,4 @@
-"""Answers of the core as a modern client gets them: with a type, with hints for caches, and without retired codes."""
+"""Converts answers for modern clients: adds a type and cache hints, and replaces retired error codes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.cache_hints import CacheHint
 
-# Codes of earlier revisions, which no modern client is sent (MCP 2026-07-28, basic, error codes).
+# Codes of earlier revisions, with their replacements (MCP 2026-07-28, basic, error codes).
 _RETIRED = {RESOURCE_NOT_FOUND: INVALID_PARAMS, URL_ELICITATION_REQUIRED: INTERNAL_ERROR}
 
 
 def to_modern(answer: Frame, method: str, server_info: Raw, hint: CacheHint | None) -> Frame:
-    """Return an answer as a modern client gets it. `hint` is for results that may be cached."""
+    """Return an answer for a modern client. `hint` is for results that may be cached."""
     if len(answer.error):
         return _with_current_code(answer)
     if bytes(answer.result)[:1] != b"{":

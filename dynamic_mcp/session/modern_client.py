@@ -1,9 +1,8 @@
-"""A client of the modern revisions and its calls: nothing connects them but what each of them says of its sender.
+"""Clients of the modern revisions and their calls.
 
-Requests of one principal that name the same client and capabilities belong to one client here, so that legacy
-servers, which know only sessions, have one to serve. It ends when nobody has used it for a while. What an upstream
-asks in the middle of a call is answered `input_required`: then the call waits, parked, until its client comes back
-with the answers over another channel.
+Requests of one principal that name the same client and capabilities belong to one client here, since legacy servers
+only know sessions. The client ends after it was not used for a while. Requests of an upstream in the middle of a call
+are answered `input_required`: the call is parked until its client returns with the answers over another channel.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import LEVELS
-from dynamic_mcp.session.answers import gone
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.answers import disconnected
+from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.modern_answers import to_modern
 from dynamic_mcp.session.server import ModernServer
@@ -41,11 +40,11 @@ from dynamic_mcp.upstream.handshake import complete_info
 
 log = logging.getLogger(__name__)
 
-# Questions that come within this time of the first go to the client together.
+# Questions within this time are sent to the client together.
 _GATHER_S = 0.02
-# The `_meta` of requests whose client is remembered, and how long each may be for that.
+# The number of cached `_meta` objects, and the maximum size of each.
 _MAX_RECALLED, _MAX_RECALLED_BYTES = 1024, 1024
-# What no modern client knows, although a request may cause it.
+# Notifications of legacy revisions that a request may cause.
 _RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
 
 
@@ -60,7 +59,7 @@ class ModernClient:
     def __init__(
         self,
         server: ModernServer,
-        origin: Origin,
+        origin: ClientOrigin,
         hello: ClientHello,
         *,
         address: str,
@@ -88,57 +87,53 @@ class ModernClient:
 
     @property
     def client(self) -> ModernClient:
-        """The client that a message is for that no request has caused."""
         return self
 
     @property
     def principal(self) -> Principal:
-        """Who the client acts for."""
         return self.authentication.principal
 
     @property
     def recipient(self) -> Hashable:
-        """The client."""
         return self
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in flight, parked calls included, and nobody listens."""
+        """Whether nothing is in flight: no calls, parked ones included, and no streams."""
         return not self.calls_in_flight and not self.listenings
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls are in flight, apart from those that listen."""
+        """Whether calls other than streams are in flight."""
         return len(self.calls_in_flight) > len(self.listenings)
 
     def has_room(self, frame: Frame) -> bool:
-        """Tell whether a notification would be sent now."""
         return True
 
     def notify(self, frame: Frame) -> None:
-        """Send a notification that no request has caused to those who listen for its kind."""
+        """Send a notification that no request has caused to the streams with its kind."""
         for listening in streams_for(frame, self.listenings):
             listening.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
-        """Answer what no request has caused: there is nobody to ask, but the config may name roots."""
+        """Refuse a request that no call has caused; `roots/list` is answered with the roots of the config."""
         roots = self._server.view_for(self).scope.roots
         if frame.method == "roots/list" and roots:
             return wire.result_frame({"roots": [{"uri": uri} for uri in roots]})
-        return wire.error_frame(METHOD_NOT_FOUND, f"`{frame.method}` can only be asked in the middle of a call")
+        return wire.error_frame(METHOD_NOT_FOUND, f"`{frame.method}` can only be asked during a call")
 
     def close(self) -> None:
-        """End everything of the client, and let everybody forget it."""
+        """End all calls and streams of the client, and release it in the server."""
         self.is_closed = True
         for call in [*self.calls_in_flight]:
-            call.abandon("the client has gone")
+            call.abandon("the client disconnected")
         for listening in [*self.listenings]:
             listening.close()
         self._server.release(self)
 
 
 class ModernClients:
-    """The clients of a face, by what their requests say of them. `max_clients` bounds those that are remembered."""
+    """The clients of a face, by the sender that their requests name, `max_clients` at most."""
 
     def __init__(
         self,
@@ -160,8 +155,8 @@ class ModernClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def find(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient | None:
-        """Return the client of a request; a new one where there is none. None: there are too many."""
+    def find(self, origin: ClientOrigin, sender: Envelope, channel: Channel) -> ModernClient | None:
+        """Return the client of a request, which may be a new one; None if there are too many."""
         key = (origin, bytes(sender.client_info), bytes(sender.capabilities))
         client = self._clients.get(key)
         if client is None:
@@ -176,31 +171,30 @@ class ModernClients:
         client.used_at = self._now()
         return client
 
-    def recall(self, origin: Origin, meta: bytes) -> tuple[ModernClient, str] | None:
-        """Return the client of requests with this `_meta`, and the log level that they want, if that is known."""
+    def recall(self, origin: ClientOrigin, meta: bytes) -> tuple[ModernClient, str] | None:
+        """Return the client and the log level of requests with this `_meta`, if they are cached."""
         found = self._recalled.get((origin, meta))
         if found is not None:
             found[0].used_at = self._now()
         return found
 
-    def remember(self, origin: Origin, meta: bytes, client: ModernClient, log_level: str) -> None:
-        """Note whose requests have this `_meta`, unless it is too long for that."""
+    def remember(self, origin: ClientOrigin, meta: bytes, client: ModernClient, log_level: str) -> None:
+        """Cache the client of requests with this `_meta`, unless it is too long."""
         if len(meta) <= _MAX_RECALLED_BYTES:
             self._recalled[origin, meta] = client, log_level
 
     def drop_unused(self, before: float) -> None:
-        """End the clients that nobody has used since then."""
+        """End the clients that were not used since then."""
         for client in self:
             if client.is_idle and client.used_at < before:
                 self._drop(client)
 
     def close(self) -> None:
-        """End all clients."""
         for client in self:
             self._drop(client)
 
     def _make_room(self, authentication: Authentication) -> bool:
-        """End a client where there is no room for another one; return whether there is room now."""
+        """End a client if there are too many; return whether there is room now."""
         most, shares = self.max_clients, self._shares
         if len(self._clients) < most and not shares.is_used_up(authentication, most):
             return True
@@ -217,8 +211,8 @@ class ModernClients:
         client.close()
 
 
-class _Question:
-    """What an upstream wants to know of the client."""
+class _ParkedQuestion:
+    """A request of an upstream to the client."""
 
     __slots__ = ("frame", "future", "is_sent")
 
@@ -229,7 +223,7 @@ class _Question:
 
 
 class ModernCall:
-    """One request and its retries. `start` it with what answers it; `cancel` it while it has a channel."""
+    """One request and its retries. `start` it with its work; `cancel` it while it has a channel."""
 
     __slots__ = (
         "__weakref__",
@@ -268,7 +262,7 @@ class ModernCall:
         self._params = params
         self._channel: Channel | None = channel
         self._server = server
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _ParkedQuestion] = {}
         self._undeclared: dict[str, object] = {}
         self._asked = 0
         self._number: int | None = None
@@ -282,42 +276,41 @@ class ModernCall:
 
     @property
     def principal(self) -> Principal:
-        """Who has made the call."""
         return self.client.principal
 
     @property
     def is_parked(self) -> bool:
-        """Whether the call waits for its client to come back."""
+        """Whether the call waits for its client to return."""
         return self._channel is None
 
     @property
     def address(self) -> str:
-        """The address that the request or its last retry came from; that of its client while it is parked."""
+        """The address of the request or its last retry; that of its client while it is parked."""
         return self.client.address if self._channel is None else self._channel.address
 
     @property
     def port(self) -> int:
-        """The port that it came from; 0 while it is parked."""
+        """The port of the request or its last retry; 0 while it is parked."""
         return 0 if self._channel is None else self._channel.port
 
     @property
     def headers(self) -> Mapping[bytes, bytes]:
-        """The headers that the request or its last retry came with; none where it came over lines."""
+        """The headers of the request or its last retry; empty if it came over lines."""
         return getattr(self._channel, "headers", {})
 
     @property
     def recipient(self) -> ModernCall:
-        """The call alone: its client may have others, which know nothing of each other."""
+        """The call itself: the client may have other calls, which are independent."""
         return self
 
     def start(self, work: Coroutine[None, None, None]) -> None:
-        """Begin; `work` ends with `finish`, unless the call is cancelled."""
+        """Start `work`, which ends with `finish` unless the call is cancelled."""
         self.client.calls += 1
         self.client.calls_in_flight.add(self)
         self._task = self._loop.create_task(work)
 
     def finish(self, request: Request, answer: Frame) -> None:
-        """Answer the request, or keep the answer for the client if that is to come back first."""
+        """Answer the request, or keep the answer until the client returns."""
         answer = self._to_modern(answer)
         if self._undeclared and _has_failed(answer):
             answer = _name_undeclared(answer, self._undeclared)
@@ -327,46 +320,46 @@ class ModernCall:
             self._answer(answer)
 
     def cancel(self, reason: str) -> None:
-        """End the call, because its client no longer waits for the answer; a parked one goes on."""
+        """End the call because its client no longer waits for the answer; a parked one continues."""
         if self._channel is not None:
             self.abandon(reason)
 
     def abandon(self, reason: str) -> None:
-        """End the call without an answer, and tell the upstream."""
+        """End the call without an answer, and cancel it upstream."""
         self._channel = None
         self._close()
         if self._task.cancel(reason):
             self._task.add_done_callback(_forget_error)
 
     def fail(self, answer: Frame) -> None:
-        """End the call with this answer, if somebody waits for one."""
+        """End the call with this answer, if its client waits for one."""
         channel = self._channel
-        self.abandon("the server is about to end")
+        self.abandon("the server is shutting down")
         if channel is not None:
             channel.answer(self._to_modern(answer))
 
     async def wait(self, within_s: float) -> None:
-        """Wait until the call has an answer, for this long at most."""
+        """Wait for the answer, for this long at most."""
         await asyncio.wait([self._task], timeout=within_s)
 
     # --- Caller ----------------------------------------------------------------------------------------
 
     def notify(self, frame: Frame) -> None:
-        """Send what the request causes, while somebody waits for its answer."""
+        """Send a notification that the request has caused, while its client waits for the answer."""
         if self._channel is None or frame.method in _RETIRED:
             return
         if frame.method != "notifications/message" or self._wants(frame):
             self._channel.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
-        """Ask the client, and return what it answers when it comes back."""
+        """Ask the client; return the answer when it returns."""
         refusal = self._refusal(frame)
         if refusal is not None:
             return refusal
         await self._server.parked_calls.prepare()
         self._asked += 1
         key = f"{frame.method.partition('/')[0]}-{self._asked}"
-        question = self._questions[key] = _Question(frame, self._loop.create_future())
+        question = self._questions[key] = _ParkedQuestion(frame, self._loop.create_future())
         self._gather_soon(_GATHER_S)
         try:
             return await question.future
@@ -379,9 +372,9 @@ class ModernCall:
 
     def _refusal(self, frame: Frame) -> Frame | None:
         if self.client.is_closed or self._task.done():
-            return gone()
+            return disconnected()
         if self.method not in envelope.MAY_ASK:
-            why = f"a client of this revision cannot be asked anything while `{self.method}` is answered"
+            why = f"clients of this protocol version cannot be asked during `{self.method}`"
             return wire.error_frame(METHOD_NOT_FOUND, why)
         need = envelope.ASKED_WITH.get(frame.method)
         if need is None or not len(wire.member(self.client.hello.capabilities, need)):
@@ -393,7 +386,7 @@ class ModernCall:
     # --- rounds ----------------------------------------------------------------------------------------
 
     def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
-        """Go on with what the client says; what it does not know, or says nothing of, is asked again."""
+        """Continue with the client's responses; open questions without one are asked again."""
         self._channel = channel
         for key, response in responses.items():
             question = self._questions.get(key)
@@ -405,15 +398,15 @@ class ModernCall:
             self._gather_soon(0.0)
 
     def expire(self) -> None:
-        """End the call, because its client has not come back."""
-        log.debug("a parked call of `%s` was cancelled: its client has not come back", self.client.hello.name)
-        self.abandon("the client did not come back with its answers")
+        """End the call because its client has not returned."""
+        log.debug("cancelled a parked call of `%s`: its client has not returned", self.client.hello.name)
+        self.abandon("the client did not return with its answers")
 
     def binding(self, params: Raw) -> bytes:
         """Return what a state of this call is bound to, if these are its params."""
         return binding_of(self.client, self.method, params)
 
-    def _open_questions(self) -> dict[str, _Question]:
+    def _open_questions(self) -> dict[str, _ParkedQuestion]:
         return {key: each for key, each in self._questions.items() if not each.future.done()}
 
     def _gather_soon(self, delay_s: float) -> None:
@@ -421,13 +414,13 @@ class ModernCall:
             self._gathering = self._loop.call_later(delay_s, self._send_questions)
 
     def _send_questions(self) -> None:
-        """Answer with all open questions, and wait for the client to come back."""
+        """Answer with all open questions, and wait for the client to return."""
         self._gathering = None
         questions = self._open_questions()
         if self._channel is None or not questions:
             return
         if not self._server.parked_calls.has_room(self.principal):
-            why = "too many calls wait for answers of their clients already"
+            why = "too many calls wait for their clients"
             for each in questions.values():
                 each.future.set_result(wire.error_frame(INTERNAL_ERROR, why))
             return
@@ -458,7 +451,7 @@ class ModernCall:
         self.client.calls_in_flight.discard(self)
         if self._questions:
             for each in self._open_questions().values():
-                each.future.set_result(gone())
+                each.future.set_result(disconnected())
         if self._number is not None:
             self._server.parked_calls.remove(self._number)
         if self._gathering is not None:
@@ -467,13 +460,13 @@ class ModernCall:
 
 
 def _forget_error(task: asyncio.Task[None]) -> None:
-    """Take the error of a cancelled task, which keeps it until then, with all that its frames refer to."""
+    """Retrieve the error of a cancelled task, which keeps it and all that its frames refer to."""
     with contextlib.suppress(asyncio.CancelledError):
         task.result()
 
 
 def binding_of(client: ModernClient, method: str, params: Raw) -> bytes:
-    """Return a digest of who makes a request, and of all that makes it this request: retries have the same."""
+    """Return a digest of the sender and the content of a request, which its retries share."""
     members = {
         name: value for name, value in _members(params).items() if name not in {*envelope.RETRY_MEMBERS, "_meta"}
     }
@@ -487,7 +480,7 @@ def _members(params: Raw) -> dict[str, Raw]:
 
 
 def _to_input_request(frame: Frame) -> dict[str, Raw | str]:
-    """Return a question as an entry of `inputRequests`; what matters on one hop only stays behind."""
+    """Return a question as an entry of `inputRequests`, without the members for one hop only."""
     request: dict[str, Raw | str] = {"method": frame.method}
     if len(frame.params):
         params = wire.members(frame.params)
@@ -508,7 +501,7 @@ def _has_failed(answer: Frame) -> bool:
 
 
 def _name_undeclared(answer: Frame, undeclared: Mapping[str, object]) -> Frame:
-    """Return the answer to a call that failed after it had asked for what its client does not declare."""
+    """Return the answer to a call that failed after requesting a capability that its client does not declare."""
     names = " and ".join(f"`{name}`" for name in undeclared)
     why = f"the server needs a client with the capability {names}"
     original = {"error": answer.error} if len(answer.error) else {"result": answer.result}

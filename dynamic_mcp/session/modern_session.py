@@ -1,4 +1,4 @@
-"""A modern client at the other end of lines, such as stdin and stdout: one way back for all requests."""
+"""A modern client at the other end of a stream of lines, such as stdin and stdout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reply = Callable[[bytes], None]
 
 
 class ModernSession:
-    """Takes lines by `receive`, and writes over its connection; `reply` gets the answer to each line, or nothing."""
+    """Handles lines by `receive`, and writes over its connection; `reply` gets each answer, or nothing."""
 
     def __init__(self, connection: ClientConnection, server: ModernServer) -> None:
         self._send = connection.send
@@ -29,7 +29,6 @@ class ModernSession:
         self._channels: dict[bytes, LineChannel] = {}
 
     def receive(self, line: bytes, reply: Reply) -> None:
-        """Take one line, whatever it holds."""
         try:
             frame = wire.parse(line)
         except wire.Malformed as exc:
@@ -38,26 +37,24 @@ class ModernSession:
             self.receive_frame(frame, reply)
 
     def receive_frame(self, frame: Frame, reply: Reply) -> None:
-        """Take one message."""
         if frame.method and len(frame.id):
             self._begin(frame, reply)
             return
         if frame.method == "notifications/cancelled":
             self._cancel(frame)
-        reply(b"" if frame.method else error_line(NULL, INVALID_REQUEST, "neither a request nor a notification"))
+        reply(b"" if frame.method else error_line(NULL, INVALID_REQUEST, "not a request or notification"))
 
     async def finish(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound; then cancel it."""
+        """Let requests in flight finish, within a bound."""
         calls = self._calls()
         if calls:
             await asyncio.gather(*(call.wait(within_s) for call in calls))
 
-    async def stop(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
-        await self._dispatcher.finish(within_s)
+    async def drain(self, within_s: float) -> None:
+        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        await self._dispatcher.drain(within_s)
 
     def close(self) -> None:
-        """End everything that is in flight."""
         self._dispatcher.close()
         self._channels.clear()
 
@@ -82,19 +79,19 @@ class ModernSession:
     # --- for channels ----------------------------------------------------------------------------------
 
     def end(self, channel: LineChannel) -> None:
-        """Take it that a request was answered."""
+        """Called when a request is answered."""
         key = bytes(channel.frame.id)
         if self._channels.get(key) is channel:
             del self._channels[key]
 
     def notify(self, frame: Frame) -> None:
-        """Write a notification; one that may be missed is dropped while the client does not read."""
+        """Write a notification; log messages and progress are dropped while the client does not read."""
         if frame.method not in MAY_BE_MISSED or not self._is_congested():
             self._send(wire.notification_line(frame.method, frame.params))
 
 
 class LineChannel:
-    """One request of such a client, until it is answered or cancelled."""
+    """The channel of one request, until it is answered or cancelled."""
 
     address, port = "", 0
 
@@ -106,15 +103,13 @@ class LineChannel:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the request is only answered when somebody ends it."""
+        """Whether the request is a stream, which is answered when it ends."""
         return self.frame.method == "subscriptions/listen"
 
     def notify(self, frame: Frame) -> None:
-        """Write a notification that the request has caused."""
         self._session.notify(frame)
 
     def answer(self, frame: Frame) -> None:
-        """Write the answer."""
         self._session.end(self)
         self._reply(wire.answer_line(wire.id_for_answer(self.frame), frame))
 

@@ -1,4 +1,4 @@
-"""What a `subscriptions/listen` asks of upstreams: each resource is subscribed once for each client."""
+"""The upstream subscriptions for `subscriptions/listen`: each resource is subscribed once for each client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynamic_mcp.session.modern_client import ModernCall, ModernClient
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.system.task_set import TaskSet
 
-# What is not subscribed by then is not promised.
+# Resources that are not subscribed by then are not confirmed.
 _SUBSCRIBE_WITHIN_S = 10.0
 _MAX_RESOURCES = 1000
 
@@ -36,23 +36,23 @@ class ModernSubscriptions:
     async def subscribed(
         self, client: ModernClient, call: ModernCall, wanted: Mapping[str, Raw]
     ) -> AsyncIterator[tuple[dict[str, bool], list[str]]]:
-        """Yield the lists and resources of a filter that are honoured, and give them back afterwards.
+        """Yield the lists and resources of a filter that are available, and unsubscribe afterwards.
 
         Raises Malformed.
         """
         uris = _uris(wanted)
         self._wanted.update((client, uri) for uri in uris)
         try:
-            found = await asyncio.gather(*(self._subscribe(client, call, uri) for uri in uris))
-            own = [uri for uri, is_subscribed in zip(uris, found, strict=True) if is_subscribed]
+            results = await asyncio.gather(*(self._subscribe(client, call, uri) for uri in uris))
+            subscribed = [uri for uri, is_done in zip(uris, results, strict=True) if is_done]
             lists = {
                 name: True
                 for name, method in LISTS.items()
                 if bytes(wanted.get(name, b"")) == b"true" and self._server.may_announce(client, method)
             }
-            yield lists, own
+            yield lists, subscribed
         finally:
-            self._give_back(client, uris)
+            self._release(client, uris)
 
     async def _subscribe(self, client: ModernClient, call: ModernCall, uri: str) -> bool:
         params = Raw(wire.encode({"uri": uri}))
@@ -62,7 +62,7 @@ class ModernSubscriptions:
                 return not len((await self._server.answer(request)).error)
         return False
 
-    def _give_back(self, client: ModernClient, uris: Sequence[str]) -> None:
+    def _release(self, client: ModernClient, uris: Sequence[str]) -> None:
         for uri in uris:
             self._wanted[client, uri] -= 1
             if self._wanted[client, uri] <= 0:
@@ -74,17 +74,17 @@ class ModernSubscriptions:
         params = Raw(wire.encode({"uri": uri}))
         request = Request("resources/unsubscribe", params, client, self._server.view_for(client))
         async with self._lock(client, uri):
-            if (client, uri) not in self._wanted:  # else another stream has begun to listen for it
+            if (client, uri) not in self._wanted:  # else another stream listens for it
                 with contextlib.suppress(DynamicMcpError, wire.Malformed):
                     await self._server.answer(request)
 
     def _lock(self, client: ModernClient, uri: str) -> asyncio.Lock:
-        """Return what keeps the requests about one resource in order."""
+        """Return the lock that keeps the requests for one resource in order."""
         return self._locks.setdefault((client, uri), asyncio.Lock())
 
 
 def _uris(wanted: Mapping[str, Raw]) -> list[str]:
-    """Return the resources of a filter, each once. Raises Malformed."""
+    """Return the resources of a filter, without duplicates. Raises Malformed."""
     if RESOURCES not in wanted:
         return []
     uris = [wire.text(each) for each in wire.elements(wanted[RESOURCES])]

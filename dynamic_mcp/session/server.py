@@ -1,4 +1,4 @@
-"""What sessions need of whoever answers their clients, and what faces need of sessions."""
+"""The interfaces between sessions, the server that answers their clients, and their faces."""
 
 from __future__ import annotations
 
@@ -18,17 +18,12 @@ if TYPE_CHECKING:  # loaded with the first modern client
 
 
 class Server(Protocol):
-    """Whoever answers: the proxy."""
+    """Answers the requests of clients; implemented by `Proxy`."""
 
-    def view_for(self, client: Client) -> View:
-        """Return what a client may see."""
-        ...
+    def view_for(self, client: Client) -> View: ...
 
     def greet(self, client: Client) -> Awaitable[Mapping[str, object]]:
-        """Begin to serve a client that has said what it is; returns the members of the `initialize` result.
-
-        Raises DynamicMcpError.
-        """
+        """Start serving a client; return the members of the `initialize` result. Raises DynamicMcpError."""
         ...
 
     def answer(self, request: Request) -> Awaitable[Frame]:
@@ -36,24 +31,24 @@ class Server(Protocol):
         ...
 
     def notify(self, request: Request) -> None:
-        """Take a notification."""
+        """Handle a notification."""
         ...
 
     def release(self, client: Client) -> None:
-        """Let go of a client that has gone."""
+        """Release everything held for a disconnected client."""
         ...
 
 
 class ModernServer(Server, Protocol):
-    """Whoever answers clients of both eras: the proxy."""
+    """Answers the requests of clients of both eras; implemented by `Proxy`."""
 
     @property
     def parked_calls(self) -> ParkedCalls:
-        """The calls that wait for their modern clients, of all faces."""
+        """The calls of all faces that wait for their modern clients."""
         ...
 
     def admit(self, client: Client) -> None:
-        """Begin to serve a modern client, which needs no greeting."""
+        """Start serving a modern client, which does not initialize."""
         ...
 
     def discover(self, client: Client) -> Awaitable[Frame]:
@@ -65,34 +60,30 @@ class ModernServer(Server, Protocol):
         ...
 
     def cache_hint(self, client: Client, method: str) -> CacheHint | None:
-        """Return how long a client may keep the result of a method; None where that is not said."""
+        """Return how long a client may cache the result of a method; None if that is not set."""
         ...
 
     def may_announce(self, client: Client, method: str) -> bool:
-        """Tell whether a client may be sent a notification of this method that no request has caused."""
+        """Return whether a client may receive notifications of this method that no request has caused."""
         ...
 
     def want_level(self, client: Client, level: str) -> None:
-        """See to it that servers send log messages of this level, before the client's next request."""
+        """Have servers send log messages of this level before the client's next request."""
         ...
 
 
 class LineSession(Protocol):
-    """A client at the other end of a stream of lines, as the faces and a resumption have it."""
+    """A client at the other end of a stream of lines, for faces and for `Resumption`."""
 
     @property
-    def receive(self) -> Callable[..., None]:
-        """Take a line, and what takes its answer."""
-        ...
+    def receive(self) -> Callable[..., None]: ...
 
     @property
-    def is_command(self) -> bool:
-        """Whether the client is a command."""
-        ...
+    def is_command(self) -> bool: ...
 
     @property
     def is_greeted(self) -> bool:
-        """Whether a legacy client has said what it is."""
+        """Whether a legacy client has sent `initialize`."""
         ...
 
     def answer(self, frame: Frame) -> Awaitable[Frame]:
@@ -100,17 +91,15 @@ class LineSession(Protocol):
         ...
 
     def notify(self, frame: Frame) -> None:
-        """Send a legacy client a notification."""
+        """Send a notification to a legacy client."""
         ...
 
     async def finish(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound; then cancel it."""
+        """Let requests in flight finish, within a bound; then cancel them."""
         ...
 
-    async def stop(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+    async def drain(self, within_s: float) -> None:
+        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
         ...
 
-    def close(self) -> None:
-        """End the session."""
-        ...
+    def close(self) -> None: ...

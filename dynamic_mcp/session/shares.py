@@ -1,6 +1,6 @@
-"""Shares a bounded number of sessions or clients between principals, so that one of them never takes all.
+"""Divides a limited number of sessions or clients between principals, so that none takes all.
 
-One principal has at most half. Where all are taken, a principal with fewer gets one of the principal with the most.
+One principal has at most half. At the limit, a principal with fewer gets a place of the principal with the most.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ class Member(Protocol):
     """A session, or a client without one."""
 
     @property
-    def principal(self) -> Principal:
-        """Who it is for."""
-        ...
+    def principal(self) -> Principal: ...
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in flight, and nobody listens."""
+        """Whether nothing is in flight, and no stream is open."""
         ...
 
     @property
@@ -34,7 +32,7 @@ class Member(Protocol):
 
     @property
     def used_at(self) -> float:
-        """When it was used last."""
+        """The time of the last use."""
         ...
 
 
@@ -51,11 +49,9 @@ class Shares:
         return f"<Shares {self._counts.total()} of {len(self._counts)} principals>"
 
     def add(self, member: Member) -> None:
-        """Count a member."""
         self._counts[member.principal] += 1
 
     def remove(self, member: Member) -> None:
-        """Count a member no more."""
         principal = member.principal
         self._counts[principal] -= 1
         if self._counts[principal] <= 0:
@@ -70,26 +66,22 @@ class Shares:
     def choose_to_end(
         self, members: Iterable[M], authentication: Authentication, most: int, *, unused_since: float
     ) -> M | None:
-        """Return the member that ends for a new one of somebody; None if there is no room for that.
+        """Return the member to end in favour of a new one; None if there is no such member.
 
-        That is one that was not used since `unused_since`; only their own if their share is used up. Otherwise one of
-        the principal that has the most, if that has more than they will.
+        That is a member that was not used since `unused_since`, of the same principal if its share is used up.
+        Otherwise it is one of the principal with the most, if that has more than this one will have.
         """
-        own = authentication.principal
+        principal = authentication.principal
         is_used_up = self.is_used_up(authentication, most)
-        left = [
+        unused = [
             each
             for each in members
-            if each.is_idle and each.used_at <= unused_since and (not is_used_up or each.principal == own)
+            if each.is_idle and each.used_at <= unused_since and (not is_used_up or each.principal == principal)
         ]
-        if left or is_used_up:
-            return min(left, key=_use, default=None)
-        largest, count = max(self._counts.items(), key=lambda each: each[1], default=(own, 0))
-        if count < self._counts[own] + 2:
+        if unused or is_used_up:
+            return min(unused, key=lambda each: each.used_at, default=None)
+        largest, count = max(self._counts.items(), key=lambda each: each[1], default=(principal, 0))
+        if count < self._counts[principal] + 2:
             return None
         theirs = (each for each in members if each.principal == largest and not each.is_busy)
         return min(theirs, key=lambda each: (not each.is_idle, each.used_at), default=None)
-
-
-def _use(member: Member) -> float:
-    return member.used_at

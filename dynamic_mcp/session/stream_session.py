@@ -1,7 +1,7 @@
-"""A client at the other end of a stream of lines, of the era that its first request shows.
+"""A client at the other end of a stream of lines. Its first request shows its era.
 
-A request with the `_meta` of a modern revision makes it a modern client, any other one a legacy client, for as long
-as the stream lasts. A revision that is not spoken here decides nothing.
+A request with the `_meta` of a modern revision makes it a modern client, any other request a legacy client, until the
+stream ends. A request of an unsupported revision decides nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Reply = Callable[[bytes], None]
 
 
 class _Era(Enum):
-    """What a client has shown of its era."""
+    """The era of a client."""
 
     UNKNOWN = auto()
     LEGACY = auto()
@@ -32,17 +32,17 @@ _UNKNOWN, _LEGACY, _MODERN = _Era
 
 
 class StreamSession:
-    """Takes lines by `receive`, as a `Session` does, and is given the same."""
+    """Handles lines by `receive`, as a `Session` does."""
 
     def __init__(self, connection: ClientConnection, server: ModernServer) -> None:
         self.legacy = Session(connection, server)
         self._era = _UNKNOWN
         self._connection = connection
         self._server = server
-        self._modern: Any = None  # a ModernSession, whose module comes with the first modern request
+        self._modern: Any = None  # a ModernSession, whose module is imported for the first modern request
 
     def receive(self, line: bytes, reply: Reply | None = None) -> None:
-        """Take one line, whatever it holds; `reply` gets its answer or, if it gets none, nothing."""
+        """Handle one line; `reply` gets its answer or, if it gets none, an empty line."""
         if self._era is _LEGACY:
             self.legacy.receive(line, reply)
         elif self._era is _MODERN:
@@ -52,33 +52,31 @@ class StreamSession:
 
     @property
     def is_command(self) -> bool:
-        """Whether the client is a command."""
         return self.legacy.is_command
 
     @property
     def is_greeted(self) -> bool:
-        """Whether a legacy client has said what it is."""
+        """Whether a legacy client has sent `initialize`."""
         return self.legacy.is_greeted
 
     def notify(self, frame: Frame) -> None:
-        """Send a legacy client a notification."""
+        """Send a notification to a legacy client."""
         self.legacy.notify(frame)
 
     def answer(self, frame: Frame) -> Awaitable[Frame]:
-        """Answer a legacy request; from now on this is a legacy client. Raises DynamicMcpError and wire.Malformed."""
+        """Answer a request and fix the client's era as legacy. Raises DynamicMcpError and wire.Malformed."""
         self._era = _LEGACY
         return self.legacy.answer(frame)
 
     async def finish(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound; then cancel it."""
+        """Let requests in flight finish, within a bound; then cancel them."""
         await self._current.finish(within_s)
 
-    async def stop(self, within_s: float) -> None:
-        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
-        await self._current.stop(within_s)
+    async def drain(self, within_s: float) -> None:
+        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        await self._current.drain(within_s)
 
     def close(self) -> None:
-        """End the session."""
         if self._modern is not None:
             self._modern.close()
         self.legacy.close()
@@ -118,7 +116,7 @@ class StreamSession:
 
 
 def _modern_version(frame: Frame) -> str | None:
-    """Return the revision that a request names in its `_meta`; None if it names none, or a legacy one."""
+    """Return the revision in a request's `_meta`; None if there is none, or it is a legacy one."""
     if frame.method == "initialize":
         return None
     version = wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)

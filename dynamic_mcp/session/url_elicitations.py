@@ -1,6 +1,6 @@
-"""Calls that a legacy server refuses until a person has been to a URL (-32042, MCP 2025-11-25, client/elicitation).
+"""Calls that a legacy server refuses until the user has opened a URL (-32042, MCP 2025-11-25, client/elicitation).
 
-Modern clients do not know the code. They are asked to open the URLs, and then the call is made again: it was refused,
+Modern clients do not know this code. They are asked to open the URLs, and then the call is repeated: it was refused,
 so it has not run.
 """
 
@@ -16,18 +16,18 @@ from dynamic_mcp.mcp.elicitation import required_elicitations
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 
-# How often a call is made again.
+# How often a call is repeated.
 _MAX_ROUNDS = 10
 
 
-async def elicit_urls(request: Request, found: Frame, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
-    """Answer a request again each time that its client has opened the URLs for which the server has refused it."""
+async def elicit_urls(request: Request, result: Frame, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
+    """Repeat a request each time its client has opened the URLs for which the server refused it."""
     for _ in range(_MAX_ROUNDS):
-        elicitations = required_elicitations(found.error)
+        elicitations = required_elicitations(result.error)
         if not elicitations or not await _have_been_opened(request, elicitations):
             break
-        found = await answer(request)
-    return _without_code(found, request.method) if required_elicitations(found.error) else found
+        result = await answer(request)
+    return _without_code(result, request.method) if required_elicitations(result.error) else result
 
 
 async def _have_been_opened(request: Request, elicitations: list[Raw]) -> bool:
@@ -44,10 +44,10 @@ def _as_url_mode(elicitation: Raw) -> Raw:
 
 
 def _without_code(answer: Frame, method: str) -> Frame:
-    """Tell a model what a person has to do, where the client cannot be asked, or the person does not want to."""
+    """Return the answer as a result with the URLs for the model, if the client did not open them."""
     if method != "tools/call":
         return answer
     urls = [wire.text(wire.member(each, "url")) or "" for each in required_elicitations(answer.error)]
-    message = wire.text(wire.member(answer.error, "message")) or "a person has to open a URL first"
+    message = wire.text(wire.member(answer.error, "message")) or "the user must open a URL first"
     text = "\n".join((message, *(f"open {url}, then call again" for url in urls if url)))
     return wire.result_frame({"content": [{"type": "text", "text": text}], "isError": True})

@@ -1,1 +1,1 @@
-"""What both sides of logins share: asking servers of others safely, the code flow of OAuth, and signed tokens."""
+"""Shared by both sides of logins: safe requests to foreign servers, OAuth's code flow, and signed tokens."""

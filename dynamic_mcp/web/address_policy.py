@@ -1,8 +1,8 @@
-"""Which addresses a server may send us to during a login: none in a network that it is not itself in.
+"""Decides to which addresses a server may send us during a login: to no network that it is not in itself.
 
 A server names the endpoints of its login itself, and a hostile one could name a router or the metadata service of a
 cloud. Everything must be https (RFC 9700; MCP, authorization, section "Communication Security"). Each name is
-resolved first, and the connection then goes to the address that was checked.
+resolved first, and the connection then uses the address that was checked.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from urllib.parse import urlsplit
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 RESOLVE_S = 5.0
-_NOT_THERE = "but the server itself is not there"
-# The characters of a URL to log in at; all others have a meaning in one shell or another, or on the way there.
+_NOT_THERE = "but the server itself is elsewhere"
+# The characters allowed in a login URL; all others have a meaning in some shell.
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!&*+,=%]+")
 
 
 class ForbiddenUrl(Exception):
-    """A URL that may not be used; the message is the rest of a sentence that begins with the URL."""
+    """Raised for a forbidden URL; the message is the rest of a sentence that starts with the URL."""
 
 
 class Zone(Enum):
-    """What kind of network an address is in."""
+    """The kind of network of an address."""
 
     PUBLIC = "the internet"
     PRIVATE = "a private network"
@@ -36,7 +36,7 @@ class Zone(Enum):
     SPECIAL = "a reserved range"
 
 
-# Where a server in a zone may send us: a public one only to the internet, a local one also to its own network.
+# The zones that a server in a zone may refer to: a public one only to the internet, a local one also to its network.
 _ALLOWED = {
     Zone.PUBLIC: frozenset({Zone.PUBLIC}),
     Zone.PRIVATE: frozenset({Zone.PUBLIC, Zone.PRIVATE}),
@@ -48,7 +48,8 @@ _ALLOWED = {
 class AddressPolicy:
     """The addresses that the login of one server may connect to.
 
-    `may_be_local` False is for URLs that anybody can name: a server on this machine then leads to the internet only.
+    With `may_be_local` False, for URLs that any client can name, a server on this machine may only lead to the
+    internet.
     """
 
     def __init__(self, server_url: str, resolver: Resolver | None = None, *, may_be_local: bool = True) -> None:
@@ -58,7 +59,7 @@ class AddressPolicy:
         self._zone: Zone | None = None
 
     def check(self, url: str) -> None:
-        """Reject a URL that is not http(s), or is plain http outside this machine. Raises ForbiddenUrl."""
+        """Reject a URL that is not http(s), or is plain http outside of this machine. Raises ForbiddenUrl."""
         scheme, host, _ = split_url(url)
         if scheme == "http":
             if not (self._may_be_local and _is_this_machine(host) and self._is_server_local()):
@@ -67,13 +68,10 @@ class AddressPolicy:
             raise ForbiddenUrl(f"has the scheme `{scheme[:20]}`, which is neither http nor https")
 
     def check_endpoint(self, url: str) -> None:
-        """Reject what `check` does, and a URL that is no plain link, which a person can be sent to.
-
-        Raises ForbiddenUrl.
-        """
+        """Also reject a URL that is not a plain link, to which a user can be sent. Raises ForbiddenUrl."""
         self.check(url)
         if not _PLAIN.fullmatch(url):
-            raise ForbiddenUrl("contains characters that no such URL may have")
+            raise ForbiddenUrl("contains forbidden characters")
         if "@" in urlsplit(url).netloc:
             raise ForbiddenUrl("has a user name in front of its host")
 
@@ -131,7 +129,7 @@ def split_url(url: str) -> tuple[str, str, int]:
 
 
 def is_same_host(url: str, other: str) -> bool:
-    """Tell whether two URLs are on one host, whatever the port."""
+    """Return whether two URLs have the same host, regardless of the port."""
     try:
         return split_url(url)[1] == split_url(other)[1] != ""
     except ForbiddenUrl:
@@ -139,7 +137,7 @@ def is_same_host(url: str, other: str) -> bool:
 
 
 def is_address(url: str) -> bool:
-    """Tell whether a URL's host needs no resolving: an address in any notation, or this machine's name."""
+    """Return whether a URL's host needs no resolving: an address in any notation, or this machine's name."""
     host = split_url(url)[1]
     last = host.rstrip(".").rpartition(".")[2]
     return ":" in host or last.isdigit() or last.startswith("0x") or _is_this_machine(host)
@@ -154,7 +152,7 @@ async def resolve_host(host: str, port: int) -> list[str]:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Tell whether a host's name alone means this machine, so that no name server can change it."""
+    """Return whether a host name always means this machine, regardless of name servers."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -164,7 +162,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _common_zone(zones: Collection[Zone]) -> Zone:
-    """Return the zone of a server with several addresses; PUBLIC, the strictest, if they are in different ones."""
+    """Return the zone of a server with several addresses; PUBLIC, the strictest, if they differ."""
     return next(iter(zones)) if len(zones) == 1 else Zone.PUBLIC
 
 

@@ -1,6 +1,6 @@
-"""The response of an authorization server, as a browser brings it back: whether it is for us, and from whom.
+"""The response of an authorization server, as the browser's redirect has it.
 
-OAuth 2.1, section 4.1.2; RFC 9207. Not read by authlib, which accepts duplicate parameters and no error responses.
+OAuth 2.1, section 4.1.2; RFC 9207. authlib is not used here: it accepts duplicate parameters, and no error responses.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _MAX_FIELDS = 50
 
 
 class UnexpectedResponse(Exception):
-    """A response that does not belong to this login, or is none; the message is for the user."""
+    """Raised for a response that is invalid or belongs to another login; the message is for the user."""
 
 
 class AuthorizationResponse(Struct, frozen=True):
-    """What the authorization server has added to the redirect URI: a code or an error, and perhaps its issuer."""
+    """The parameters of the redirect: a code or an error, and maybe the issuer."""
 
     code: str | None
     error: str | None
@@ -34,10 +34,10 @@ def parse_response(query: str, state: str) -> AuthorizationResponse:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        raise UnexpectedResponse("this is not an answer to a login") from None
+        raise UnexpectedResponse("this is not a response to a login") from None
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise UnexpectedResponse("it has a parameter twice")
+        raise UnexpectedResponse("it has a duplicate parameter")
     return read_response(fields, state)
 
 
@@ -50,28 +50,28 @@ def read_response(fields: Mapping[str, str], state: str) -> AuthorizationRespons
         raise UnexpectedResponse("it belongs to another login: its `state` is missing or different")
     code, error = fields.get("code") or None, fields.get("error") or None
     if error is None and (code is None or not _CODE.fullmatch(code)):
-        raise UnexpectedResponse("it contains no code, and no error")
+        raise UnexpectedResponse("it has no code and no error")
     return AuthorizationResponse(code, error, fields.get("iss"))
 
 
 def check_issuer(response: AuthorizationResponse, issuer: str, *, is_promised: bool) -> None:
-    """Check who has sent a response (RFC 9207, section 2.4). Raises UnexpectedResponse, which shows nothing of it.
+    """Check the issuer of a response (RFC 9207, section 2.4). Raises UnexpectedResponse, without its content.
 
-    `is_promised`: the metadata of the authorization server says that it names itself.
+    `is_promised`: according to its metadata, the authorization server always names itself.
     """
     if response.iss is None:
         if is_promised:
             raise UnexpectedResponse("it does not name its authorization server, although it should")
     elif response.iss != issuer:
-        raise UnexpectedResponse("it is from another authorization server than the one that was asked")
+        raise UnexpectedResponse("it is from another authorization server")
 
 
 def read_error_code(error: object) -> str:
-    """Return the error code of an authorization server; empty if it is no code, and so could be anything."""
+    """Return the error code of an authorization server; empty if it is not a valid code."""
     return error if isinstance(error, str) and _ERROR.fullmatch(error) else ""
 
 
 def quote_error(error: object) -> str:
     """Return the error of an authorization server for a message."""
     code = read_error_code(error)
-    return f"`{code}`" if code else "it does not say why"
+    return f"`{code}`" if code else "it gave no reason"

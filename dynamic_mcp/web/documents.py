@@ -1,6 +1,6 @@
-"""JSON documents of authorization servers: bounded in size and time, without redirects.
+"""JSON documents of authorization servers, with limits on size and time, and without redirects.
 
-Imports httpx2: load this in a thread, and only when a server must be asked.
+Imports httpx2: load this in a thread, and only when a server is contacted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Document = dict[str, object]
 
 
 class DocumentError(Exception):
-    """No document could be fetched; the message is `why`, after the URL.
+    """Raised if no document could be fetched; the message is the URL and `why`.
 
-    `is_missing`: the server has none at this URL, so that another URL may have it.
+    `is_missing`: the server has no document at this URL, so another URL may have it.
     """
 
     def __init__(self, url: str, why: str, *, is_missing: bool = False) -> None:
@@ -32,7 +32,7 @@ class DocumentError(Exception):
 
 
 class Documents:
-    """The documents of one server, and of those that it leads to."""
+    """The documents of one server, and of servers that it refers to."""
 
     def __init__(self, web: httpx2.AsyncClient) -> None:
         self._web = web
@@ -41,7 +41,7 @@ class Documents:
         """Return the JSON object at a URL. Raises DocumentError."""
         response = await self._send("GET", url, headers or {})
         if response.status_code >= 500 or response.status_code == 429:
-            raise DocumentError(url, f"answered with HTTP {response.status_code}; try again later")
+            raise DocumentError(url, f"answered with HTTP {response.status_code}; retry later")
         if response.status_code != 200:
             raise DocumentError(url, f"answered with HTTP {response.status_code}", is_missing=True)
         document = _parse(response)
@@ -50,9 +50,9 @@ class Documents:
         return document
 
     async def post(self, url: str, body: str, headers: Mapping[str, str]) -> tuple[int, Document | None]:
-        """Send a body; return the status, and the JSON object of the answer if it is one.
+        """Send a body; return the status, and the JSON object of the response, if it is one.
 
-        Raises DocumentError if there was no answer.
+        Raises DocumentError if there is no response.
         """
         response = await self._send("POST", url, headers, body)
         return response.status_code, _parse(response)
@@ -72,7 +72,7 @@ class Documents:
 @asynccontextmanager
 async def open_documents(policy: AddressPolicy) -> AsyncIterator[Documents]:
     """Connect to servers, as far as the policy allows."""
-    # the certificates of all authorities are read for each client, while others are served
+    # reads the certificates of all authorities
     async with await asyncio.to_thread(create_client, policy) as web:
         yield Documents(web)
 

@@ -1,7 +1,7 @@
-"""Requests to the endpoints of an authorization server: where to send a browser, tokens, and their revocation.
+"""Requests to the endpoints of an authorization server: authorization URLs, tokens, and their revocation.
 
-authlib writes them, and here it is decided what an answer means (RFC 6749, RFC 7009, RFC 7523, RFC 7636). Imports
-authlib and httpx2: load this in a thread, and only when a login begins or a token is needed.
+authlib writes the requests; this module interprets the answers (RFC 6749, RFC 7009, RFC 7523, RFC 7636). Imports
+authlib and httpx2: load this in a thread, and only when a login starts or a token is needed.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class TokenDenied(Exception):
-    """The authorization server has refused; `code` is its error code (RFC 6749, section 5.2), if it is one."""
+    """Raised if the authorization server refuses; `code` is its error code (RFC 6749, section 5.2), if valid."""
 
     def __init__(self, error: object) -> None:
         self.code = read_error_code(error)
-        what = f"the error `{self.code}`" if self.code else "an error, and does not say which"
+        what = f"the error `{self.code}`" if self.code else "an unknown error"
         super().__init__(f"answered with {what}")
 
 
 class TokenRequestFailed(Exception):
-    """There was no usable answer; the message is the rest of a sentence that begins with the endpoint."""
+    """Raised without a usable answer; the message is the rest of a sentence that starts with the endpoint."""
 
 
 def create_secret() -> str:
@@ -47,7 +47,7 @@ def create_secret() -> str:
 
 
 def authorization_url(endpoint: str, client_id: str, verifier: str, **more: str | None) -> str:
-    """Return the URL to send the browser to; `more` are further parameters, of which None are left out."""
+    """Return the URL for the browser; `more` are further parameters, without those that are None."""
     challenge = create_s256_code_challenge(verifier)  # type: ignore[no-untyped-call]
     pkce = {"code_challenge": challenge, "code_challenge_method": "S256"}
     url: str = prepare_grant_uri(endpoint, client_id, "code", **more, **pkce)
@@ -55,9 +55,9 @@ def authorization_url(endpoint: str, client_id: str, verifier: str, **more: str 
 
 
 def authenticate(client_id: str, method: str, secret: str | None) -> ClientAuth:
-    """Return how a client shows who it is: by its secret, or not at all."""
+    """Return the client authentication by a secret, or by none."""
     match method:
-        case "client_secret_basic":  # both parts encoded (RFC 6749, section 2.3.1), which authlib leaves out
+        case "client_secret_basic":  # authlib does not encode the parts (RFC 6749, section 2.3.1)
             return ClientAuth(quote(client_id, safe=""), quote(secret or "", safe=""), method)
         case "client_secret_post":
             return ClientAuth(client_id, secret, method)
@@ -65,15 +65,15 @@ def authenticate(client_id: str, method: str, secret: str | None) -> ClientAuth:
 
 
 def authenticate_by_key(client_id: str, key: SigningKey, audience: str) -> ClientAuth:
-    """Return how a client shows who it is by signing for an authorization server (`private_key_jwt`)."""
-    from authlib.oauth2.rfc7523 import PrivateKeyJWT  # brings cryptography, as the key has done
+    """Return the client authentication by a signature for an authorization server (`private_key_jwt`)."""
+    from authlib.oauth2.rfc7523 import PrivateKeyJWT  # imports cryptography, as the key did
 
     claims = {"exp": int(time.time()) + ASSERTION_S}
     return ClientAuth(client_id, key.jose_key, PrivateKeyJWT(audience, claims, alg=key.algorithm))
 
 
 def choose_method(secret: str | None, supported: Collection[str] | None) -> str:
-    """Return how a client authenticates, of what the server supports; None is not said."""
+    """Return the authentication method of a client; `supported` is None if the server does not list any."""
     if not secret:
         return "none"
     only_post = supported is not None and "client_secret_basic" not in supported and "client_secret_post" in supported
@@ -83,25 +83,25 @@ def choose_method(secret: str | None, supported: Collection[str] | None) -> str:
 async def request_tokens(
     server: Documents, endpoint: str, client: ClientAuth, grant: str, **params: str | None
 ) -> Document:
-    """Return the answer to a request for tokens, whatever is in it. Raises TokenDenied and TokenRequestFailed."""
+    """Return the answer to a token request, unchecked. Raises TokenDenied and TokenRequestFailed."""
     status, answer = await _post(server, endpoint, client, prepare_token_request(grant, "", **params))
     if answer is not None and status < 500 and "error" in answer:
         raise TokenDenied(answer["error"])
     _check_status(status)
     if answer is None:
-        raise TokenRequestFailed("sent something that is not a token")
+        raise TokenRequestFailed("returned no token")
     return answer
 
 
 async def revoke_token(server: Documents, endpoint: str, client: ClientAuth, token: str, kind: str) -> None:
-    """Revoke an `access_token` or `refresh_token`, which `kind` is. Raises TokenRequestFailed."""
+    """Revoke an `access_token` or `refresh_token`, as `kind` says. Raises TokenRequestFailed."""
     body, _ = prepare_revoke_token_request(token, kind)
     status, _ = await _post(server, endpoint, client, body)
     _check_status(status)
 
 
 async def _post(server: Documents, endpoint: str, client: ClientAuth, body: str) -> tuple[int, Document | None]:
-    with catch_warnings(action="ignore"):  # joserfc's, that RFC 9864 has another name for `EdDSA`
+    with catch_warnings(action="ignore"):  # joserfc warns that RFC 9864 renamed `EdDSA`
         _, headers, body = client.prepare("POST", endpoint, {**_FORM}, body)  # type: ignore[no-untyped-call]
     try:
         return await server.post(endpoint, body, headers)

@@ -1,6 +1,6 @@
-"""The HTTP client for logins: checked addresses, no redirects, and bounds on size and time.
+"""The HTTP client for logins: checked addresses, no redirects, and limits on size and time.
 
-Imported only when an authorization server must be asked.
+Imported only when an authorization server is contacted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIMEOUT_S = 15.0
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests only where the policy allows, to the very address that was checked."""
+    """Sends requests only where the policy allows, to the same address that was checked."""
 
     def __init__(self, policy: AddressPolicy) -> None:
         self._policy = policy
@@ -29,17 +29,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Send a request. Raises ForbiddenUrl and httpx2.HTTPError."""
         url = str(request.url)
         self._policy.check(url)
-        # the bound on the size must hold after decoding, too
+        # the size limit must hold after decoding
         request.headers["Accept-Encoding"] = "identity"
         proxy = None if is_address(url) else _find_proxy(url)
-        if proxy is not None:  # it resolves the name, and decides what may be reached
+        if proxy is not None:  # the proxy resolves the name, and decides what may be reached
             response = await self._proxy_transport(proxy).handle_async_request(request)
         else:
             response = await self._try_each(await self._resolve(request), request)
         return _limit_size(response)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         for transport in (self._direct, *self._proxies.values()):
             await transport.aclose()
 
@@ -47,7 +46,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         try:
             return await self._policy.resolve(str(request.url))
         except TimeoutError as exc:
-            raise httpx2.ConnectTimeout("its name was not resolved in time", request=request) from exc
+            raise httpx2.ConnectTimeout("resolving its name timed out", request=request) from exc
         except OSError as exc:
             raise httpx2.ConnectError(os_reason(exc), request=request) from exc
 
@@ -66,7 +65,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 return await self._direct.handle_async_request(pinned)
             except httpx2.ConnectError as exc:
                 error = exc
-        raise error or httpx2.ConnectError("it has no address", request=request)
+        raise error or httpx2.ConnectError("its name has no address", request=request)
 
     def _proxy_transport(self, proxy: str) -> httpx2.AsyncHTTPTransport:
         if proxy not in self._proxies:
@@ -80,7 +79,7 @@ def create_client(policy: AddressPolicy) -> httpx2.AsyncClient:
 
 
 def explain(exc: Exception) -> str:
-    """Return why a request has failed, as the rest of a sentence that begins with the URL."""
+    """Return why a request failed, as the rest of a sentence that starts with the URL."""
     match exc:
         case ForbiddenUrl():
             return str(exc)
@@ -95,7 +94,7 @@ def explain(exc: Exception) -> str:
 
 
 class TooLarge(httpx2.HTTPError):
-    """An answer that is larger than `MAX_BYTES`."""
+    """Raised for a response larger than `MAX_BYTES`."""
 
     def __init__(self) -> None:
         super().__init__("the answer is too large")
@@ -124,7 +123,7 @@ def _limit_size(response: httpx2.Response) -> httpx2.Response:
 
 
 def _find_proxy(url: str) -> str | None:
-    """Return the proxy for a URL, from the environment or the system's settings."""
+    """Return the proxy for a URL, from the environment or the system settings."""
     scheme, host, _ = split_url(url)
     proxies = urllib.request.getproxies()
     if urllib.request.proxy_bypass(host):

@@ -1,7 +1,7 @@
-"""Keys (RFC 7517): public ones of a key set, which check signatures, and private ones, which sign.
+"""Keys (RFC 7517): public keys of a key set, which verify signatures, and private keys, which sign.
 
-Which algorithm a key is for follows from the key, never from a token alone: no key of a key set is a shared secret.
-Imports joserfc: load this in a thread.
+The algorithms of a key follow from the key, never from a token alone: no key of a key set is a shared secret. Imports
+joserfc: load this in a thread.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dynamic_mcp.web.signed_token import ALGORITHMS, EDDSA
 _MAX_KEYS = 100
 _PUBLIC = ("kty", "crv", "n", "e", "x", "y")
 _MAX_TEXT = 1500
-_RSA_BITS = range(2048 - 7, 8192 + 1)  # a number may be a few bits short of its bytes
+_RSA_BITS = range(2048 - 7, 8192 + 1)  # a number may have a few bits less than its bytes
 _MAX_EXPONENT = 1 << 32
 
 _Key = RSAKey | ECKey | OKPKey
 
 
-class PublicKey:
-    """A key that checks signatures by some algorithms."""
+class VerificationKey:
+    """A public key that verifies signatures by certain algorithms."""
 
     def __init__(self, key: _Key, algorithms: frozenset[str], kid: str | None) -> None:
         self.algorithms = algorithms
@@ -35,7 +35,7 @@ class PublicKey:
         self.jose_key = key
 
     def has_signed(self, algorithm: str, content: bytes, signature: bytes) -> bool:
-        """Tell whether a signature is by the private half of this key; never by an algorithm it is not for."""
+        """Return whether a signature is by this key's private half, with one of the key's algorithms."""
         if algorithm not in self.algorithms:
             return False
         try:
@@ -47,15 +47,15 @@ class PublicKey:
         return f"<{type(self).__name__} {self.kid} for {', '.join(sorted(self.algorithms))}>"
 
 
-class SigningKey(PublicKey):
-    """A private key that signs tokens by one algorithm, and checks what it has signed."""
+class SigningKey(VerificationKey):
+    """A private key that signs tokens with one algorithm, and verifies its signatures."""
 
     def __init__(self, key: _Key, algorithm: str | None = None, kid: str | None = None) -> None:
-        """Raises ValueError if the key cannot sign by this algorithm, or by none that is known."""
+        """Raises ValueError if the key cannot be used with this algorithm, or with any supported one."""
         possible = _list_algorithms(key)
         self.algorithm = algorithm or next(iter(possible), "")
         if self.algorithm not in possible:
-            raise ValueError(f"is for {', '.join(possible) or 'no algorithm that is known'}")
+            raise ValueError(f"is for {', '.join(possible) or 'no supported algorithm'}")
         super().__init__(key, frozenset({self.algorithm}), kid)
 
     @classmethod
@@ -78,35 +78,34 @@ class SigningKey(PublicKey):
 
     @classmethod
     def from_jwk(cls, text: str, kid: str) -> SigningKey:
-        """Return the key that `to_jwk` has written. Raises ValueError."""
+        """Return the key that `to_jwk` has encoded. Raises ValueError."""
         return cls(ECKey.import_key(json.decode(text)), kid=kid)
 
     def to_jwk(self) -> str:
-        """Return the whole key as a JWK: a secret."""
+        """Return the private key as a JWK, which is secret."""
         return json.encode(self.jose_key.as_dict(private=True)).decode()
 
     def public_jwk(self) -> Mapping[str, object]:
-        """Return the half of the key that everybody may know, as a JWK."""
         return self.jose_key.as_dict(private=False, kid=self.kid, use="sig", alg=self.algorithm)
 
     def sign(self, claims: Mapping[str, object], kind: str = "JWT") -> str:
-        """Return a signed token of a kind, which its `typ` says."""
+        """Return a signed token with this `typ`."""
         header = {"alg": self.algorithm, "typ": kind, **({} if self.kid is None else {"kid": self.kid})}
         return serialize_compact(header, json.encode(claims), self.jose_key, [self.algorithm])
 
 
-def import_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
-    """Return the keys of a key set that check signatures; others are left out. Raises ValueError if none is left."""
+def import_keys(document: Mapping[str, object]) -> tuple[VerificationKey, ...]:
+    """Return the usable keys of a key set. Raises ValueError if there are none."""
     entries = document.get("keys")
     if not isinstance(entries, list):
-        raise ValueError("is not a key set")  # noqa: TRY004 - of a document of others
+        raise ValueError("is not a key set")  # noqa: TRY004 - it is a foreign document
     keys = tuple(key for entry in entries[:_MAX_KEYS] if isinstance(entry, dict) for key in _import_key(entry))
     if not keys:
-        raise ValueError("has no key that could be used")
+        raise ValueError("has no usable key")
     return keys
 
 
-def _import_key(entry: Mapping[str, object]) -> Iterator[PublicKey]:
+def _import_key(entry: Mapping[str, object]) -> Iterator[VerificationKey]:
     kid, operations = entry.get("kid"), entry.get("key_ops")
     is_for_signatures = entry.get("use", "sig") == "sig" and (
         operations is None or (isinstance(operations, list) and "verify" in operations)
@@ -118,15 +117,15 @@ def _import_key(entry: Mapping[str, object]) -> Iterator[PublicKey]:
     except (JoseError, ValueError, TypeError, KeyError, OverflowError):
         return
     algorithms = frozenset() if key is None else frozenset(_list_algorithms(key))
-    stated = entry.get("alg")
-    if stated is not None:
-        algorithms = algorithms if stated in EDDSA & algorithms else algorithms & {str(stated)}
+    algorithm = entry.get("alg")
+    if algorithm is not None:
+        algorithms = algorithms if algorithm in EDDSA & algorithms else algorithms & {str(algorithm)}
     if key is not None and algorithms:
-        yield PublicKey(key, algorithms, kid)
+        yield VerificationKey(key, algorithms, kid)
 
 
 def _import_public_half(entry: Mapping[str, object]) -> _Key | None:
-    """Return a key; None if it is for nothing here. Raises what wrong members lead to."""
+    """Return a key; None if it is unusable. Raises several errors for malformed members."""
     members = {name: str(entry[name]) for name in _PUBLIC if name in entry}
     if any(len(text) > _MAX_TEXT for text in members.values()):
         return None
@@ -143,7 +142,7 @@ def _list_algorithms(key: _Key) -> tuple[str, ...]:
 
 
 def _find_model(algorithm: str, key: _Key) -> JWSAlgModel:
-    """Return what signs and checks by an algorithm, which the key is for. Raises JoseError."""
+    """Return the implementation of an algorithm of this key. Raises JoseError."""
     model = JWSRegistry.algorithms["Ed25519" if algorithm in EDDSA else algorithm]
     model.check_key(key)
     return model

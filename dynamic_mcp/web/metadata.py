@@ -1,4 +1,4 @@
-"""The metadata of an authorization server, or OpenID Connect provider: where it is, and what of it is believed.
+"""The metadata of an authorization server or OpenID Connect provider: its URLs, and its validation.
 
 RFC 8414; OpenID Connect Discovery 1.0.
 """
@@ -19,11 +19,11 @@ _NAMES = ("oauth-authorization-server", "openid-configuration")
 
 
 class MetadataError(Exception):
-    """Metadata that is wrong, or about somebody else; the message is for the user."""
+    """Raised for metadata that is invalid or of another issuer; the message is for the user."""
 
 
 def openid_urls(issuer: str) -> list[str]:
-    """Return where the metadata of an issuer may be, in the order in which to ask: OpenID's has more than OAuth's."""
+    """Return the possible URLs of an issuer's metadata, in order: OpenID's has more than OAuth's."""
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     names = (f"{path}/.well-known/openid-configuration", *(f"/.well-known/{name}{path}" for name in _NAMES))
@@ -33,7 +33,7 @@ def openid_urls(issuer: str) -> list[str]:
 async def fetch_metadata(
     server: Documents, issuer: str, urls: Iterable[str] | None = None, headers: Mapping[str, str] | None = None
 ) -> Document:
-    """Return the metadata of an issuer, which is at one of the URLs and must name just this issuer.
+    """Return the metadata of an issuer, which is at one of the URLs and must name this issuer.
 
     Raises MetadataError, and DocumentError if there is none.
     """
@@ -49,14 +49,14 @@ async def fetch_metadata(
             missing = missing or exc
             continue
         if document.get("issuer") != issuer:
-            raise MetadataError(f"{quote_url(url)} is not about {quote_url(issuer)}, but names another issuer")
+            raise MetadataError(f"{quote_url(url)} names another issuer than {quote_url(issuer)}")
         return document
     assert missing is not None
     raise missing
 
 
 def check_endpoints(policy: AddressPolicy, document: Document, names: Iterable[str]) -> None:
-    """Check where the endpoints of metadata lead, as far as it has them. Raises MetadataError."""
+    """Check the endpoints in metadata that are present. Raises MetadataError."""
     for name in names:
         url = document.get(name)
         if isinstance(url, str):
@@ -77,5 +77,5 @@ def quote_url(url: str) -> str:
 
 
 def printable(text: str, limit: int = 100) -> str:
-    """Return the beginning of text from a server in a form that is safe to show between backticks."""
+    """Return the beginning of a server's text in a form that is safe to show between backticks."""
     return replace_unprintable(text[:limit]).replace("`", "\ufffd")

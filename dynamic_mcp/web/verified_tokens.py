@@ -1,4 +1,4 @@
-"""Tokens whose signatures were checked, so that each is checked once; they are kept by their hashes only."""
+"""Caches tokens with verified signatures, by their hashes only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from msgspec import Struct
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.bounded import BoundedDict
 
-_MAX_KEPT = 10_000
+_MAX_CACHED = 10_000
 
 
 class VerifiedToken(Struct, frozen=True):
-    """What a token has shown, whom it is for, and when it expires; `login` is the one it came of, if it is known."""
+    """The authentication by a token, its audiences and its expiry; `login` is its login, if known."""
 
     authentication: Authentication
     audiences: tuple[str, ...]
@@ -29,37 +29,36 @@ class _Entry(Struct, frozen=True):
 
 
 class VerifiedTokens:
-    """The tokens that were verified of late, and the logins by which clients were let in.
+    """The recently verified tokens, and the logins of authenticated clients.
 
-    A token counts as verified for `kept_s`. Whether it has expired is for its user to ask.
+    A token is cached for `kept_s`. The caller checks whether it has expired.
     """
 
     def __init__(self, now: Callable[[], float], kept_s: float = math.inf) -> None:
         self._now = now
         self._kept_s = kept_s
-        self._entries: BoundedDict[bytes, _Entry] = BoundedDict(_MAX_KEPT)
-        # with their ends: a new token prolongs a stream of an old one
-        self._logins: BoundedDict[Authentication, dict[str, float]] = BoundedDict(_MAX_KEPT)
+        self._entries: BoundedDict[bytes, _Entry] = BoundedDict(_MAX_CACHED)
+        # with their expiry: a new token extends the streams of an old one
+        self._logins: BoundedDict[Authentication, dict[str, float]] = BoundedDict(_MAX_CACHED)
 
     def __contains__(self, token: str) -> bool:
         return _hash(token) in self._entries
 
     def find(self, token: str) -> VerifiedToken | None:
-        """Return what a token has shown, unless that is too long ago."""
+        """Return a cached token, unless it must be verified again."""
         entry = self._entries.get(_hash(token))
         return entry.token if entry is not None and self._now() < entry.until else None
 
     def add(self, token: str, verified: VerifiedToken) -> None:
-        """Keep what a token has shown."""
         digest = _hash(token)
-        self._entries.pop(digest, None)  # so that it counts as new, as its login does
+        self._entries.pop(digest, None)  # so that it becomes the newest entry, as its login does
         self._entries[digest] = _Entry(verified, self._now() + self._kept_s)
         logins = self._logins.pop(verified.authentication, None)
         if logins is not None:
             self._logins[verified.authentication] = logins
 
     def accept(self, verified: VerifiedToken) -> Authentication:
-        """Let in who has shown a token: its login counts from now on, until it expires."""
+        """Return the authentication by a token; its login is valid from now on, until the token expires."""
         logins = self._logins.get(verified.authentication)
         if logins is None:
             logins = self._logins[verified.authentication] = {}
@@ -71,7 +70,7 @@ class VerifiedTokens:
         return verified.authentication
 
     def is_valid(self, authentication: Authentication, revoked: Set[str] = frozenset()) -> bool:
-        """Tell whether one of the logins by which this client was let in still counts."""
+        """Return whether one of the logins behind this authentication is still valid."""
         now = self._now()
         logins = self._logins.get(authentication) or {}
         return any(until > now and login not in revoked for login, until in logins.items())

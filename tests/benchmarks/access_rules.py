@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dynamic_mcp.config.access import Access, Condition, Effect, Rule
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import FakeUpstream, Opener, config_of, group_config
 
@@ -50,7 +50,7 @@ class Peer:
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         roles = tuple(f"role{role}" for role in range(ROLES))
         ann = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=roles)
-        self.session = Session(ClientConnection(self._take, origin=Origin(ann)), self.proxy)
+        self.session = Session(ClientConnection(self._take, origin=ClientOrigin(ann)), self.proxy)
 
     async def request(self, method: str, params: object) -> bytes:
         """Send a request and return the answer."""

@@ -28,7 +28,7 @@ from dynamic_mcp.features.scan.merge import MergedCommand
 from dynamic_mcp.features.scan.pack_builder import command_name
 from dynamic_mcp.features.scan.python_program import find_entry
 from dynamic_mcp.features.scan.runner import Runner
-from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, ScanTarget
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Pack
 
@@ -98,7 +98,7 @@ def main() -> None:
 async def _by_hand(pack: Pack, file: Path) -> str:
     globs = tuple(command_name(each.path) for each in pack.commands)
     depth = max(len(each.path) for each in pack.commands)
-    scan = await _scan(Target(file=file, name=pack.program, depth=depth, globs=globs))
+    scan = await _scan(ScanTarget(file=file, name=pack.program, depth=depth, globs=globs))
     found = {each.fact.path: each for each in scan.commands}
     comparison, commands = Comparison(), 0
     for path, flags in _by_path(pack).items():
@@ -139,7 +139,7 @@ def _python_programs() -> Iterator[Path]:
 
 
 async def _by_code(file: Path) -> str:
-    truth = await _scan(Target(file=file, name=file.name, depth=2, sources=("python",)))
+    truth = await _scan(ScanTarget(file=file, name=file.name, depth=2, sources=("python",)))
     if not truth.commands:
         return ""
     form = truth.commands[0].fact.source.split()[0]
@@ -156,14 +156,14 @@ async def _by_code(file: Path) -> str:
     )
 
 
-def _help_only(file: Path) -> Target:
-    return Target(file=file, name=file.name, depth=2, sources=("help",))
+def _help_only(file: Path) -> ScanTarget:
+    return ScanTarget(file=file, name=file.name, depth=2, sources=("help",))
 
 
 # --- both --------------------------------------------------------------------------------------------------------
 
 
-async def _scan(target: Target) -> Scan:
+async def _scan(target: ScanTarget) -> Scan:
     with tempfile.TemporaryDirectory() as folder:
         man = shutil.which("man") if target.sources == SOURCES else None
         return await Scanner(target, Runner(Path(folder), os.environ), man=man).scan()

@@ -58,7 +58,7 @@ def test_another_daemon_gets_what_is_unanswered_and_goes_on_after_it(
 def test_lines_that_a_stopped_daemon_has_not_taken_go_to_the_next_one(data: bytes, taken: int) -> None:
     backlog = Backlog()
     backlog.add(data + b"y")
-    backlog.stop(taken)
+    backlog.on_stop(taken)
 
     *lines, rest = (data + b"y").split(b"\n")
     assert backlog.interrupted() == lines[:taken]
@@ -75,7 +75,7 @@ def test_a_last_line_without_an_end_is_ended_once() -> None:
 
 def test_a_last_line_that_comes_after_a_daemon_has_stopped_is_ended_for_the_next_one() -> None:
     backlog = Backlog()
-    backlog.stop(0)
+    backlog.on_stop(0)
     backlog.add_untaken(b'{"a":')
     backlog.end_untaken_line()
     backlog.end_untaken_line()
@@ -102,7 +102,7 @@ def test_lines_that_come_after_a_daemon_has_stopped_go_to_the_next_one(
     backlog = Backlog()
     for piece in cut(before, []):
         backlog.add(piece)
-    backlog.stop(taken)
+    backlog.on_stop(taken)
     interrupted = backlog.interrupted()
     for piece in cut(after, cuts):
         backlog.add_untaken(piece)
@@ -118,7 +118,7 @@ def test_another_process_holds_the_same_lines(before: bytes, after: bytes, taken
     backlog, restored = Backlog(), Backlog()
     for piece in cut(before, []):
         backlog.add(piece)
-    backlog.stop(taken)
+    backlog.on_stop(taken)
     restored.restore(backlog.interrupted(), backlog.unread())
     for each in (backlog, restored):
         each.add_untaken(after)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.face.listener import Listener
+from dynamic_mcp.face.listener import DaemonListener
 from dynamic_mcp.system import private_socket
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
@@ -33,7 +33,7 @@ def can_connect(path: Path) -> bool:
 
 
 async def test_a_second_daemon_does_not_get_the_socket_of_the_first(path: Path) -> None:
-    first, second = Listener(path), Listener(path)
+    first, second = DaemonListener(path), DaemonListener(path)
     assert await first.open(asyncio.Protocol)
     assert not await second.open(asyncio.Protocol)
     first.close()
@@ -44,7 +44,7 @@ async def test_a_second_daemon_does_not_get_the_socket_of_the_first(path: Path) 
 
 
 async def test_a_socket_that_was_removed_comes_back(path: Path) -> None:
-    listener = Listener(path)
+    listener = DaemonListener(path)
     await listener.open(asyncio.Protocol)
     await listener.restore(asyncio.Protocol)
     path.unlink()  # noqa: ASYNC240 - a small file
@@ -58,7 +58,7 @@ async def test_a_socket_that_was_removed_comes_back(path: Path) -> None:
 
 
 async def test_a_socket_that_is_another_daemons_by_now_is_left_to_it(path: Path) -> None:
-    listener = Listener(path)
+    listener = DaemonListener(path)
     await listener.open(asyncio.Protocol)
     path.unlink()  # noqa: ASYNC240 - a small file
     with socket.socket(socket.AF_UNIX) as other:

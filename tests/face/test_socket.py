@@ -165,7 +165,7 @@ async def test_a_stop_under_load_says_exactly_which_lines_were_taken(reception: 
     (face,) = reception.faces
     while not face.lines_taken:  # noqa: ASYNC110 - a turn of the loop, in which some lines are taken
         await asyncio.sleep(0)
-    stopping = asyncio.create_task(face.stop(1))
+    stopping = asyncio.create_task(face.drain(1))
 
     taken = Frames().feed(await read_all(window))
     await stopping

@@ -26,9 +26,9 @@ async def serving_http(proxy: Proxy, options: HttpOptions | None = None) -> Asyn
         yield f"http://127.0.0.1:{address.port}"
     finally:
         ticking.cancel()
-        await face.finish(0)
+        await face.drain(0)
         face.close()
-        await server.stop(1)
+        await server.drain(1)
         await proxy.close()
 
 

@@ -134,7 +134,7 @@ async def test_an_address_that_others_can_reach_is_refused(tmp_path: Path, host:
     async with started(*OWN, "serve", str(file), "--http") as program:
         assert await program.ends() == 2
     words = await program.stderr()
-    assert f"`{host}:8808` can be reached from other machines" in words
+    assert f"`{host}:8808` is reachable from other machines" in words
     assert "`--insecure`" in words
 
 

@@ -19,7 +19,7 @@ from dynamic_mcp.config.resolved import Exposure
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
 from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
 from tests.features.approvals.scene import READ_S, asking_with
@@ -271,7 +271,7 @@ class Asker:
         self._decision = decision
         self._answers: dict[str, asyncio.Future[bytes]] = {}
         self._count = 0
-        self.session = StreamSession(ClientConnection(self._take, origin=Origin(ALICE, only=only)), world.proxy)
+        self.session = StreamSession(ClientConnection(self._take, origin=ClientOrigin(ALICE, only=only)), world.proxy)
 
     async def initialize(self) -> bytes:
         """Shake hands, as only clients of older revisions do."""

@@ -14,7 +14,7 @@ from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.client_connection import ClientConnection
-from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
+from dynamic_mcp.session.continuation import Continuation, Resumption, SessionJournal
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import Json, settled
 from tests.session.desk import Desk, ignore_status
@@ -52,7 +52,7 @@ class Process:
         self.lines: list[Json] = []
         self.notes: dict[bytes, bytes] = dict(self.continuation.notes)
         self.replies: dict[int, Json] = {}
-        self._journal = Journal(self._keep)
+        self._journal = SessionJournal(self._keep)
         connection = ClientConnection(
             lambda line: self.lines.append(json.loads(line)),
             journal=self._journal,
@@ -280,7 +280,7 @@ async def test_a_batch_that_a_stop_interrupts_is_answered() -> None:
     process.session.receive(batch, lambda answer: process.reply(1, answer))
     await settled()
 
-    await process.session.stop(0)
+    await process.session.drain(0)
 
     held, echoed = sorted(process.replies[1], key=lambda each: each["id"])
     assert "may have run" in held["error"]["message"]
@@ -291,7 +291,7 @@ async def test_a_session_that_is_stopped_answers_what_it_cannot_finish() -> None
     process = Process()
     await process.request(1, "hold")
 
-    await process.session.stop(0)
+    await process.session.drain(0)
 
     assert "may have run" in process.replies[1]["error"]["message"]
 

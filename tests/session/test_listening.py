@@ -116,7 +116,7 @@ async def test_a_stream_ends_in_good_order_when_the_proxy_does() -> None:
     async with modern_client_of(Opener(a=[FullUpstream()])) as client:
         id = listen(client, toolsListChanged=True)
         await client.hears(ACKNOWLEDGED)
-        await client.session.stop(1)
+        await client.session.drain(1)
         ended = await client.answer_to(id)
     assert ended["result"] == {"resultType": "complete", "_meta": {**ended["result"]["_meta"]}}
     assert ended["result"]["_meta"][f"{PREFIX}subscriptionId"] == id

@@ -1,1 +1,1 @@
-"""Finds out who HTTP clients are: by tokens of our own, signed tokens, headers of a reverse proxy, and logins."""
+"""Finds out who a client of the HTTP face is."""

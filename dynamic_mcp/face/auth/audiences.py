@@ -1,4 +1,4 @@
-"""For whom a token may be issued, to be of use here (RFC 8707; RFC 9068, section 4)."""
+"""The audiences that a token may be issued for (RFC 8707; RFC 9068, section 4)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dynamic_mcp.face.http.exchange import RequestHead
 
 
 class Audiences:
-    """The audiences that stand for this server.
+    """The audiences that this server accepts.
 
-    Those of the config, if it has any. Else that is `public_url`, with and without a slash at the end, and its
-    origin, which clients ask for as well; and the URL of a group or a profile, for requests to that one only.
-    `paths` are those of the MCP endpoint as requests have them.
+    These are the audiences of the config, if it has any. Otherwise they are `public_url`, with and without a trailing
+    slash, and its origin, which some clients request; and the URL of a group or a profile, for requests to that URL
+    only. `paths` are the paths of the MCP endpoint as they appear in requests.
     """
 
     def __init__(self, configured: Sequence[str], public_url: str | None, paths: Sequence[str] = ()) -> None:
@@ -25,15 +25,15 @@ class Audiences:
             origin = f"{parts.scheme}://{parts.netloc}"
             self._everywhere |= {self._public_url, f"{self._public_url}/", origin, f"{origin}/"}
 
-    def accept(self, named: Sequence[str], head: RequestHead) -> bool:
-        """Tell whether one of the audiences of a token stands for what a request is about."""
-        if not self._everywhere.isdisjoint(named):
+    def accept(self, audiences: Sequence[str], head: RequestHead) -> bool:
+        """Return whether one of the audiences of a token is accepted for this request."""
+        if not self._everywhere.isdisjoint(audiences):
             return True
         below = self._below(head)
-        return bool(below) and f"{self._public_url}{below}" in (each.rstrip("/") for each in named)
+        return bool(below) and f"{self._public_url}{below}" in (each.rstrip("/") for each in audiences)
 
     def _below(self, head: RequestHead) -> str:
-        """Return what the path of a request has after that of the endpoint: nothing, or `/` and more."""
+        """Return the part of the request's path after the endpoint: nothing, or `/` and more."""
         if self._public_url is None:
             return ""
         path = head.target.partition(b"?")[0].decode("ascii", "replace")

@@ -1,6 +1,6 @@
-"""All providers of a config as one: the first that recognises a credential decides, and nobody else is asked.
+"""All providers of a config as one authenticator: the first that recognises a credential decides about it.
 
-What is refused says why as RFC 6750 has it, and never repeats any of the credential.
+A refusal has its reason as RFC 6750 defines it, and never repeats any part of the credential.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from dynamic_mcp.face.auth.guesses import TokenGuesses
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
-from dynamic_mcp.face.auth.provider import Denial, Provider
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.authenticator import AuthRejection, Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal
@@ -23,23 +23,25 @@ from dynamic_mcp.identity import Authentication
 log = logging.getLogger(__name__)
 
 _MAX_TOKEN_BYTES = 16 << 10
-_TOKEN = re.compile(rb"[!-~]+")  # more than RFC 6750 has, section 2.1: tokens of a config are what somebody wrote
+_TOKEN = re.compile(rb"[!-~]+")  # more than RFC 6750 allows, section 2.1, for tokens of a config
 _STATUS_BY_ERROR = {"invalid_request": 400, "invalid_token": 401, "insufficient_scope": 403}
 _RETRY: Headers = ((b"retry-after", b"5"),)
 
-_DOUBLED = Denial("invalid_request", "the header `Authorization` is there twice")
-_TOO_LONG = Denial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
-_MALFORMED = Denial("invalid_token", "the token is empty, or has characters that a token cannot have")
-_GUESSED = "too many wrong tokens came from this address: try again in a few seconds"
+_DUPLICATE = CredentialDenial("invalid_request", "duplicate header `Authorization`")
+_TOO_LONG = CredentialDenial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
+_MALFORMED = CredentialDenial("invalid_token", "the token is empty or has invalid characters")
+_TOO_MANY_GUESSES = "too many wrong tokens from this address; retry in a few seconds"
 _RETRY_SOON: Headers = ((b"retry-after", b"2"),)
-_NO_CREDENTIAL = "there is no credential"
-_UNKNOWN = Denial("invalid_token", "the token is not one that is known here")
+_NO_CREDENTIAL = "no credential"
+_UNAVAILABLE = refusal(503, "authentication is temporarily unavailable; retry")
+_UNKNOWN = CredentialDenial("invalid_token", "unknown token")
 
 
 class AuthChain:
-    """An `Authenticator`. Without `metadata`, nobody is told where to log in; every token needs the `scopes`.
+    """The `Authenticator` of a config with providers.
 
-    `guesses` are the wrong tokens of before; they outlive a reload.
+    `metadata` says where to log in, if that is known; `scopes` are required of every token. `guesses` outlives a
+    reload.
     """
 
     is_open = False
@@ -58,69 +60,61 @@ class AuthChain:
         self._guesses = guesses or TokenGuesses(time.monotonic)
 
     def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:
-        """Tell who sent a request; a future where that takes a question to somebody else."""
         token = _read_token(head)
-        if isinstance(token, Denial):
+        if isinstance(token, CredentialDenial):
             return self._refuse(token, head)
         if token is not None and self._guesses.must_wait(head):
-            return AuthRejection.of(refusal(429, _GUESSED, _RETRY_SOON), _GUESSED)
+            return AuthRejection.of(refusal(429, _TOO_MANY_GUESSES, _RETRY_SOON), _TOO_MANY_GUESSES)
         for provider in self._providers:
             if provider.recognises(head, token):
-                found = provider.authenticate(head, token)
-                if isinstance(found, Future):
-                    return self._convert_later(found, head, provider)
-                return self._convert(found, head, provider)
+                result = provider.authenticate(head, token)
+                if isinstance(result, Future):
+                    return self._convert_later(result, head, provider)
+                return self._convert(result, head, provider)
         return self._refuse(None, head) if token is None else self._convert(_UNKNOWN, head)
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether what was shown at the start of a stream still counts."""
         return any(each.is_valid(authentication) for each in self._providers)
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return what answers a path that is not one of MCP: the metadata, or a page of a provider."""
-        own = None if self._metadata is None else self._metadata.find_page(method, path)
+        metadata = None if self._metadata is None else self._metadata.find_page(method, path)
         pages = (each.find_page(method, path) for each in self._providers)
-        return own or next((page for page in pages if page is not None), None)
+        return metadata or next((page for page in pages if page is not None), None)
 
     def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
-        """Return the refusal of a request whose token lacks these scopes (RFC 6750, section 3.1)."""
-        return self._refuse(Denial("insufficient_scope", "the token lacks a scope that this needs", scopes), None)
+        return self._refuse(CredentialDenial("insufficient_scope", "the token lacks a required scope", scopes), None)
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def _convert(
-        self, found: Authentication | Denial, head: RequestHead, provider: Provider | None = None
-    ) -> Outcome:
-        if isinstance(found, Authentication):
+    def _convert(self, result: AuthResult, head: RequestHead, provider: Provider | None = None) -> Outcome:
+        if isinstance(result, Authentication):
             if b"authorization" in head.headers:
-                self._guesses.note_right(head)
-            return found
-        if found.error == "invalid_token":
-            self._guesses.note_wrong(head)
-        return self._refuse(found, head, "" if provider is None else provider.name)
+                self._guesses.record_right(head)
+            return result
+        if result.error == "invalid_token":
+            self._guesses.record_wrong(head)
+        return self._refuse(result, head, "" if provider is None else provider.name)
 
-    def _convert_later(
-        self, found: Future[Authentication | Denial], head: RequestHead, provider: Provider
-    ) -> Future[Outcome]:
+    def _convert_later(self, pending: Future[AuthResult], head: RequestHead, provider: Provider) -> Future[Outcome]:
         outcome: Future[Outcome] = asyncio.get_running_loop().create_future()
 
-        def settle(done: Future[Authentication | Denial]) -> None:
+        def set_outcome(done: Future[AuthResult]) -> None:
             if outcome.done():
                 return
             error = None if done.cancelled() else done.exception()
             if error is not None:
-                log.error("a bug: a client could not be authenticated", exc_info=error)
-            is_known = error is None and not done.cancelled()
-            outcome.set_result(self._convert(done.result(), head, provider) if is_known else _failure())
+                log.error("a bug: authenticating a client failed", exc_info=error)
+            has_failed = error is not None or done.cancelled()
+            outcome.set_result(_UNAVAILABLE if has_failed else self._convert(done.result(), head, provider))
 
-        found.add_done_callback(settle)
+        pending.add_done_callback(set_outcome)
         return outcome
 
-    def _refuse(self, denial: Denial | None, head: RequestHead | None, provider: str = "") -> AuthRejection:
-        """Return the refusal of a credential, or of its absence."""
+    def _refuse(self, denial: CredentialDenial | None, head: RequestHead | None, provider: str = "") -> AuthRejection:
+        """Return the refusal of a credential; `denial` is None if the request has none."""
         if denial is None:
-            status, why = 401, "this server needs a credential: the header `Authorization: Bearer …`"
-        elif denial.error == "temporarily_unavailable":  # a new login would be of no use
+            status, why = 401, "authentication required: send the header `Authorization: Bearer …`"
+        elif denial.error == "temporarily_unavailable":  # a new login would not help
             return AuthRejection.of(refusal(503, denial.why, _RETRY), denial.why, provider)
         else:
             status, why = _STATUS_BY_ERROR[denial.error], denial.why
@@ -128,7 +122,7 @@ class AuthChain:
         response = refusal(status, why, ((b"www-authenticate", self._challenge(denial, head)),))
         return AuthRejection.of(response, _NO_CREDENTIAL if denial is None else why, provider)
 
-    def _challenge(self, denial: Denial | None, head: RequestHead | None) -> bytes:
+    def _challenge(self, denial: CredentialDenial | None, head: RequestHead | None) -> bytes:
         members: list[tuple[str, str]] = []
         if denial is not None:
             members += [("error", denial.error), ("error_description", denial.why)]
@@ -142,15 +136,14 @@ class AuthChain:
         return b"Bearer " + b", ".join(b'%s="%s"' % (name.encode(), _quotable(value)) for name, value in members)
 
 
-def _read_token(head: RequestHead) -> str | Denial | None:
-    """Return the bearer token of a request; None if it has none."""
+def _read_token(head: RequestHead) -> str | CredentialDenial | None:
     value = head.headers.get(b"authorization")
     if value is None:
         return None
     if b"authorization" in head.repeated:
-        return _DOUBLED
+        return _DUPLICATE
     scheme, _, rest = value.strip().partition(b" ")
-    if scheme.lower() != b"bearer":  # a reverse proxy may have asked for a password
+    if scheme.lower() != b"bearer":  # it may be for a reverse proxy that requires a password
         return None
     token = rest.strip()
     if len(token) > _MAX_TOKEN_BYTES:
@@ -159,9 +152,5 @@ def _read_token(head: RequestHead) -> str | Denial | None:
 
 
 def _quotable(text: str) -> bytes:
-    """Return a text as a quoted string may have it (RFC 6750, section 3)."""
+    """Return a text with only the characters that a quoted string may have (RFC 6750, section 3)."""
     return text.replace('"', "'").replace("\\", "/").encode("ascii", "replace")
-
-
-def _failure() -> Response:
-    return refusal(503, "it could not be found out who sent this request; try again")

@@ -1,4 +1,4 @@
-"""Names that a reverse proxy puts into headers. Those of the peers in the config count, and nobody else's."""
+"""Accepts the user that a reverse proxy names in headers. Only the peers listed in the config are trusted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from asyncio import Future
 
 from dynamic_mcp.config.auth import Forwarded
 from dynamic_mcp.config.issuers import FORWARDED
-from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.http.authenticator import Page
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 from dynamic_mcp.identity import Authentication, Principal
@@ -17,8 +16,8 @@ _MAX_USER = 500
 _MAX_GROUPS = 200
 
 
-class ForwardedProvider:
-    """Believes the user and the groups in the headers of trusted peers."""
+class ForwardedProvider(Provider):
+    """Reads the user and the groups from the headers of trusted peers."""
 
     name = "forwarded"
 
@@ -27,41 +26,30 @@ class ForwardedProvider:
         self._trusted = TrustedPeers(config.trusted)
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
-        """Tell whether a trusted peer names a user."""
         return bool(head.headers.get(self._config.user, b"").strip()) and head.peer in self._trusted
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
-        """Return the user of the headers."""
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         for name in (self._config.user, self._config.groups):
             if name in head.repeated:
-                return Denial("invalid_request", f"the header `{name.decode()}` is there twice")
+                return CredentialDenial("invalid_request", f"duplicate header `{name.decode()}`")
         try:
             user = head.headers[self._config.user].strip().decode()
             groups = _split(head.headers.get(self._config.groups, b"").decode())
         except UnicodeDecodeError:
-            return Denial("invalid_request", "a header of the reverse proxy is not UTF-8")
+            return CredentialDenial("invalid_request", "a header from the reverse proxy is not UTF-8")
         if len(user) > _MAX_USER or len(groups) > _MAX_GROUPS:
-            return Denial("invalid_request", "a header of the reverse proxy is too long")
+            return CredentialDenial("invalid_request", "a header from the reverse proxy is too long")
         claims = ((GROUPS_CLAIM, groups),) if groups else ()
         return Authentication(Principal(FORWARDED, user), "forwarded", claims=claims)
 
     def identify(self, head: RequestHead) -> Authentication | None:
-        """Return the user of the headers on a page; None if no trusted peer names one."""
-        found = self.authenticate(head, None) if self.recognises(head, None) else None
-        return found if isinstance(found, Authentication) else None
+        """Return the user for a page; None if no trusted peer names one."""
+        result = self.authenticate(head, None) if self.recognises(head, None) else None
+        return result if isinstance(result, Authentication) else None
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether a reverse proxy has named this user: it is asked with every request, and tells no end."""
+        """Return whether this provider named the user: each request names it again, so it never expires."""
         return authentication.provider == "forwarded"
-
-    def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return None."""
-        return None
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 def _split(groups: str) -> tuple[str, ...]:

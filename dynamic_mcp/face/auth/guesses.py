@@ -1,8 +1,8 @@
-"""Slows down whoever tries tokens, by the address that they come from; the tokens of everybody else are not delayed.
+"""Slows down clients that guess tokens, by their address; the tokens of other addresses are not delayed.
 
-An address has a few wrong tokens for nothing, and then one a second: until then, a token that was not tried from
-there before is refused without a look at it, so that the refusal tells nothing. One that was tried before is free,
-right or wrong: that is a client that goes on, and it learns nothing.
+An address may try a few wrong tokens, and then one a second. While it must wait, a new token is refused without being
+checked, so that the refusal reveals nothing. A token that was tried before is never delayed, right or wrong: the
+client only repeats it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_TRIED = 20_000
 
 
 class TokenGuesses:
-    """The wrong tokens of each address. Where an address is not known, nothing is slowed down."""
+    """Counts the wrong tokens of each address. Unknown addresses are not slowed down."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._forwarding = Forwarding()
@@ -31,20 +31,20 @@ class TokenGuesses:
         self._wrong = RateLimiter[str](BURST, _EVERY_S, most_keys=_MAX_SITES)
 
     def trust(self, forwarders: Iterable[str]) -> None:
-        """Believe these reverse proxies from now on."""
+        """Set the trusted reverse proxies."""
         self._forwarding = Forwarding(forwarders)
 
     def must_wait(self, head: RequestHead) -> bool:
-        """Return whether a token must not be looked at now."""
+        """Return whether the token must not be checked now."""
         return _key(head) not in self._tried and self._wrong.wait_s(self._site(head), self._now()) > 0
 
-    def note_right(self, head: RequestHead) -> None:
-        """Remember that a token counts, so that it is not delayed by what others try."""
+    def record_right(self, head: RequestHead) -> None:
+        """Remember a valid token, so that guesses from the same address do not delay it."""
         key = _key(head)
         if key not in self._tried:
             self._tried[key] = None
 
-    def note_wrong(self, head: RequestHead) -> None:
+    def record_wrong(self, head: RequestHead) -> None:
         """Count a wrong token, unless it was tried before."""
         key = _key(head)
         site = "" if key in self._tried else self._site(head)
@@ -53,14 +53,14 @@ class TokenGuesses:
             self._wrong.take(site, self._now())
 
     def _site(self, head: RequestHead) -> str:
-        """Return the address of a request; empty if a proxy on this machine, which is not trusted, has sent it."""
+        """Return the client's address; empty if an untrusted proxy on this machine has sent the request."""
         if not self._forwarding.trusts(head.peer) and (b"x-forwarded-for" in head.headers or b"via" in head.headers):
             return "" if _is_loopback(head.peer) else site_of(head.peer)
-        return site_of(self._forwarding.address_of(head))
+        return self._forwarding.site_of(head)
 
 
 def _key(head: RequestHead) -> int:
-    """Return what a token of an address is remembered by; the hash is keyed, and new in each process."""
+    """Return the key that a token of an address is remembered by; it differs in each process."""
     headers = head.headers
     return hash((head.peer, headers.get(b"x-forwarded-for"), headers.get(b"authorization")))
 

@@ -1,7 +1,7 @@
-"""Takes signed tokens of an authorization server that the config names (RFC 7519, RFC 9068).
+"""Accepts tokens that are signed by an authorization server of the config (RFC 7519, RFC 9068).
 
-A token counts when its signature is by a key that the issuer has now, by an algorithm of the config, and when it is
-for us and for now. What was found is kept for a minute, under the hash of the token only.
+A token is valid if it is signed by a current key of the issuer, with an algorithm of the config, for our audience,
+and not expired. The result is cached for a minute, under the hash of the token only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.http.authenticator import Page
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.system.task_set import TaskSet
@@ -32,11 +31,11 @@ from dynamic_mcp.web.signed_token import (
 )
 from dynamic_mcp.web.verified_tokens import VerifiedToken, VerifiedTokens
 
-KEPT_S = 60.0
+CACHED_FOR_S = 60.0
 _MAX_ROLES = 200
-# ID tokens say `JWT`, as many access tokens do; what tells them apart is the audience.
+# `JWT` is the type of ID tokens and of many access tokens; the audience tells them apart.
 _KINDS = frozenset({None, "jwt", "at+jwt"})
-_FOR_OTHERS = Denial("invalid_token", "the token is for another audience")
+_FOR_OTHERS = CredentialDenial("invalid_token", "the token is for another audience")
 
 
 def make_jwt(config: Jwt, http: Http) -> JwtProvider:
@@ -45,8 +44,8 @@ def make_jwt(config: Jwt, http: Http) -> JwtProvider:
     return JwtProvider(config, Audiences(config.audience, http.public_url, paths))
 
 
-class JwtProvider:
-    """One issuer. The first token waits for its keys; others only for a key that is new."""
+class JwtProvider(Provider):
+    """One issuer. The first token waits for the issuer's keys, later ones only if they are signed by a new key."""
 
     name = "jwt"
 
@@ -63,11 +62,11 @@ class JwtProvider:
         self._audiences = audiences
         self._keys = keys or KeyDirectory(config.issuer, config.jwks_url)
         self._now = now
-        self._verified = VerifiedTokens(now, KEPT_S)
+        self._verified = VerifiedTokens(now, CACHED_FOR_S)
         self._tasks = TaskSet()
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
-        """Tell whether a token says that it is from this issuer."""
+        """Return whether a token names this issuer."""
         if token is None:
             return False
         if token in self._verified:
@@ -77,10 +76,7 @@ class JwtProvider:
         except TokenError:
             return False
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
-        """Tell who sent a request; a future where the keys of the issuer must be fetched."""
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         assert token is not None
         verified = self._verified.find(token)
         if verified is not None and self._now() < verified.expires_at:
@@ -89,24 +85,18 @@ class JwtProvider:
             signed = parse_token(token)
             self._check(signed)
         except TokenError as exc:
-            return Denial("invalid_token", str(exc))
+            return CredentialDenial("invalid_token", str(exc))
         if not self._audiences.accept(read_texts(signed.claims.get("aud")), head):
             return _FOR_OTHERS
-        verdict = self._keys.has_signed(signed)
-        if verdict is None and (self._keys.may_ask() or not self._keys.has_keys()):
-            return self._tasks.create(self._ask(token, signed), name=f"keys for a token of {self._config.issuer}")
-        return self._conclude(token, signed, is_signed=verdict is True)
+        is_signed = self._keys.has_signed(signed)
+        if is_signed is None and (self._keys.may_fetch() or not self._keys.has_keys()):
+            return self._tasks.create(self._verify(token, signed), name=f"keys for a token of {self._config.issuer}")
+        return self._conclude(token, signed, is_signed=is_signed is True)
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether a token that has shown this is still valid."""
         return self._verified.is_valid(authentication)
 
-    def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return None."""
-        return None
-
     async def close(self) -> None:
-        """End the questions to the issuer."""
         self._tasks.cancel_all()
         await self._keys.close()
         await self._tasks.wait()
@@ -114,41 +104,41 @@ class JwtProvider:
     # --- judging a token -------------------------------------------------------------------------------
 
     def _check(self, token: SignedToken) -> float:
-        """Check all that needs no key; return when the token expires. Raises TokenError."""
+        """Check everything that needs no key; return when the token expires. Raises TokenError."""
         if token.algorithm not in self._algorithms:
-            raise TokenError("the token is signed by an algorithm that is not accepted")
+            raise TokenError("the token's signature algorithm is not accepted")
         if token.kind not in _KINDS:
             raise TokenError("the token is not an access token")
         if read_name(token.claims, self._config.claims.subject) is None:
-            raise TokenError("the token does not say who it is about")
+            raise TokenError("the token has no subject")
         config = self._config
         return check_claims(token.claims, issuer=config.issuer, now=self._now(), leeway_s=config.leeway_s)
 
-    async def _ask(self, token: str, signed: SignedToken) -> Authentication | Denial:
+    async def _verify(self, token: str, signed: SignedToken) -> AuthResult:
         try:
             is_signed = await self._keys.verify(signed)
         except KeysUnavailable:
-            return Denial("temporarily_unavailable", "the keys of the issuer could not be fetched; try again")
+            return CredentialDenial("temporarily_unavailable", "could not fetch the issuer's keys; retry")
         return self._conclude(token, signed, is_signed=is_signed)
 
-    def _conclude(self, token: str, signed: SignedToken, *, is_signed: bool) -> Authentication | Denial:
+    def _conclude(self, token: str, signed: SignedToken, *, is_signed: bool) -> AuthResult:
         if not is_signed:
-            return Denial("invalid_token", "the token is not signed by a key of its issuer")
+            return CredentialDenial("invalid_token", "the token is not signed by a key of its issuer")
         try:
-            expires_at = self._check(signed)  # once more: it may have expired while the keys were fetched
+            expires_at = self._check(signed)  # again: it may have expired while the keys were fetched
         except TokenError as exc:
-            return Denial("invalid_token", str(exc))
+            return CredentialDenial("invalid_token", str(exc))
         authentication = read_authentication(self._config, signed.claims)
         required = self._config.required_scopes
         if authentication.scopes is not None and not authentication.scopes.issuperset(required):
-            return Denial("insufficient_scope", "the token lacks a scope that this server needs", required)
+            return CredentialDenial("insufficient_scope", "the token lacks a required scope", required)
         verified = VerifiedToken(authentication, read_texts(signed.claims.get("aud")), expires_at)
         self._verified.add(token, verified)
         return self._verified.accept(verified)
 
 
 def read_authentication(config: Jwt, claims: Mapping[str, object]) -> Authentication:
-    """Return who a token is of, by its claims alone; its subject is checked already."""
+    """Return the authentication that a token's claims describe; its subject is checked already."""
     subject = read_name(claims, config.claims.subject)
     assert subject is not None
     roles = () if config.claims.roles is None else read_texts(find_claim(claims, config.claims.roles))[:_MAX_ROLES]
@@ -162,7 +152,7 @@ def read_authentication(config: Jwt, claims: Mapping[str, object]) -> Authentica
 
 
 def _read_scopes(claims: Mapping[str, object], claim: str | None) -> frozenset[str]:
-    """Return the scopes of a token (RFC 9068, section 2.2.3); some issuers have them in `scp`, or as a list."""
+    """Return the scopes of a token (RFC 9068, section 2.2.3); some issuers use `scp`, or a list."""
     names = ("scope", "scp") if claim is None else (claim,)
-    found = next((value for name in names if (value := find_claim(claims, name)) is not None), None)
-    return frozenset(scope for text in read_texts(found) for scope in text.split())
+    value = next((each for name in names if (each := find_claim(claims, name)) is not None), None)
+    return frozenset(scope for text in read_texts(value) for scope in text.split())

@@ -1,4 +1,4 @@
-"""Makes what finds out who clients are, as a config says; what its next version has too is kept with all it knows."""
+"""Creates the authenticator of a config. A provider that the next version of the config has too is kept."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from dynamic_mcp.face.auth.token_store import token_store
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 from dynamic_mcp.features.table import FEATURES
 
-# What a provider follows from: its config, the URL and the paths that it is for, the config whose tokens it knows,
-# and what the pages of a login need besides.
+# What a provider depends on: its config, its URL and paths, the config file of its tokens, and settings of its pages.
 _Key = tuple[auth.Provider, str | None, str, str, Path, tuple[object, ...]]
 
 
 class ProviderPool:
-    """The providers of a config, through its versions: those that a version has too are the same objects."""
+    """The providers of all versions of a config; those of unchanged entries are the same objects."""
 
     def __init__(self) -> None:
         self._providers: dict[_Key, Provider] = {}
         self._guesses = TokenGuesses(time.monotonic)
 
     def make_authenticator(self, http: Http, config_file: Path) -> Authenticator:
-        """Return what authenticates clients as this version says. The providers of others stay open."""
+        """Return the authenticator for this version. Providers of other versions stay open."""
         if not http.auth:
             return LocalAuthenticator()
         for key in _keys(http, config_file):
@@ -44,14 +43,13 @@ class ProviderPool:
         return AuthChain(providers, _make_metadata(http, scopes), scopes=scopes, guesses=self._guesses)
 
     async def keep_only(self, http: Http, config_file: Path) -> None:
-        """Close the providers that this version does not have."""
+        """Close the providers that this version does not use."""
         kept = set(_keys(http, config_file))
         unused = [self._providers.pop(key) for key in [*self._providers] if key not in kept]
         for each in unused:
             await each.close()
 
     async def close(self) -> None:
-        """Close all providers."""
         await self.keep_only(Http(), Path())
 
 
@@ -68,8 +66,8 @@ def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Prov
 
 
 def _keys(http: Http, config_file: Path) -> list[_Key]:
-    where = (http.public_url, http.path, http.root_path, config_file)
-    return [(each, *where, _page_needs(each, http)) for each in http.auth]
+    endpoint = (http.public_url, http.path, http.root_path, config_file)
+    return [(each, *endpoint, _page_needs(each, http)) for each in http.auth]
 
 
 def _page_needs(config: auth.Provider, http: Http) -> tuple[object, ...]:
@@ -88,7 +86,6 @@ def _make_by_feature(config: auth.Provider, http: Http, config_file: Path) -> Pr
 
 
 def _required_scopes(http: Http) -> tuple[str, ...]:
-    """Return the scopes that every signed token must have."""
     return tuple(
         dict.fromkeys(scope for each in http.auth if isinstance(each, auth.Jwt) for scope in each.required_scopes)
     )
@@ -98,11 +95,11 @@ def _make_metadata(http: Http, scopes: tuple[str, ...]) -> ResourceMetadata | No
     if http.public_url is None:
         return None
     issuers = [each.issuer for each in http.auth if isinstance(each, auth.Jwt)]
-    own = [issuer_of(http) for each in http.auth if isinstance(each, auth.Login)]
+    login_issuers = [issuer_of(http) for each in http.auth if isinstance(each, auth.Login)]
     return ResourceMetadata(
         http.public_url,
         path=http.path,
         root_path=http.root_path,
-        authorization_servers=[*issuers, *own],
+        authorization_servers=[*issuers, *login_issuers],
         scopes=scopes,
     )

@@ -1,6 +1,6 @@
-"""Protected resource metadata (RFC 9728): tells clients where to log in for this server.
+"""Protected resource metadata (RFC 9728), which tells clients where to log in for this server.
 
-Everything follows from `public_url`, and nothing from what a request says of its host.
+It is derived from `public_url` only, never from the host that a request names.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dynamic_mcp.face.http.responses import JSON, Headers
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.well_known import PROTECTED_RESOURCE, metadata_url
 
-# What may follow the path of the endpoint: a slash, a group, or `profile` and a name (RFC 3986, section 3.3).
+# The paths below the endpoint: a slash, a group, or `profile` and a name (RFC 3986, section 3.3).
 _BELOW = re.compile(r"(/|(/[A-Za-z0-9._~%!$&'()*+,;=:@-]{1,300}){1,2})")
-_KEPT: Headers = ((b"cache-control", b"public, max-age=300"),)
+_CACHEABLE: Headers = ((b"cache-control", b"public, max-age=300"),)
 
 
 class ResourceMetadata:
-    """The metadata of an endpoint and of what is below it.
+    """The metadata of an endpoint and of the paths below it.
 
-    `path` and `root_path` are those of the endpoint as requests have them, `public_url` is what clients write.
+    `path` and `root_path` are those of the endpoint in requests, `public_url` is the URL that clients use.
     """
 
     def __init__(
@@ -44,27 +44,26 @@ class ResourceMetadata:
         self._scopes = scopes
 
     def url_for(self, head: RequestHead) -> str:
-        """Return where the metadata is of what a request is about."""
+        """Return the URL of the metadata for the resource that a request is for."""
         path = head.target.partition(b"?")[0].decode("ascii", "replace")
         below = next((path[len(each) :] for each in self._endpoints if path.startswith(each)), "")
         return self._url(below if _is_below(below) else "")
 
     @property
     def url(self) -> str:
-        """Where the metadata of the endpoint is."""
+        """The URL of the endpoint's metadata."""
         return self._url("")
 
     def find_page(self, method: str, path: bytes) -> OpenPage | None:
-        """Return the document at a path: with the path of the endpoint, or something below it, or without any."""
+        """Return the document at a path: for the endpoint's path, a path below it, or no path."""
         text = path.decode("ascii", "replace")
         if method not in ("GET", "HEAD", "OPTIONS") or not text.startswith(PROTECTED_RESOURCE):
             return None
-        asked = text[len(PROTECTED_RESOURCE) :]
-        below = asked.removeprefix(self._public_path)
-        if asked in ("", "/"):
+        resource_path = text[len(PROTECTED_RESOURCE) :]
+        if resource_path in ("", "/"):
             resource = self._public_url
-        elif asked.startswith(self._public_path) and _is_below(below):
-            resource = f"{self._origin}{asked}"
+        elif resource_path.startswith(self._public_path) and _is_below(resource_path.removeprefix(self._public_path)):
+            resource = f"{self._origin}{resource_path}"
         else:
             return None
         return OpenPage(_Document(self._describe(resource)))
@@ -82,13 +81,11 @@ class ResourceMetadata:
 
 
 class _Document:
-    """Answers every request with one document."""
-
     def __init__(self, document: bytes) -> None:
         self._document = document
 
     async def __call__(self, request: PageRequest) -> Response:
-        return Response(200, JSON + _KEPT, self._document)
+        return Response(200, JSON + _CACHEABLE, self._document)
 
 
 def _is_below(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What people see: plain HTML without scripts, which no other page can put into a frame."""
+"""HTML pages for users: plain, without scripts, and not framed by other pages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _STYLE = (
 
 @cache
 def headers() -> Headers:
-    """Return what every page has: that nothing may run in it, and that nobody stores or frames it."""
+    """Return the headers of every page: nothing may run in it, be stored, or frame it."""
     style = b64encode(sha256(_STYLE.encode()).digest()).decode()
-    # no `form-action`: browsers would apply it to where the answer to the form redirects, and so to every client
+    # no `form-action`: browsers would apply it to the redirects that answer a form, and so to every client
     policy = f"default-src 'none'; style-src 'sha256-{style}'; frame-ancestors 'none'; base-uri 'none'"
     return (
         (b"content-type", b"text/html; charset=utf-8"),
@@ -37,7 +37,7 @@ def headers() -> Headers:
 
 
 def page(title: str, content: str, status: int = 200, more: Headers = ()) -> Response:
-    """Return a page, with `more` headers; `content` is HTML."""
+    """Return a page; `content` is HTML, `more` are further headers."""
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
@@ -46,11 +46,11 @@ def page(title: str, content: str, status: int = 200, more: Headers = ()) -> Res
     return Response(status, (*headers(), *more), text.encode())
 
 
-def error_page(why: str, status: int = 400, *, hint: str = "Go back to your program and begin again.") -> Response:
-    """Return a page that says why it does not go on. Nobody is redirected: the client may not be what it says."""
+def error_page(why: str, status: int = 400, *, hint: str = "Go back to your application and try again.") -> Response:
+    """Return a page with an error. It never redirects: the client may not be the one that it claims to be."""
     return page("This did not work", paragraphs([f"{why[:1].upper()}{why[1:]}.", hint]), status)
 
 
 def paragraphs(texts: Iterable[str]) -> str:
-    """Return texts as paragraphs."""
+    """Return texts as HTML paragraphs."""
     return "".join(f"<p>{escape(each)}</p>" for each in texts)

@@ -1,4 +1,4 @@
-"""One way to find out who a client is. The first of them that recognises a credential decides, for good or bad."""
+"""One way to authenticate clients. The first provider that recognises a credential accepts or refuses it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication
 
 
-class Denial(Struct, frozen=True):
-    """Why a credential is refused, in the words of RFC 6750, section 3.1; `why` never repeats any of it.
+class CredentialDenial(Struct, frozen=True):
+    """The reason why a credential is refused, as in RFC 6750, section 3.1; `why` never repeats any part of it.
 
-    `invalid_token` is answered 401, `insufficient_scope` 403 with the `scopes`, `invalid_request` 400.
-    `temporarily_unavailable` is answered 503: it could not be found out what the credential is worth.
+    Status codes: `invalid_token` 401, `insufficient_scope` (with the `scopes`) 403, `invalid_request` 400, and
+    `temporarily_unavailable` 503 if the credential could not be checked.
     """
 
     error: Literal["invalid_token", "insufficient_scope", "invalid_request", "temporarily_unavailable"]
@@ -24,32 +24,33 @@ class Denial(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
 
+AuthResult = Authentication | CredentialDenial
+
+
 class Provider(Protocol):
-    """One entry of `settings.http.auth`; `name` is its kind."""
+    """One entry of `settings.http.auth`. Subclasses override `find_page` and `close` if they need them."""
 
     @property
     def name(self) -> str:
-        """What it is called in records of refused credentials."""
+        """The kind of the provider, for records of refused credentials."""
         ...
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
-        """Tell whether this is a credential of this provider, whatever it is worth; `token` is the bearer token."""
+        """Return whether the credential is for this provider, valid or not; `token` is the bearer token."""
         ...
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
-        """Tell who sent a request whose credential is recognised; a future where that takes a question."""
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
+        """Return who sent a request with a recognised credential; a future if that has to be requested."""
         ...
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether what this provider has once returned still counts: not revoked, nor expired."""
+        """Return whether an authentication by this provider is still valid: neither revoked nor expired."""
         ...
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return what answers a path of its own, such as `/authorize`; None if nothing."""
-        ...
+        """Return the page at one of the provider's own paths, such as `/authorize`."""
+        return None
 
     async def close(self) -> None:
-        """End what it does in the background."""
-        ...
+        """Stop background work."""
+        return

@@ -1,6 +1,6 @@
-"""Tokens that `dynamic-mcp token` has made: their hashes, in a private file for each config, written atomically.
+"""Stores the hashes of tokens created by `dynamic-mcp token`, in one private file per config.
 
-A token itself is nowhere but with whom it was made for. It has 256 random bits, so a plain hash gives nothing away.
+The tokens themselves are not stored. They have 256 random bits, so a plain hash reveals nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FORMAT = 1
 _MAX_BYTES = 4 << 20
 _MAX_TOKENS = 5000
 _ID_LENGTH = 8
-# A command holds the lock while it reads and writes the file; one that holds it for longer is stuck.
-_LOCK_S = 10.0
+# A command holds the lock only while it reads and writes the file.
+_LOCK_WITHIN_S = 10.0
 
 
 class StoredToken(Struct, frozen=True):
-    """What is kept of a token. `hash` is its SHA-256 in hex; times are in seconds since 1970, None is never."""
+    """A stored token. `hash` is its SHA-256 in hex; times are in seconds since 1970, None means never."""
 
     hash: str
     subject: str
@@ -41,11 +41,10 @@ class StoredToken(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """What it is called: the first characters of its hash."""
+        """The first characters of the hash."""
         return self.hash[:_ID_LENGTH]
 
     def has_expired(self, now: float) -> bool:
-        """Tell whether it has expired."""
         return self.expires_at is not None and now >= self.expires_at
 
 
@@ -58,7 +57,7 @@ _CODEC = JsonCodec(_Content, _FORMAT, member="format")
 
 
 class TokenStore:
-    """The file with the tokens of one config."""
+    """The token file of one config."""
 
     def __init__(self, folder: Path, config: Path) -> None:
         self._config = identify(config)
@@ -67,76 +66,77 @@ class TokenStore:
         self._store = FileStore(self.file, _CODEC, most_bytes=_MAX_BYTES)
 
     def load(self) -> tuple[StoredToken, ...]:
-        """Return all tokens, the expired ones too. Raises DynamicMcpError if they cannot be read."""
+        """Return all tokens, including expired ones. Raises DynamicMcpError if the file cannot be read."""
         try:
             content = self._store.load()
         except NewerFile as exc:
-            hint = "update dynamic-mcp"
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {exc}", hint=hint) from exc
+            hint = "upgrade dynamic-mcp"
+            raise DynamicMcpError(f"could not read the tokens in `{self.file}`: {exc}", hint=hint) from exc
         except CorruptFile as exc:
-            hint = "move it away and make new tokens; those that are in it do not count any more"
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {exc}", hint=hint) from exc
+            hint = "move the file away and create new tokens; the old ones are no longer accepted"
+            raise DynamicMcpError(f"could not read the tokens in `{self.file}`: {exc}", hint=hint) from exc
         except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be read: {os_reason(exc)}") from exc
+            raise DynamicMcpError(f"could not read the tokens in `{self.file}`: {os_reason(exc)}") from exc
         return () if content is None else content.tokens
 
     def create(
         self, subject: str, roles: tuple[str, ...], *, lifetime_s: float | None, now: float
     ) -> tuple[str, StoredToken]:
-        """Make a token for somebody, and return it with what is kept of it. Raises DynamicMcpError."""
+        """Create a token; return it and its stored form. Raises DynamicMcpError."""
         expires_at = None if lifetime_s is None else int(now + lifetime_s)
         with self._locked():
             tokens = self.load()
             if len(tokens) >= _MAX_TOKENS:
                 hint = "`dynamic-mcp token list` shows them, `dynamic-mcp token revoke ID` removes one"
-                raise DynamicMcpError(f"there are {_MAX_TOKENS} tokens already", hint=hint)
+                raise DynamicMcpError(f"there are already {_MAX_TOKENS} tokens", hint=hint)
             while True:
                 token = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
-                made = StoredToken(hash_of(token), subject, roles, int(now), expires_at)
-                if all(made.id != each.id for each in tokens):
+                stored = StoredToken(hash_of(token), subject, roles, int(now), expires_at)
+                if all(stored.id != each.id for each in tokens):
                     break
-            self._save((*tokens, made))
-        return token, made
+            self._save((*tokens, stored))
+        return token, stored
 
     def revoke(self, id: str) -> StoredToken:
         """Remove a token, which is refused from now on, and return it.
 
-        `id` may be the beginning of one id alone. Raises NotFound, InvalidArguments if several ids begin so, and
+        `id` may be the beginning of a unique id. Raises NotFound, InvalidArguments if several ids begin with it, and
         DynamicMcpError.
         """
         with self._locked():
             tokens = self.load()
-            several = [each for each in tokens if id and each.id.startswith(id)]
-            exact = [each for each in several if each.id == id]
+            matches = [each for each in tokens if id and each.id.startswith(id)]
+            exact = [each for each in matches if each.id == id]
             hint = "`dynamic-mcp token list` shows the tokens of a config"
-            if not several:
+            if not matches:
                 raise NotFound("token", id, [each.id for each in tokens], hint=hint)
-            if len(several) > 1 and not exact:
-                raise InvalidArguments(f"several tokens begin with `{id}`", hint=hint)
-            found = (exact or several)[0]
-            self._save(tuple(each for each in tokens if each is not found))
-        return found
+            if len(matches) > 1 and not exact:
+                raise InvalidArguments(f"several tokens start with `{id}`", hint=hint)
+            revoked = (exact or matches)[0]
+            self._save(tuple(each for each in tokens if each is not revoked))
+        return revoked
 
     def _save(self, tokens: tuple[StoredToken, ...]) -> None:
         self._store.save(_Content(self._config.encode("utf-8", "replace").decode(), tokens))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Be the only one that changes the file."""
         try:
-            with self._store.locked(_LOCK_S):
+            with self._store.locked(_LOCK_WITHIN_S):
                 yield
         except TimeoutError as exc:
-            raise DynamicMcpError(f"`{self.file}` has been locked by another process for {_LOCK_S:g} s") from exc
+            raise DynamicMcpError(
+                f"`{self.file}` has been locked by another process for {_LOCK_WITHIN_S:g} s"
+            ) from exc
         except OSError as exc:
-            raise DynamicMcpError(f"the tokens in `{self.file}` cannot be changed: {os_reason(exc)}") from exc
+            raise DynamicMcpError(f"could not change the tokens in `{self.file}`: {os_reason(exc)}") from exc
 
 
 def hash_of(token: str) -> str:
-    """Return what is kept of a token."""
+    """Return the hash that is stored for a token."""
     return sha256(token.encode()).hexdigest()
 
 
 def token_store(config: Path) -> TokenStore:
-    """Return the tokens of a config, among the state of this user."""
+    """Return the store for the tokens of a config, in this user's state directory."""
     return TokenStore(paths.state_dir() / "tokens", config)

@@ -1,8 +1,8 @@
-"""The pages by which a person logs in to a server behind the proxy, in whatever browser its link is opened.
+"""Pages on which a user logs in to an upstream server, in the browser in which the login link is opened.
 
-Nobody may log in for somebody else. Where it is known who is at the browser, it must be the person that the link was
-sent to; else a page says for whom it is, and goes on only by its own button. From then on a cookie tells that it is
-the same browser, also when it comes back from the authorization server.
+A user cannot log in for another user. If the browser's user is known, it must be the user that the link was sent to.
+Otherwise a page shows whom the link is for, and continues only by its own button. From then on a cookie identifies
+the browser, also when it returns from the authorization server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 class _Verdict(Enum):
-    """What is known of who is at a browser."""
+    """Whether the user at a browser is the one that a link was sent to."""
 
     SAME = "same"
     UNKNOWN = "unknown"
@@ -41,9 +41,9 @@ _Authenticate = Callable[[RequestHead], Outcome | Future[Outcome]]
 
 
 class UpstreamLoginPages:
-    """Answers `/upstream-login/…`. `authenticate` tells who is at a browser, as far as its requests say that.
+    """Serves `/upstream-login/…`. `authenticate` returns the user at a browser, if its requests show that.
 
-    `aliases` has issuers that name people as another one does, which is the one that names them to browsers.
+    `aliases` maps an issuer to the one that names the same users to browsers.
     """
 
     def __init__(
@@ -57,7 +57,6 @@ class UpstreamLoginPages:
         self._is_https = parts.scheme == "https"
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return what answers a path; None if it is not one of these pages."""
         root, found, id = path.partition(LINK_PATH.encode())
         if not found or root not in self._roots:
             return None
@@ -70,10 +69,10 @@ class UpstreamLoginPages:
     # --- pages -----------------------------------------------------------------------------------------
 
     async def _open(self, id: str, request: PageRequest) -> Response:
-        """Answer who opens a link: go on if it is known to be the right person, else ask."""
+        """Serve a link: continue if its user is at the browser, else show the confirmation page."""
         link = self._links.find(id)
         if link is None:
-            return _gone()
+            return _expired_link()
         verdict = await self._judge(request.head, link.person)
         if verdict is _Verdict.OTHER:
             return _not_yours()
@@ -85,20 +84,20 @@ class UpstreamLoginPages:
         return page(f"Log in to {link.group}?", _question(link, secret), more=(self._cookie(link, secret),))
 
     async def _confirm(self, id: str, request: PageRequest) -> Response:
-        """Answer the button of the page that asks."""
+        """Handle the button of the confirmation page."""
         link = self._links.find(id)
         if link is None:
-            return _gone()
+            return _expired_link()
         if await self._judge(request.head, link.person) is _Verdict.OTHER:
             return _not_yours()
         secret = self._read_secret(request.head, link)
         token = dict(parse_qsl(request.body.decode("latin-1"))).get("token", "")
         if secret is None or not hmac.compare_digest(token.encode(), _token_of(secret).encode()):
-            return _message(403, "Refused", "This browser keeps no cookies, or has not opened the link itself.")
+            return _message(403, "Refused", "This browser does not keep cookies, or did not open the link.")
         return await self._begin(link, secret)
 
     async def _return(self, request: PageRequest) -> Response:
-        """Answer a browser that the authorization server has sent back."""
+        """Handle a browser that returns from the authorization server."""
         query = request.head.target.partition(b"?")[2].decode("latin-1")
         try:
             link = self._links.find_returning(query)
@@ -109,41 +108,41 @@ class UpstreamLoginPages:
                 return _other_browser()
             is_done = await self._links.finish(link, query)
         except UnexpectedResponse as exc:
-            return _message(400, "Refused", f"This changes nothing: {exc}.")
+            return _message(400, "Refused", f"Nothing was changed: {exc}.")
         if not is_done:
             return page("Not logged in", _failure(link), 400)
         text = f"{link.person.subject} is logged in to {link.group}. You can close this window and go back to work."
         return page("Logged in", paragraphs([text]), more=(self._cookie(link, "", max_age_s=0),))
 
     async def _begin(self, link: LoginLink, secret: str) -> Response:
-        """Send a browser to the authorization server."""
+        """Redirect a browser to the authorization server."""
         if not link.claim(secret):
             return _other_browser()
         try:
             url = await self._links.begin(link)
         except UnexpectedResponse as exc:
-            return _message(400, "Refused", f"This changes nothing: {exc}.")
+            return _message(400, "Refused", f"Nothing was changed: {exc}.")
         if url is None:
             return page("Not logged in", _failure(link), 502)
         location = (b"location", url.encode("ascii", "ignore"))
         return Response(303, (*headers(), location, self._cookie(link, secret)))
 
-    # --- who it is -------------------------------------------------------------------------------------
+    # --- the user --------------------------------------------------------------------------------------
 
-    async def _judge(self, head: RequestHead, person: Principal) -> _Verdict:
-        """Tell whether this person is at the browser. Whoever a reverse proxy has named must be named again."""
+    async def _judge(self, head: RequestHead, user: Principal) -> _Verdict:
+        """Return whether this user is at the browser. A user of a reverse proxy must be named by it again."""
         outcome = self._authenticate(head)
-        seen = await outcome if isinstance(outcome, Future) else outcome
-        shown = Principal(self._aliases.get(person.issuer, person.issuer), person.subject)
-        if isinstance(seen, Authentication):
-            if seen.principal in (person, shown):
+        sender = await outcome if isinstance(outcome, Future) else outcome
+        alias = Principal(self._aliases.get(user.issuer, user.issuer), user.subject)
+        if isinstance(sender, Authentication):
+            if sender.principal in (user, alias):
                 return _Verdict.SAME
-            if seen.principal.issuer in (person.issuer, shown.issuer):
+            if sender.principal.issuer in (user.issuer, alias.issuer):
                 return _Verdict.OTHER
-        return _Verdict.OTHER if shown.issuer == FORWARDED else _Verdict.UNKNOWN
+        return _Verdict.OTHER if alias.issuer == FORWARDED else _Verdict.UNKNOWN
 
     def _cookie_name(self, link: LoginLink) -> str:
-        # the prefix keeps other hosts of the domain from setting it (RFC 6265bis, section 4.1.3.2)
+        # with this prefix, other hosts of the domain cannot set it (RFC 6265bis, section 4.1.3.2)
         prefix = "__Host-" if self._is_https else ""
         return f"{prefix}dynamic-mcp-login-{sha256(link.id.encode()).hexdigest()[:16]}"
 
@@ -153,7 +152,7 @@ class UpstreamLoginPages:
         return b"set-cookie", text.encode()
 
     def _read_secret(self, head: RequestHead, link: LoginLink) -> str | None:
-        """Return the secret by which a browser is known, if it has one for this link."""
+        """Return the secret in the browser's cookie for this link, if it has one."""
         text = head.headers.get(b"cookie", b"").decode("latin-1")
         pairs = (each.strip().partition("=") for each in re.split("[;,]", text))
         name = self._cookie_name(link)
@@ -161,7 +160,7 @@ class UpstreamLoginPages:
 
 
 class WithLoginPages:
-    """An `Authenticator`, and pages beside its own."""
+    """An `Authenticator` that also serves the login pages."""
 
     def __init__(self, authenticator: Authenticator, pages: UpstreamLoginPages) -> None:
         self.is_open = authenticator.is_open
@@ -172,49 +171,47 @@ class WithLoginPages:
         self._pages = pages
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return what answers a path that is not one of MCP."""
         return self._pages.find_page(method, path) or self._find_other(method, path)
 
 
-# --- what people see -------------------------------------------------------------------------------------
+# --- HTML ----------------------------------------------------------------------------------------------
 
 
 def _question(link: LoginLink, secret: str) -> str:
     host = urlsplit(link.bearer.remote.url).hostname or ""
-    person = link.person
+    user = link.person
     warning = (
-        f"What you log in to on the following pages is then used by {person.subject} (as {person.issuer} names this"
-        f" person). Continue only if you are {person.subject} and have just asked for this link yourself; else close"
-        " this window."
+        f"{user.subject} (a user of {user.issuer}) will use the account that you log in to on the following pages."
+        f" Continue only if you are {user.subject} and have just requested this link; otherwise close this window."
     )
     return (
         paragraphs([f"The server {link.group} at {host} needs a login.", warning])
         + f'<form method="post"><input type="hidden" name="token" value="{_token_of(secret)}">'
-        f"<button>Continue as {escape(person.subject)}</button></form>"
+        f"<button>Continue as {escape(user.subject)}</button></form>"
     )
 
 
 def _failure(link: LoginLink) -> str:
-    why = link.bearer.last_failure or "the login was ended"
+    why = link.bearer.last_failure or "the login was cancelled"
     return paragraphs([f"{why}."]) + f'<p><a href="{escape(link.url)}">Try again</a></p>'
 
 
 def _token_of(secret: str) -> str:
-    """Return what a form has that our page has made for the browser with this secret."""
+    """Return the form token of the browser with this secret."""
     return sha256(f"form {secret}".encode()).hexdigest()
 
 
-def _gone() -> Response:
-    text = "It was used, or is older than ten minutes. Call the server once more, and you are sent another one."
-    return _message(404, "This link is not valid any more", text)
+def _expired_link() -> Response:
+    text = "It was used, or is older than ten minutes. Call the server again to get a new one."
+    return _message(404, "This link is no longer valid", text)
 
 
 def _not_yours() -> Response:
-    return _message(403, "Refused", "This link was sent to somebody else, or this is not the browser of its person.")
+    return _message(403, "Refused", "This link was sent to another user, or this is not that user's browser.")
 
 
 def _other_browser() -> Response:
-    text = "This login was begun in another browser. Call the server once more, and you are sent another link."
+    text = "This login was started in another browser. Call the server again to get a new link."
     return _message(403, "Refused", text)
 
 

@@ -1,1 +1,1 @@
-"""The HTTP face: a core without I/O that decides what is answered, and two thin ways in: a server and an ASGI app."""
+"""The HTTP face: a core without I/O, our own HTTP/1.1 server, and an ASGI application."""

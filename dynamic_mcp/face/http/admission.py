@@ -1,7 +1,7 @@
-"""How many connections there may be, in all and from one address, before anybody has said who they are.
+"""Limits the number of connections, in total and from one address, before clients are authenticated.
 
-Behind a reverse proxy that is trusted, all connections come from one address: there, requests in flight are counted
-by the address that the proxy names. Peers of a Unix socket have no address; only their total is bounded.
+All connections from a trusted reverse proxy have the same address, so requests in flight are counted instead, by the
+address that the proxy names. Peers of a Unix socket have no address; only their total is limited.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from dynamic_mcp.face.http.forwarding import Forwarding, site_of
 
 log = logging.getLogger(__name__)
 
-# A log does not grow with what it tells of.
 _WARN_EVERY_S = 60.0
 
 
-class Admission:
-    """Counts connections, and requests from behind trusted proxies. `most` bounds all connections of a server."""
+class ConnectionLimiter:
+    """Counts connections, and requests from behind trusted proxies. `most` limits the connections of a server."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.most = limits.CONNECTIONS
@@ -32,10 +31,10 @@ class Admission:
         self._warned_at: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Admission {self._connections} connections, {len(self._by_site)} addresses>"
+        return f"<ConnectionLimiter {self._connections} connections, {len(self._by_site)} addresses>"
 
     def admit(self, peer: str) -> str | None:
-        """Count a connection, and return what to give to `leave`; None if it is one too many."""
+        """Count a connection, and return the argument for `leave`; None if there are too many."""
         site = "" if self.forwarding.trusts(peer) else site_of(peer)
         if self._connections >= self.most:
             self._warn("%d connections are open", self._connections)
@@ -47,20 +46,18 @@ class Admission:
         return site
 
     def leave(self, site: str) -> None:
-        """Count a connection no more."""
         self._connections -= 1
         self.end_request(site)
 
     def begin_request(self, head: RequestHead) -> str | None:
-        """Count a request of a trusted proxy for whom it is, until `end_request`; None if it is one too many."""
-        site = site_of(self.forwarding.address_of(head))
+        """Count a request of a trusted proxy by its client, until `end_request`; None if there are too many."""
+        site = self.forwarding.site_of(head)
         if self._take(site):
             return site
         self._warn("%s has %d requests", site, self._by_site[site])
         return None
 
     def end_request(self, site: str) -> None:
-        """Count a request no more."""
         if site:
             self._by_site[site] -= 1
             if not self._by_site[site]:
@@ -78,4 +75,4 @@ class Admission:
         now = self._clock()
         if self._warned_at is None or now - self._warned_at >= _WARN_EVERY_S:
             self._warned_at = now
-            log.warning(f"{message}: no more are taken for now", *facts)
+            log.warning(f"{message}; refusing more for now", *facts)

@@ -7,42 +7,40 @@ from typing import Protocol
 
 from dynamic_mcp.face.http import heads
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.parser import Request
+from dynamic_mcp.face.http.parser import ParsedRequest
 
 # Up to this length, copying a body behind its head costs less than writing twice.
 _JOINED_BYTES = 64 << 10
 
 
 class Wire(Protocol):
-    """A connection as an answer sees it."""
+    """A connection as an answer uses it."""
 
     def send(self, data: bytes) -> None:
-        """Write bytes, if the client is still there."""
+        """Write bytes, unless the client has disconnected."""
         ...
 
-    def date_line(self) -> bytes:
-        """Return the Date header."""
-        ...
+    def date_line(self) -> bytes: ...
 
     def may_stay_open(self) -> bool:
-        """Tell whether another request may follow the one that is being answered."""
+        """Return whether another request may follow the current one."""
         ...
 
     def end_exchange(self) -> None:
-        """Take it that the answer has ended."""
+        """Called when the answer has ended."""
         ...
 
     def unread_bytes(self) -> int:
-        """Return how much was sent that the client has not taken."""
+        """Return how many sent bytes the client has not received."""
         ...
 
     def abort_exchange(self) -> None:
-        """Close at once, and tell nobody."""
+        """Close the connection without calling `disconnected`."""
         ...
 
 
 class AnswerState(Enum):
-    """How far an answer is."""
+    """The progress of an answer."""
 
     WAITING = auto()
     STREAMING = auto()
@@ -54,14 +52,14 @@ WAITING, STREAMING, ENDED = AnswerState
 
 
 class HttpExchange:
-    """The `Exchange` of our server. Once its answer has ended, it does nothing more.
+    """The `Exchange` of our server. It does nothing after its answer has ended.
 
-    Without a request, it answers what is none, and is the last one of its connection.
+    Without a request, it answers invalid input, and is the last exchange of its connection.
     """
 
     __slots__ = ("_has_body", "_is_chunked", "_is_http10", "_wire", "is_keep_alive", "state")
 
-    def __init__(self, wire: Wire, request: Request | None = None) -> None:
+    def __init__(self, wire: Wire, request: ParsedRequest | None = None) -> None:
         self.state = WAITING
         self.is_keep_alive = request is not None and request.is_keep_alive
         self._wire = wire
@@ -70,7 +68,6 @@ class HttpExchange:
         self._is_chunked = False
 
     def respond(self, response: Response) -> None:
-        """Send a whole response."""
         if self.state is not WAITING:
             return
         wire, body = self._wire, response.body
@@ -94,7 +91,6 @@ class HttpExchange:
         wire.end_exchange()
 
     def start(self, response: Response) -> None:
-        """Send the head of a streamed response."""
         if self.state is not WAITING:
             return
         self.state = STREAMING
@@ -111,12 +107,10 @@ class HttpExchange:
         wire.send(heads.response_head(response, wire.date_line(), framing) + self._piece(response.body))
 
     def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
         if self.state is STREAMING and (piece := self._piece(data)):
             self._wire.send(piece)
 
     def end(self) -> None:
-        """End the body."""
         if self.state is STREAMING:
             self.state = ENDED
             if self._is_chunked:
@@ -124,17 +118,15 @@ class HttpExchange:
             self._wire.end_exchange()
 
     def buffered_bytes(self) -> int:
-        """Return how much was written that the client has not taken yet."""
         return self._wire.unread_bytes() if self.state is not ENDED else 0
 
     def abort(self) -> None:
-        """Close the connection at once."""
         if self.state is not ENDED:
             self.state = ENDED
             self._wire.abort_exchange()
 
     def drop(self) -> None:
-        """Send nothing more: the client has gone, or was answered by somebody else."""
+        """Send nothing more: the client disconnected, or the connection itself has answered."""
         self.state = ENDED
 
     def _piece(self, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A request whose sender is known: what the core hands on to whatever answers it."""
+"""A request with a known sender, as the core passes it to the parts that answer it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynamic_mcp.identity import Authentication
 
 
 class Arrival(Struct, frozen=True):
-    """The head of a request, the way to answer it, what its path means, who sent it, and through which proxies."""
+    """The head of a request, its exchange, its route, its sender, and the proxies that it came through."""
 
     head: RequestHead
     exchange: Exchange
@@ -23,17 +23,17 @@ class Arrival(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The address that the request came from; empty if nobody knows it."""
+        """The client's address; empty if it is unknown."""
         return self.forwarding.address_of(self.head)
 
     @property
     def port(self) -> int:
-        """The port that the request came from; 0 if that is the port of a reverse proxy."""
+        """The client's port; 0 behind a reverse proxy."""
         return self.forwarding.port_of(self.head)
 
 
 class Arrived:
-    """Where one request is answered, by how it has arrived."""
+    """Base class of receivers of a request with a known sender."""
 
     __slots__ = ("arrival",)
 
@@ -41,20 +41,16 @@ class Arrived:
 
     @property
     def sender(self) -> Authentication:
-        """Who sent the request."""
         return self.arrival.authentication
 
     @property
     def address(self) -> str:
-        """The address that the request came from."""
         return self.arrival.address
 
     @property
     def port(self) -> int:
-        """The port that it came from."""
         return self.arrival.port
 
     @property
     def headers(self) -> Mapping[bytes, bytes]:
-        """The headers of the POST."""
         return self.arrival.head.headers

@@ -9,7 +9,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
-from dynamic_mcp.face.http.exchange import GONE, Handler, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import GONE, BodyReceiver, Handler, RequestHead, Response
 from dynamic_mcp.face.http.limits import (
     BODY_PROGRESS_BYTES,
     BODY_PROGRESS_WITHIN_S,
@@ -17,9 +17,9 @@ from dynamic_mcp.face.http.limits import (
     MAX_HEAD_BYTES,
 )
 from dynamic_mcp.face.http.responses import RETRY_AFTER
-from dynamic_mcp.face.http.rules import Refusal, check_host, join_fields
+from dynamic_mcp.face.http.rules import HttpRefusal, check_host, join_fields
 
-# As the specification of ASGI has them; what is in a mapping depends on its `type`.
+# As in the ASGI specification; the keys of a mapping depend on its `type`.
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -29,8 +29,8 @@ Send = Callable[[Message], Awaitable[None]]
 class AsgiApp:
     """Serves one handler as an ASGI application.
 
-    `startup` and `shutdown` are awaited when a server says so; an application that it is mounted in does not pass
-    that on, and must do it itself.
+    `startup` and `shutdown` follow the server's lifespan events; an application in which this one is mounted does not
+    forward them, and must call them itself.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AsgiApp:
         self._body_progress_within_s = body_progress_within_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the life of the server. A websocket is refused."""
+        """Serve one request, or the lifespan of the server. Websockets are refused."""
         match scope["type"]:
             case "http":
                 await self._serve(scope, receive, send)
@@ -58,13 +58,13 @@ class AsgiApp:
                 await receive()
                 await send({"type": "websocket.close", "code": 1000})
             case other:
-                raise ValueError(f"ASGI scope `{other}` is not served")
+                raise ValueError(f"unsupported ASGI scope `{other}`")
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = AsgiExchange(send, is_head=scope["method"] == "HEAD")
         try:
             head = request_head(scope)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             exchange.refuse(refusal)
             await exchange.deliver()
             return
@@ -79,14 +79,14 @@ class AsgiApp:
                 await exchange.deliver()
             elif not exchange.has_lost_client:
                 await _stream(exchange, receive)
-        finally:  # however it ends, the answer is over when this call is
+        finally:  # the answer is over when this call returns
             if hold is not None:
                 hold.release()
             if exchange.lose_client() and receiver is not None:
                 receiver.disconnected()
 
     async def _read_body(
-        self, head: RequestHead, exchange: AsgiExchange, receiver: Receiver, receive: Receive, hold: BodyHold
+        self, head: RequestHead, exchange: AsgiExchange, receiver: BodyReceiver, receive: Receive, hold: BodyHold
     ) -> None:
         length = head.headers.get(b"content-length", b"")
         if length.isdigit() and len(length) < 20 and int(length) > receiver.max_body_bytes:
@@ -94,13 +94,13 @@ class AsgiApp:
             return
         try:
             body = await self._collect_body(receiver.max_body_bytes, receive, hold)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             receiver.disconnected()
             exchange.refuse(refusal)
             return
         except TimeoutError:
             receiver.disconnected()
-            exchange.refuse(Refusal(408, "the body of the request has not come in time"))
+            exchange.refuse(HttpRefusal(408, "timed out waiting for the body of the request"))
             return
         if body is None:
             exchange.has_lost_client = True
@@ -110,9 +110,9 @@ class AsgiApp:
             receiver.receive_body(body)
 
     async def _collect_body(self, most: int, receive: Receive, hold: BodyHold) -> bytes | None:
-        """Return a body, or its beginning if it is too long; None if the client has gone.
+        """Return a body, or its beginning if it is too long; None if the client disconnects.
 
-        Raises TimeoutError, and Refusal if too much is on its way.
+        Raises TimeoutError, and HttpRefusal if all unfinished bodies together are too long.
         """
         body, due = bytearray(), BODY_PROGRESS_BYTES
         has_more = True
@@ -125,7 +125,7 @@ class AsgiApp:
                 body += message.get("body", b"")
                 has_more = message.get("more_body", False)
                 if has_more and not hold.grow(len(body)):
-                    raise Refusal(503, "too many long messages are on their way: no more are taken", RETRY_AFTER)
+                    raise HttpRefusal(503, "too many long messages at once; retry later", RETRY_AFTER)
                 if len(body) >= due:
                     due = len(body) + BODY_PROGRESS_BYTES
                     bound.reschedule(now() + self._body_progress_within_s)
@@ -152,11 +152,11 @@ async def _report(name: str, hook: Callable[[], Awaitable[None]] | None, send: S
 
 
 async def _stream(exchange: AsgiExchange, receive: Receive) -> None:
-    """Deliver an answer until it ends or the client has gone, even if the server holds back what is sent."""
+    """Deliver an answer until it ends or the client disconnects, even if the server holds output back."""
     delivery = exchange.delivery = asyncio.ensure_future(exchange.deliver())
-    departure = asyncio.ensure_future(_wait_for_departure(receive))
+    disconnection = asyncio.ensure_future(_wait_for_disconnection(receive))
     try:
-        await asyncio.wait((delivery, departure), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((delivery, disconnection), return_when=asyncio.FIRST_COMPLETED)
         if delivery.cancelled():  # the answer was aborted
             pass
         elif delivery.done():
@@ -165,17 +165,17 @@ async def _stream(exchange: AsgiExchange, receive: Receive) -> None:
             exchange.has_lost_client = True
     finally:
         delivery.cancel()
-        departure.cancel()
-        await asyncio.gather(delivery, departure, return_exceptions=True)
+        disconnection.cancel()
+        await asyncio.gather(delivery, disconnection, return_exceptions=True)
 
 
-async def _wait_for_departure(receive: Receive) -> None:
+async def _wait_for_disconnection(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class AsgiExchange:
-    """The `Exchange` of an ASGI call. What is written waits here until the server takes it."""
+    """The `Exchange` of an ASGI call. Its messages wait here until the server takes them."""
 
     def __init__(self, send: Send, *, is_head: bool) -> None:
         self.is_unanswered = True
@@ -184,7 +184,7 @@ class AsgiExchange:
         self.on_answer: Callable[[], None] | None = None
         """Called when the answer begins."""
         self.delivery: asyncio.Future[None] | None = None
-        """What gives a stream to the server, which may hold it back for as long as the client does not read."""
+        """Passes a stream to the server, which may hold it back while the client does not read."""
         self._send = send
         self._has_body = not is_head
         self._messages = deque[Message]()
@@ -193,7 +193,6 @@ class AsgiExchange:
         self._is_over = False
 
     def respond(self, response: Response) -> None:
-        """Send a whole response."""
         if self.is_unanswered and not self._is_over:
             self.is_unanswered = False
             length = (b"content-length", str(len(response.body)).encode())
@@ -202,35 +201,31 @@ class AsgiExchange:
             self._put_body(response.body if has_body else b"", is_last=True)
 
     def start(self, response: Response) -> None:
-        """Send the head of a streamed response."""
         if self.is_unanswered and not self._is_over:
             self.is_unanswered = False
             self._put_start(response, response.headers)
             self.write(response.body)
 
     def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
         if data and self._has_body and self._is_streaming():
             self._put_body(data, is_last=False)
 
     def end(self) -> None:
-        """End the body."""
         if self._is_streaming():
             self._put_body(b"", is_last=True)
 
     def buffered_bytes(self) -> int:
-        """Return how much the server has not taken yet."""
         return self._buffered
 
     def abort(self) -> None:
-        """End the call without an end of the answer, so that the server closes the connection."""
+        """End the call without the end of the answer, so that the server closes the connection."""
         self._is_over = True
         self._messages.clear()
         self._more.set()
         if self.delivery is not None:
             self.delivery.cancel()
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: HttpRefusal) -> None:
         """Answer instead of the handler."""
         body = refusal.reason.encode() + b"\n"
         content_type = (b"content-type", b"text/plain; charset=utf-8")
@@ -238,19 +233,19 @@ class AsgiExchange:
         self._is_over = True
 
     def lose_client(self) -> bool:
-        """Take nothing more; return True if that is news to the handler, whose answer has not ended."""
-        is_news = not self._is_over and not self.is_ended
+        """Accept nothing more; return True if the handler does not know yet that the answer is over."""
+        was_open = not self._is_over and not self.is_ended
         self._is_over = True
-        return is_news
+        return was_open
 
     async def deliver(self) -> None:
-        """Give the server what was written, until the end."""
+        """Pass messages to the server, until the end."""
         while not self._is_over or self._messages:
             while self._messages:
                 message = self._messages.popleft()
                 try:
                     await self._send(message)
-                except OSError:  # which is how a server may say that the client has gone
+                except OSError:  # some servers report a disconnect so
                     self.has_lost_client = True
                     return
                 self._buffered -= len(message.get("body", b""))
@@ -279,12 +274,12 @@ class AsgiExchange:
 
 
 def request_head(scope: Scope) -> RequestHead:
-    """Return the head of a request as ASGI has it. Raises Refusal."""
+    """Return the request head of an ASGI scope. Raises HttpRefusal."""
     pairs = cast(list[tuple[bytes, bytes]], scope["headers"])
     if len(pairs) > MAX_FIELDS:
-        raise Refusal(431, f"there are more than {MAX_FIELDS} header fields")
+        raise HttpRefusal(431, f"more than {MAX_FIELDS} header fields")
     if sum(len(name) + len(value) + 4 for name, value in pairs) > MAX_HEAD_BYTES:
-        raise Refusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes")
+        raise HttpRefusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes")
     fields, repeated = join_fields(pairs)
     check_host(fields, repeated, is_needed=scope.get("http_version") == "1.1")
     _check_length(fields, repeated)
@@ -303,7 +298,7 @@ def request_head(scope: Scope) -> RequestHead:
 
 
 def _has_port(scope: Scope) -> bool:
-    """Tell whether the server listens at a port, so that who has no address is not a peer of a Unix socket."""
+    """Return whether the server listens on a port, so that a client without an address uses no Unix socket."""
     server = scope.get("server")
     return server is not None and server[1] is not None
 
@@ -313,9 +308,9 @@ def _check_length(fields: Mapping[bytes, bytes], repeated: frozenset[bytes]) -> 
     if length is None:
         return
     if b"content-length" in repeated or not length.isdigit():
-        raise Refusal(400, "the Content-Length is not one number")
+        raise HttpRefusal(400, "invalid header `Content-Length`")
     if b"transfer-encoding" in fields:
-        raise Refusal(400, "Content-Length and Transfer-Encoding exclude each other")
+        raise HttpRefusal(400, "`Content-Length` and `Transfer-Encoding` exclude each other")
 
 
 def _target(scope: Scope, root_path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What the core of the HTTP face needs of whoever finds out who a client is."""
+"""The interface by which the core of the HTTP face authenticates clients."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dynamic_mcp.identity import LOCAL_USER, Authentication
 
 
 class AuthRejection(Response, frozen=True, gc=False):
-    """What a request is answered whose credential, login, host or origin is refused, and why.
+    """The response to a request with a refused credential, login, host or origin, and the reason.
 
-    `provider` is the one that has recognised the credential, if any.
+    `provider` is the one that recognised the credential, if any.
     """
 
     provider: str = ""
@@ -24,16 +24,16 @@ class AuthRejection(Response, frozen=True, gc=False):
 
     @staticmethod
     def of(response: Response, why: str, provider: str = "") -> AuthRejection:
-        """Return a response that refuses somebody."""
+        """Return a response as a rejection."""
         return AuthRejection(response.status, response.headers, response.body, provider, why)
 
 
-# Who sent a request, or what it is answered instead of being served: 401, 403, or 400.
+# The sender of a request, or its refusal: 401, 403, or 400.
 Outcome = Authentication | Response
 
 
 class PageRequest(Struct, frozen=True):
-    """A whole request for a page: its head, and its body, which may be empty."""
+    """A complete request for a page; its body may be empty."""
 
     head: RequestHead
     body: bytes
@@ -55,37 +55,37 @@ _PREFLIGHT = Response(
 class OpenPage(Struct, frozen=True):
     """A page that scripts of any origin may read, such as a metadata document.
 
-    Nothing in its answer may follow from a cookie, nor from where the request comes from.
+    Its response must not depend on a cookie, or on where the request comes from.
     """
 
     page: Page
 
     async def __call__(self, request: PageRequest) -> Response:
-        """Answer, also a preflight (Fetch standard, CORS protocol)."""
+        """Answer a request or a preflight (Fetch standard, CORS protocol)."""
         response = _PREFLIGHT if request.head.method == "OPTIONS" else await self.page(request)
         return with_headers(response, _ANY_ORIGIN)
 
 
 class Authenticator(Protocol):
-    """Finds out who sent a request, and serves the pages that this needs: metadata, logins."""
+    """Authenticates requests, and serves the pages that this needs: metadata, logins."""
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody who reaches the address is the local user."""
+        """Whether every client that reaches the address is the local user."""
         ...
 
     def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:
-        """Tell who sent a request; a future where that takes a question to somebody else."""
+        """Return the sender of a request, or its refusal; a future if that has to be requested."""
         ...
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether what was shown at the start of a stream still counts: not revoked, nor expired."""
+        """Return whether the authentication of a stream is still valid: neither revoked nor expired."""
         ...
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return what answers a path that is not one of MCP, without authentication of its own; None if nothing.
+        """Return the page at a path outside of MCP; None if there is none. Pages authenticate by themselves.
 
-        The page of other origins, an `OpenPage`, is asked for preflights too.
+        An `OpenPage` is also looked up for preflights.
         """
         ...
 
@@ -95,22 +95,20 @@ class Authenticator(Protocol):
 
 
 class LocalAuthenticator:
-    """Takes everybody for the local user, who has no pages and lacks no scope."""
+    """Treats every client as the local user, who has no pages and lacks no scope."""
 
     is_open = True
 
     def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:
-        """Return the local user."""
         return LOCAL_USER
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether this is the local user, and not somebody of before everybody was let in."""
+        """Return whether this is the local user, not a user from before authentication was disabled."""
         return authentication is LOCAL_USER
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return None."""
         return None
 
     def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
-        """Return a refusal; nobody who is local gets it."""
+        """Return a refusal, although the local user never gets one."""
         return Response(403)

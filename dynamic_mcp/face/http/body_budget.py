@@ -1,7 +1,7 @@
-"""What bodies may have in memory together while they come: much from senders who are known, little from others.
+"""Bounds the memory of all unfinished bodies: much for authenticated senders, little for others.
 
-The first bytes of each body of a known sender are not counted, so that short messages pass while long ones must wait;
-the number of connections bounds them.
+The first bytes of each body of an authenticated sender are not counted, so that short messages pass while long ones
+must wait; the number of connections bounds them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 from dynamic_mcp.face.http import limits
-from dynamic_mcp.face.http.exchange import Receiver
+from dynamic_mcp.face.http.exchange import BodyReceiver
 from dynamic_mcp.identity import Authentication, Principal
 
-# One known sender has a share of the budget, but two bodies of the longest kind always fit into that.
+# One authenticated sender has a share of the budget; two bodies of maximum length always fit into it.
 _SHARES = 2
 
 
@@ -27,7 +27,7 @@ class BodyBudget:
         return f"<BodyBudget {self._total} bytes, {self._unknown} of unknown senders>"
 
     def take(self, sender: Authentication | None, count: int, longest: int) -> bool:
-        """Take bytes for a body that may be `longest`; return whether there were as many."""
+        """Take bytes for a body of at most `longest` bytes; return whether the budget allows it."""
         if sender is None:
             if self._unknown + count > limits.COLLECTED_UNKNOWN_BYTES:
                 return False
@@ -42,7 +42,6 @@ class BodyBudget:
         return True
 
     def give_back(self, sender: Authentication | None, count: int) -> None:
-        """Give bytes back that were taken."""
         if sender is None:
             self._unknown -= count
             return
@@ -53,18 +52,18 @@ class BodyBudget:
 
 
 class BodyHold:
-    """What one body has of the budget."""
+    """The share of the budget that one body holds."""
 
     __slots__ = ("_budget", "_held", "_receiver", "_sender")
 
-    def __init__(self, budget: BodyBudget, receiver: Receiver) -> None:
+    def __init__(self, budget: BodyBudget, receiver: BodyReceiver) -> None:
         self._budget = budget
         self._receiver = receiver
         self._sender: Authentication | None = None
         self._held = 0
 
     def grow(self, collected: int) -> bool:
-        """Have so many bytes in all; return whether that is possible."""
+        """Hold this many bytes in total; return whether the budget allows it."""
         sender = self._receiver.sender
         if sender is not self._sender:
             self.release()
@@ -78,12 +77,11 @@ class BodyHold:
         return is_taken
 
     def settle(self) -> None:
-        """Give all back once the body was taken by somebody who is known; until then it waits in memory."""
+        """Release the bytes if the sender is authenticated; until then, the received body waits in memory."""
         if self._sender is not None or self._receiver.sender is not None:
             self.release()
 
     def release(self) -> None:
-        """Give all back."""
         if self._held:
             self._budget.give_back(self._sender, self._held)
             self._held = 0

@@ -1,6 +1,6 @@
-"""One connection of our server: requests one after another, each begun when the answer before it has ended.
+"""One connection of our server. A request starts when the answer to the one before has ended.
 
-Whatever a client does, it holds a bounded amount of memory for a bounded time.
+Whatever a client does, it uses a bounded amount of memory for a bounded time.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from dynamic_mcp.face.http.answer import ENDED, WAITING, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
 from dynamic_mcp.face.http.body_budget import BodyHold
 from dynamic_mcp.face.http.connections import Connections
-from dynamic_mcp.face.http.exchange import Receiver, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, Response
 from dynamic_mcp.face.http.head_cache import HeadCache
 from dynamic_mcp.face.http.heads import CONTINUE, TOO_MANY_CONNECTIONS
 from dynamic_mcp.face.http.input import InputBuffer
-from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, Peer, Request
+from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, ParsedRequest, Peer
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers
-from dynamic_mcp.face.http.rules import Refusal
+from dynamic_mcp.face.http.rules import HttpRefusal
 
 log = logging.getLogger(__name__)
 
 
 class _State(Enum):
-    """What comes next on a connection. A request leads from IDLE through HEAD, BODY and ANSWER back to IDLE.
+    """What a connection waits for. A request leads from IDLE through HEAD, BODY and ANSWER back to IDLE.
 
-    HEAD and BODY are left out where the whole comes at once. HEAD leads back to IDLE if it was an empty line, BODY if
-    the answer comes before the end of the body. All of them lead to LINGERING and CLOSING, and LINGERING to CLOSING.
+    A request that arrives at once skips HEAD and BODY. HEAD leads back to IDLE after an empty line, BODY if the
+    answer precedes the end of the body. All states lead to LINGERING and CLOSING, and LINGERING to CLOSING.
     """
 
     IDLE = auto()
-    """A request, of which nothing has come."""
+    """A request."""
     HEAD = auto()
     """The rest of a head."""
     BODY = auto()
     """The rest of a body."""
     ANSWER = auto()
-    """The answer: the request is complete."""
+    """The answer to a complete request."""
     LINGERING = auto()
-    """Nothing more; what comes is read and forgotten."""
+    """The client to close; its input is discarded."""
     CLOSING = auto()
-    """The end, once everything is written."""
+    """The end, after everything is written."""
 
 
 class _Input(Enum):
-    """What comes from the client. READING ↔ PAUSED, and both → ENDED."""
+    """The client's input. READING ↔ PAUSED, and both → ENDED."""
 
     READING = auto()
     PAUSED = auto()
-    """Nothing: we do not read, because enough is waiting."""
+    """Enough input is waiting."""
     ENDED = auto()
-    """Nothing more: the client has closed its side, but may still read."""
+    """The client has closed its side, but may still read."""
 
 
 # Reading a member from its class takes ten times as long, several times with each request.
@@ -66,7 +66,7 @@ _READING, _PAUSED, _ENDED = _Input
 
 
 class HttpConnection(asyncio.Protocol):
-    """Parses requests, hands them to the handler, and keeps the client within its bounds."""
+    """Parses requests, passes them to the handler, and enforces the client's limits."""
 
     __slots__ = (
         "_body", "_buffer", "_connections", "_deadline", "_exchange", "_heads", "_hold", "_input", "_is_advancing",
@@ -79,21 +79,20 @@ class HttpConnection(asyncio.Protocol):
         self._state = _IDLE
         self._input = _READING
         self._buffer = InputBuffer()
-        self._is_advancing = False  # a handler may answer while it is told of a request
-        self._is_unread = False  # by the client: our buffer is full
+        self._is_advancing = False  # a handler may answer during `begin`
+        self._is_unread = False  # our write buffer is full
         self._exchange: HttpExchange | None = None
-        self._receiver: Receiver | None = None
+        self._receiver: BodyReceiver | None = None
         self._body: RequestBody | None = None
-        self._hold: BodyHold | None = None  # what the body, or the one before it, has of the budget
-        self._site: str | None = None  # where it comes from; None if it was not admitted
-        self._request_site: str | None = None  # where the request of a trusted proxy comes from
+        self._hold: BodyHold | None = None  # the share of the budget of the body, or of the one before it
+        self._site: str | None = None  # the address that it is counted for; None if it was not admitted
+        self._request_site: str | None = None  # the address that a trusted proxy's request is counted for
         self._deadline = self._unread_deadline = math.inf
         self._sent = self._taken = self._lingered = 0
 
     # --- asyncio.Protocol ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         connections = self._connections
         self._peer = Peer.of(transport)
@@ -108,7 +107,6 @@ class HttpConnection(asyncio.Protocol):
             self._close()
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends."""
         if self._state is _LINGERING:
             self._lingered += len(data)
             if self._lingered > limits.LINGER_BYTES:
@@ -118,7 +116,7 @@ class HttpConnection(asyncio.Protocol):
             self._advance()
 
     def eof_received(self) -> bool:
-        """Take it that the client sends nothing more. True: it may still read its answers."""
+        """Return True if the client, which sends nothing more, may still read its answers."""
         self._input = _ENDED
         if self._state in (_IDLE, _HEAD, _LINGERING):
             self._close()
@@ -126,26 +124,23 @@ class HttpConnection(asyncio.Protocol):
         exchange, receiver = self._exchange, self._receiver
         is_waiting = exchange is not None and exchange.state is WAITING
         may_be_half_open = not self._peer.is_secure and (receiver is None or not receiver.needs_client)
-        if self._state is _ANSWER and is_waiting and may_be_half_open:  # TLS cannot be
+        if self._state is _ANSWER and is_waiting and may_be_half_open:  # TLS has no half-open connections
             self._deadline = self._next_deadline()
             return True
         self._transport.abort()
         return False
 
     def pause_writing(self) -> None:
-        """Begin nothing more for a client that does not read."""
         self._is_unread = True
         self._watch_reader()
 
     def resume_writing(self) -> None:
-        """Go on."""
         self._is_unread = False
         if self._state is _LINGERING:
             self._deadline = self._next_deadline()
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever is answering."""
         self._state = _CLOSING
         self._connections.remove(self)
         if self._site is not None:
@@ -154,10 +149,10 @@ class HttpConnection(asyncio.Protocol):
         self._release_hold()
         self._drop_exchange()
 
-    # --- what the server asks --------------------------------------------------------------------------
+    # --- for the server --------------------------------------------------------------------------------
 
     def check(self, now: float) -> None:
-        """Act if what this waits for has not come in time."""
+        """Act if the client is too slow."""
         if self._hold is not None and self._body is None:
             self._hold.settle()
         if self._is_unread or self._state is _CLOSING:
@@ -170,35 +165,33 @@ class HttpConnection(asyncio.Protocol):
             self._expire()
 
     def close_when_idle(self) -> None:
-        """Close now if no request is on its way; otherwise its answer says that it is the last one."""
+        """Close if no request is in progress; otherwise its answer is the last one."""
         if self._state is _IDLE and not self._buffer:
             self._close()
 
     def abort(self) -> None:
-        """Close at once."""
         self._transport.abort()
 
-    # --- what an answer asks ---------------------------------------------------------------------------
+    # --- for an answer ---------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Write, unless the client has gone."""
+        """Write, unless the client has disconnected."""
         if not self._transport.is_closing():
             self._sent += len(data)
             self._transport.write(data)
 
     def date_line(self) -> bytes:
-        """Return the Date header."""
         return self._connections.date
 
     def may_stay_open(self) -> bool:
-        """Tell whether another request may follow, and what is left of this one is little enough to be read."""
+        """Return whether another request may follow: the rest of this one is small enough to be read."""
         body = self._body
         if self._connections.is_closing:
             return False
         return body is None or (body.is_coming and body.missing_bytes() <= limits.DRAIN_BYTES)
 
     def end_exchange(self) -> None:
-        """Go on with the next request, or close."""
+        """Continue with the next request, or close."""
         exchange, self._exchange, self._receiver = self._exchange, None, None
         if self._hold is not None:
             self._release_hold()
@@ -221,11 +214,10 @@ class HttpConnection(asyncio.Protocol):
             self._advance()
 
     def unread_bytes(self) -> int:
-        """Return how much was sent that the client has not taken."""
         return self._transport.get_write_buffer_size()
 
     def abort_exchange(self) -> None:
-        """Close at once, and tell nobody."""
+        """Close without calling `disconnected`."""
         self._end_request()
         self._exchange = self._receiver = None
         self._transport.abort()
@@ -233,7 +225,7 @@ class HttpConnection(asyncio.Protocol):
     # --- one request after another ---------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Begin what can be begun, and read on if there is room for more."""
+        """Start as many requests as possible in a turn, and read on if there is room for more."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -243,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
                     break
             else:
                 asyncio.get_running_loop().call_soon(self._advance)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             self._refuse(refusal.status, refusal.reason, refusal.headers)
         finally:
             self._is_advancing = False
@@ -251,7 +243,7 @@ class HttpConnection(asyncio.Protocol):
             self._pause_or_resume()
 
     def _step(self) -> bool:
-        """Take a head or a piece of a body; return False if nothing more can be taken for now."""
+        """Take a head or a piece of a body; return False if that is not possible now."""
         state = self._state
         if state is _ANSWER:
             return False
@@ -282,14 +274,14 @@ class HttpConnection(asyncio.Protocol):
 
     def _take_head(self) -> bool:
         buffer = self._buffer
-        known = self._heads.find(buffer.peek())
-        if known is not None:
-            request, size = known
+        cached = self._heads.find(buffer.peek())
+        if cached is not None:
+            request, size = cached
             self._begin(request, None, size)
             return True
         raw = buffer.take_head()
         if raw is None:
-            state = _HEAD if buffer else _IDLE  # a head begins, or it was only an empty line
+            state = _HEAD if buffer else _IDLE  # the beginning of a head, or only an empty line
             if state is not self._state:
                 self._state = state
                 self._deadline = self._next_deadline()
@@ -301,8 +293,8 @@ class HttpConnection(asyncio.Protocol):
         self._begin(request, parser, 0)
         return True
 
-    def _begin(self, request: Request, parser: MessageParser | None, head_bytes: int) -> None:
-        """Begin a request; so many bytes of its head are still in the buffer."""
+    def _begin(self, request: ParsedRequest, parser: MessageParser | None, head_bytes: int) -> None:
+        """Start a request; `head_bytes` of its head are still in the buffer."""
         self._exchange = HttpExchange(self, request)
         length = request.length
         if length is None or len(self._buffer) < head_bytes + length:
@@ -315,22 +307,22 @@ class HttpConnection(asyncio.Protocol):
         if (receiver := self._hand_over(request)) is not None:
             self._deliver(receiver, body)
 
-    def _hand_over(self, request: Request) -> Receiver | None:
-        """Let the handler begin; return who takes the body, unless it is answered already."""
+    def _hand_over(self, request: ParsedRequest) -> BodyReceiver | None:
+        """Pass a request to the handler; return the receiver of its body, unless it is already answered."""
         exchange = self._exchange
         assert exchange is not None
         admission = self._connections.admission
         if not self._site and admission.forwarding.trusts(request.head.peer):
             self._request_site = admission.begin_request(request.head)
             if self._request_site is None:
-                raise Refusal(503, "this address has too many requests in flight", RETRY_AFTER)
+                raise HttpRefusal(503, "this address has too many requests in flight", RETRY_AFTER)
         try:
             receiver = self._connections.handler.begin(request.head, exchange)
         except Upgraded as exc:
             self._refuse_to_serve(exc)
             return None
         except Exception:
-            log.exception("a bug: a request cannot be handled")
+            log.exception("a bug: handling a request failed")
             self._fail()
             return None
         if exchange.state is not ENDED:
@@ -339,8 +331,8 @@ class HttpConnection(asyncio.Protocol):
 
     # --- the body --------------------------------------------------------------------------------------
 
-    def _begin_with_body(self, request: Request, parser: MessageParser | None) -> None:
-        """Begin a request whose body has not come yet, or not all of it."""
+    def _begin_with_body(self, request: ParsedRequest, parser: MessageParser | None) -> None:
+        """Start a request whose body is incomplete."""
         self._state = _BODY
         self._body = body = RequestBody(request.length, parser)
         body.is_coming = not request.expects_continue or bool(self._buffer)
@@ -349,7 +341,7 @@ class HttpConnection(asyncio.Protocol):
             body.drop()
         elif body.missing_bytes() > receiver.max_body_bytes:
             body.drop()
-            self._tell(receiver.refuse_body)
+            self._call(receiver.refuse_body)
         elif not body.is_coming:
             body.is_coming = True
             self.send(CONTINUE)
@@ -359,19 +351,19 @@ class HttpConnection(asyncio.Protocol):
     def _take_body(self) -> bool:
         body, receiver = self._body, self._receiver
         assert body is not None
-        if not body.is_wanted and self._exchange is not None:  # the answer decides whether the rest is read
+        if not body.is_wanted and self._exchange is not None:  # `end_exchange` decides whether the rest is read
             return False
         self._buffer.skip(body.feed(self._buffer.peek()))
         if not body.is_complete():
-            if body.thrown_away > limits.DRAIN_BYTES:
+            if body.discarded_bytes > limits.DRAIN_BYTES:
                 self._linger()
             elif body.is_wanted and receiver is not None:
                 if is_too_long := body.collected_bytes() > receiver.max_body_bytes:
                     body.drop()
-                    self._tell(receiver.refuse_body)
+                    self._call(receiver.refuse_body)
                 elif not self._may_collect(receiver, body.collected_bytes()):
-                    raise Refusal(503, "too many long messages are on their way: no more are taken", RETRY_AFTER)
-                if is_too_long or body.note_progress():
+                    raise HttpRefusal(503, "too many long messages at once; retry later", RETRY_AFTER)
+                if is_too_long or body.record_progress():
                     self._deadline = self._next_deadline()
             return True
         self._body = None
@@ -383,8 +375,8 @@ class HttpConnection(asyncio.Protocol):
             self._hold.settle()
         return True
 
-    def _may_collect(self, receiver: Receiver, collected: int) -> bool:
-        """Return whether a body may have so many bytes in memory before it is complete."""
+    def _may_collect(self, receiver: BodyReceiver, collected: int) -> bool:
+        """Return whether the unfinished body may hold so many bytes in memory."""
         if self._hold is None:
             self._hold = BodyHold(self._connections.bodies, receiver)
         return self._hold.grow(collected)
@@ -399,22 +391,22 @@ class HttpConnection(asyncio.Protocol):
             self._hold.release()
             self._hold = None
 
-    def _deliver(self, receiver: Receiver, body: bytes) -> None:
+    def _deliver(self, receiver: BodyReceiver, body: bytes) -> None:
         if len(body) <= receiver.max_body_bytes:
-            self._tell(receiver.receive_body, body)
+            self._call(receiver.receive_body, body)
         else:
-            self._tell(receiver.refuse_body)
+            self._call(receiver.refuse_body)
 
-    def _tell(self, receive: Callable[..., None], *arguments: bytes) -> None:
+    def _call(self, receive: Callable[..., None], *arguments: bytes) -> None:
         try:
             receive(*arguments)
         except Upgraded as exc:
             self._refuse_to_serve(exc)
         except Exception:
-            log.exception("a bug: a request cannot be handled")
+            log.exception("a bug: handling a request failed")
             self._fail()
 
-    # --- how it goes wrong, and how it ends ------------------------------------------------------------
+    # --- errors, and the end ---------------------------------------------------------------------------
 
     def _next_deadline(self) -> float:
         state, connections = self._state, self._connections
@@ -432,9 +424,9 @@ class HttpConnection(asyncio.Protocol):
 
     def _expire(self) -> None:
         if self._state is _HEAD:
-            self._refuse(408, "the head of the request has not come in time")
+            self._refuse(408, "timed out waiting for the head of the request")
         elif self._state is _BODY:
-            self._refuse(408, "the body of the request has not come in time")
+            self._refuse(408, "timed out waiting for the body of the request")
         elif self._state is _ANSWER:
             self._transport.abort()
         else:
@@ -445,26 +437,26 @@ class HttpConnection(asyncio.Protocol):
         self._unread_deadline = self._connections.clock() + limits.UNREAD_FOR_S
 
     def _refuse_to_serve(self, error: Upgraded) -> None:
-        log.error("a request cannot be handled: %s", error.message)
+        log.error("could not handle a request: %s", error.message)
         self._fail(503, error.message)
 
-    def _fail(self, status: int = 500, reason: str = "an internal error; the log has more") -> None:
-        """Answer a request that met a bug, and close."""
+    def _fail(self, status: int = 500, reason: str = "internal error; see the log") -> None:
+        """Answer a request that caused a bug, and close."""
         self._receiver = None
         if self._exchange is not None:
             self._refuse(status, reason)
 
     def _refuse(self, status: int, reason: str, headers: Headers = ()) -> None:
-        """Answer instead of the handler, if it has not begun to, and close."""
+        """Answer instead of the handler, unless it has started to, and close."""
         exchange = self._exchange
-        if exchange is None and self._state is _BODY:  # it was answered before it went wrong
+        if exchange is None and self._state is _BODY:  # it was answered before the error
             self._linger()
         elif exchange is not None and exchange.state is not WAITING:
             self._transport.abort()
         else:
             self._drop_exchange()
             self._exchange = answer = HttpExchange(self)
-            self._state = _BODY  # more may be coming
+            self._state = _BODY  # more input may follow
             content_type = (b"content-type", b"text/plain; charset=utf-8")
             answer.respond(Response(status, (content_type, *headers), reason.encode() + b"\n"))
 
@@ -480,10 +472,10 @@ class HttpConnection(asyncio.Protocol):
             try:
                 receiver.disconnected()
             except Exception:
-                log.exception("a bug: a request cannot be ended")
+                log.exception("a bug: ending a request failed")
 
     def _linger(self) -> None:
-        """Send nothing more, and forget what still comes, until the client closes or has had its time."""
+        """Send nothing more, and discard input until the client closes or the time is over."""
         self._buffer, self._body = InputBuffer(), None
         if self._input is _ENDED or self._transport.is_closing():
             self._close()
@@ -496,7 +488,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write_eof()
 
     def _close(self) -> None:
-        """Close once everything is written, or nobody reads it."""
+        """Close once everything is written, or the client does not read it."""
         self._state = _CLOSING
         self._buffer, self._body = InputBuffer(), None
         self._watch_reader()

@@ -1,4 +1,4 @@
-"""The connections of a server, and what they share: the handler, the time, and whether the server is about to end."""
+"""The connections of a server and their shared state: the handler, the time, and whether the server is closing."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dynamic_mcp.face.http import heads
-from dynamic_mcp.face.http.admission import Admission
+from dynamic_mcp.face.http.admission import ConnectionLimiter
 from dynamic_mcp.face.http.body_budget import BodyBudget
 from dynamic_mcp.face.http.exchange import Handler
 
 
 class Connection(Protocol):
-    """A connection as its server sees it."""
+    """A connection as its server uses it."""
 
     def check(self, now: float) -> None:
-        """Act if what the connection waits for has not come in time."""
+        """Act if the client is too slow."""
         ...
 
     def close_when_idle(self) -> None:
-        """Close now if no request is on its way, and after the answer if one is."""
+        """Close now if no request is in progress, else after its answer."""
         ...
 
-    def abort(self) -> None:
-        """Close at once."""
-        ...
+    def abort(self) -> None: ...
 
 
 class Connections:
@@ -35,7 +33,7 @@ class Connections:
         self.handler = handler
         self.clock = clock
         self.bodies = BodyBudget()
-        self.admission = Admission(clock)
+        self.admission = ConnectionLimiter(clock)
         self.is_closing = False
         self.now = clock()
         self.date = heads.date_line(wall_clock())
@@ -49,14 +47,12 @@ class Connections:
         return len(self._members)
 
     def add(self, connection: Connection) -> None:
-        """Watch over a new connection."""
-        if self._timer is None:  # the time has stood still while there were none
+        if self._timer is None:  # the time stood still without connections
             self._tick()
         self._members.add(connection)
         self._is_empty.clear()
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
         self._members.discard(connection)
         if not self._members:
             self._is_empty.set()
@@ -65,25 +61,23 @@ class Connections:
                 self._timer = None
 
     def sweep(self) -> None:
-        """Read the clocks, and end what is overdue. This happens once a second while there are connections."""
+        """Read the clocks, and check all connections; called once a second while there are any."""
         self.now = self.clock()
         self.date = heads.date_line(self._wall_clock())
         for connection in tuple(self._members):
             connection.check(self.now)
 
     def close_idle(self) -> None:
-        """Let the connections end with the requests that are on their way."""
+        """Close idle connections now, and the others after their answers."""
         self.is_closing = True
         for connection in tuple(self._members):
             connection.close_when_idle()
 
     def abort(self) -> None:
-        """Close all connections at once."""
         for connection in tuple(self._members):
             connection.abort()
 
     async def wait_until_empty(self) -> None:
-        """Wait until the last connection is closed."""
         await self._is_empty.wait()
 
     def _tick(self) -> None:

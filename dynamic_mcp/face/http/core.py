@@ -1,7 +1,7 @@
-"""The core of the HTTP face: which session each request belongs to and what it is answered, without any I/O.
+"""The core of the HTTP face: finds the session of each request and the answer to it, without any I/O.
 
 Streamable HTTP of MCP 2025-03-26, 2025-06-18 and 2025-11-25; the older transport of 2024-11-05 is in `old_transport`,
-and what has no session, from 2026-07-28 on, in `modern`.
+and requests without a session, from 2026-07-28 on, are in `modern`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.authenticator import Authenticator, AuthRejection, LocalAuthenticator, OpenPage, Outcome
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
-from dynamic_mcp.face.http.denials import Denials
-from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.denials import DenialReporter
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.forwarding import Forwarding
-from dynamic_mcp.face.http.guard import Guard
+from dynamic_mcp.face.http.guard import BrowserGuard
 from dynamic_mcp.face.http.header_checks import VERSION
 from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id
 from dynamic_mcp.face.http.modern import Dispatcher, ModernRequests, is_legacy, is_modern, refuse_version
 from dynamic_mcp.face.http.old_transport import OldPost
 from dynamic_mcp.face.http.options import HttpOptions
-from dynamic_mcp.face.http.paths import Paths, Place, Route
+from dynamic_mcp.face.http.paths import Endpoint, Paths, Route
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.post_checks import refuse_post
-from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
+from dynamic_mcp.face.http.replay import KEEP_FOR_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.modern import ModernDispatcher
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.task_set import TaskSet
@@ -48,35 +48,35 @@ log = logging.getLogger(__name__)
 
 # No connection of a stream lasts longer than this.
 _STREAM_FOR_S = 600.0
-_MAX_HELLO_BYTES = 1 << 20
-# Where there are as many sessions as there may be, one that nobody has used for this long makes room for a new one.
+_MAX_INITIALIZE_BYTES = 1 << 20
+# At the limit of sessions, one that was not used for this long is ended to make room for a new one.
 _ABANDONED_AFTER_S = 300.0
 
-_MCP = Place.MCP  # reading a member from its class takes ten times as long
-_METHODS: dict[Place, bytes] = {
+_MCP = Endpoint.MCP  # reading a member from its class takes ten times as long
+_METHODS: dict[Endpoint, bytes] = {
     _MCP: b"GET, POST, DELETE, OPTIONS",
-    Place.EVENTS: b"GET, OPTIONS",
-    Place.MESSAGES: b"POST, OPTIONS",
-    Place.READY: b"GET, HEAD, OPTIONS",
+    Endpoint.EVENTS: b"GET, OPTIONS",
+    Endpoint.MESSAGES: b"POST, OPTIONS",
+    Endpoint.READY: b"GET, HEAD, OPTIONS",
 }
 _MODERN_METHODS = b"POST, OPTIONS"
 
 
 class _Checked(Struct, frozen=True):
-    """What the head of a POST to the path of MCP says that is not refused, as long as the options are the same."""
+    """The result of checking the head of a POST to an MCP path; valid while the options are the same."""
 
-    guard: Guard
+    guard: BrowserGuard
     route: Route
     cors: Headers
     is_legacy: bool
 
 
-def _nothing_there() -> Response:
-    return refusal(404, "there is nothing at this path")
+def _not_found() -> Response:
+    return refusal(404, "not found")
 
 
 class HttpFace:
-    """Serves a proxy over HTTP. `tick` is to be called about once a second."""
+    """Serves a proxy over HTTP. `tick` must be called about once a second."""
 
     def __init__(
         self,
@@ -87,149 +87,147 @@ class HttpFace:
         now: Callable[[], float] | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
-        self.is_finishing = False
+        self.is_draining = False
         self._proxy = proxy
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
         self._now = now or asyncio.get_running_loop().time
-        self._guard = Guard(options)
+        self._guard = BrowserGuard(options)
         self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._sessions: dict[bytes, HttpSession] = {}
         self._shares = Shares()
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
-        self._denials = Denials(proxy.note, self._now)
-        answering = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
-        self._modern = ModernRequests(answering, proxy, options, self._now, self.lacks_scope)
+        self._denials = DenialReporter(proxy.note, self._now)
+        dispatcher = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
+        self._modern = ModernRequests(dispatcher, proxy, options, self._now, self.lacks_scope)
 
     def __repr__(self) -> str:
         load = f"{len(self._sessions)} sessions, {self._modern.in_flight} modern requests"
-        return f"<HttpFace {load}{', finishing' if self.is_finishing else ''}>"
+        return f"<HttpFace {load}{', draining' if self.is_draining else ''}>"
 
     def configure(self, options: HttpOptions, authenticator: Authenticator | None = None) -> None:
-        """Serve with other options from now on; the sessions that there are go on, for those who may have them."""
+        """Set other options; existing sessions continue, for clients that still have access to them."""
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
-        self._guard = Guard(options)
+        self._guard = BrowserGuard(options)
         self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._modern.configure(options)
 
     # --- Handler ---------------------------------------------------------------------------------------
 
-    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
-        """Take the head of a request. None: it was answered, and its body is of no interest."""
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
         return self._respond(self._begin(head, exchange), head, exchange)
 
-    def _respond(self, answer: Receiver | Response, head: RequestHead, exchange: Exchange) -> Receiver | None:
+    def _respond(self, answer: BodyReceiver | Response, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
         if not isinstance(answer, Response):
             return answer
         exchange.respond(with_headers(answer, self._guard.cors_headers(head.headers)))
         return None
 
-    def _begin(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
+    def _begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | Response:
         checked = head.notes.checked if head.notes is not None else None
         if isinstance(checked, _Checked) and checked.guard is self._guard:
             return self._authenticate(head, exchange, checked.route, checked)
         path = head.target.partition(b"?")[0]
         route = self._paths.find(path, head.root_path)
-        if route is not None and route.place is Place.HEALTH:
+        if route is not None and route.place is Endpoint.HEALTH:
             return status.health(head.method)
         if route is None:
             return self._begin_page(head, exchange, path)
         refused = self._guard.check(head)
         if refused is not None:
-            return self._note_refusal(head, refused)
+            return self._record_refusal(head, refused)
         if head.method == "OPTIONS":
             return self._guard.preflight(head, _METHODS[route.place])
-        if route.place is Place.READY and head.method in ("GET", "HEAD"):
-            return self._tell_load()
+        if route.place is Endpoint.READY and head.method in ("GET", "HEAD"):
+            return self._report_ready()
         return self._authenticate(head, exchange, route, None)
 
     def _authenticate(
         self, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
-    ) -> Receiver | Response:
+    ) -> BodyReceiver | Response:
         outcome = self._authenticator.authenticate(head)
         if not isinstance(outcome, Future):
             return self._go_on(outcome, head, exchange, route, checked)
 
-        def go_on(outcome: Outcome) -> Receiver | None:
+        def go_on(outcome: Outcome) -> BodyReceiver | None:
             return self._respond(self._go_on(outcome, head, exchange, route, checked), head, exchange)
 
         return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
 
     def _go_on(
         self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
-    ) -> Receiver | Response:
-        """Serve a request whose sender is known; one that is refused is answered with that."""
+    ) -> BodyReceiver | Response:
+        """Serve a request with a known sender, or send its refusal."""
         if isinstance(outcome, Response):
-            return self._note_refusal(head, outcome)
+            return self._record_refusal(head, outcome)
         arrival = Arrival(head, exchange, route, outcome, self._forwarding)
         if checked is None:
             return self._serve(arrival)
-        if not self._may_be_there(head, route, outcome):
-            return _nothing_there()
+        if not self._is_accessible(head, route, outcome):
+            return _not_found()
         return self._begin_post(arrival, checked)
 
-    def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
+    def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
         find = self._authenticator.find_page
         page = find(head.method, path) or find(head.method, head.root_path.encode() + path)
         is_for_any_origin = isinstance(page, OpenPage)
         refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head, may_navigate=True)
         if refused is not None:
-            return self._note_refusal(head, refused)
+            return self._record_refusal(head, refused)
         if page is None:
-            return _nothing_there()
+            return _not_found()
         cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
-        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._note_refusal, head))
+        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._record_refusal, head))
 
-    def _note_refusal(self, head: RequestHead, response: Response) -> Response:
+    def _record_refusal(self, head: RequestHead, response: Response) -> Response:
         if isinstance(response, AuthRejection) and self._proxy.observers is not None:
             self._denials.add(head, response, self._forwarding)
         return response
 
-    def _tell_load(self) -> Response:
+    def _report_ready(self) -> Response:
         modern = self._modern
         load: status.Load | None = None
         if self._authenticator.is_open:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-        return status.ready(self._proxy, load, is_finishing=self.is_finishing)
+        return status.ready(self._proxy, load, is_draining=self.is_draining)
 
-    def _serve(self, arrival: Arrival) -> Receiver | Response:
-        """Serve a request of a known client."""
+    def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route
-        if not self._may_be_there(head, route, arrival.authentication):
-            return _nothing_there()
+        if not self._is_accessible(head, route, arrival.authentication):
+            return _not_found()
         method = head.method
-        if route.place is Place.MCP and method != "POST" and is_modern(head):
-            why = f"MCP {MODERN.name} has POST only: no sessions, and streams are answers to `subscriptions/listen`"
+        if route.place is Endpoint.MCP and method != "POST" and is_modern(head):
+            why = f"MCP {MODERN.name} only uses POST: no sessions, and streams are answers to `subscriptions/listen`"
             return refusal(405, why, ((b"allow", _MODERN_METHODS),))
         match route.place:
-            case Place.MCP if method == "POST":
+            case Endpoint.MCP if method == "POST":
                 return self._begin_first_post(arrival)
-            case Place.MCP if method == "GET":
+            case Endpoint.MCP if method == "GET":
                 return self._listen(arrival)
-            case Place.MCP if method == "DELETE":
+            case Endpoint.MCP if method == "DELETE":
                 return self._delete(arrival)
-            case Place.EVENTS if method == "GET":
-                return self._open_old(arrival)
-            case Place.MESSAGES if method == "POST":
+            case Endpoint.EVENTS if method == "GET":
+                return self._open_old_stream(arrival)
+            case Endpoint.MESSAGES if method == "POST":
                 return self._begin_old_post(arrival)
         allowed = (b"allow", _METHODS[route.place])
-        return refusal(405, f"the method `{method[:50]}` is not for this path", (allowed,))
+        return refusal(405, f"the method `{method[:50]}` is not allowed for this path", (allowed,))
 
-    def _may_be_there(self, head: RequestHead, route: Route, authentication: Authentication) -> bool:
-        """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
+    def _is_accessible(self, head: RequestHead, route: Route, authentication: Authentication) -> bool:
+        """Return whether a path may be answered. A session about one group outlives the group."""
         if b"mcp-session-id" in head.headers and route.place is _MCP and not is_modern(head):
             return True
-        is_everybodys = route.profile == self._options.profile  # the one that the server serves at its own path
-        return self._proxy.has_place(authentication, route.only, route.profile, may_be_empty=is_everybodys)
+        is_default = route.profile == self._options.profile
+        return self._proxy.has_place(authentication, route.only, route.profile, may_be_empty=is_default)
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
-    def _begin_first_post(self, arrival: Arrival) -> Receiver | Response:
-        """Check what the head of a POST says, and note it for those that come with the same head."""
+    def _begin_first_post(self, arrival: Arrival) -> BodyReceiver | Response:
+        """Check the head of a POST, and store the result for later requests with the same head."""
         head = arrival.head
         refused = refuse_post(head.headers)
         if refused is not None:
@@ -240,7 +238,7 @@ class HttpFace:
             head.notes.checked = checked
         return self._begin_post(arrival, checked)
 
-    def _begin_post(self, arrival: Arrival, checked: _Checked) -> Receiver | Response:
+    def _begin_post(self, arrival: Arrival, checked: _Checked) -> BodyReceiver | Response:
         headers = arrival.head.headers
         if declared_bytes(headers) > self._options.max_body_bytes:
             return too_long(self._options.max_body_bytes)
@@ -255,11 +253,11 @@ class HttpFace:
         return Post(self, arrival, session=session, cors=checked.cors, max_body_bytes=self._most_bytes(session))
 
     def _most_bytes(self, session: HttpSession | None) -> int:
-        """Return how long a message may be; one that begins a session is never long."""
+        """Return the size limit of a message; one that starts a session is short."""
         most = self._options.max_body_bytes
-        return most if session is not None else min(most, _MAX_HELLO_BYTES)
+        return most if session is not None else min(most, _MAX_INITIALIZE_BYTES)
 
-    def _listen(self, arrival: Arrival) -> Receiver | Response:
+    def _listen(self, arrival: Arrival) -> BodyReceiver | Response:
         head = arrival.head
         if not accepts_events(head.headers):
             return refusal(406, "`Accept` must name `text/event-stream`")
@@ -273,7 +271,7 @@ class HttpFace:
         id = parse_event_id(last)
         stream = session.resume(*id, arrival, cors) if id is not None else None
         if stream is None:
-            return refusal(400, "what follows this `Last-Event-ID` is not known any more")
+            return refusal(400, "the events after this `Last-Event-ID` are no longer stored")
         return stream
 
     def _delete(self, arrival: Arrival) -> Response:
@@ -284,19 +282,19 @@ class HttpFace:
         return Response(204)
 
     def _find(self, arrival: Arrival) -> HttpSession | Response:
-        """Return the session of a request; one of somebody else cannot be told from none at all."""
+        """Return the session of a request. The session of another user looks as if it did not exist."""
         head = arrival.head
         id = head.headers.get(b"mcp-session-id")
         if id is None:
-            return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
+            return refusal(400, "missing header `Mcp-Session-Id`; start a session with `initialize`")
         session = self._sessions.get(id)
         if session is None or session.is_old or not session.belongs_to(arrival):
-            return refusal(404, "there is no such session: begin a new one with `initialize`")
+            return refusal(404, "session not found; start a new one with `initialize`")
         return session if is_legacy(head) else refuse_version(head.headers[VERSION])
 
     # --- the transport of 2024-11-05 -------------------------------------------------------------------
 
-    def _open_old(self, arrival: Arrival) -> Receiver | Response:
+    def _open_old_stream(self, arrival: Arrival) -> BodyReceiver | Response:
         head = arrival.head
         if not accepts_events(head.headers):
             return refusal(406, "`Accept` must name `text/event-stream`")
@@ -309,7 +307,7 @@ class HttpFace:
         session.adopt(stream)
         return stream
 
-    def _begin_old_post(self, arrival: Arrival) -> Receiver | Response:
+    def _begin_old_post(self, arrival: Arrival) -> BodyReceiver | Response:
         head = arrival.head
         if not is_json(head.headers):
             return refusal(415, "`Content-Type` must be `application/json`")
@@ -319,47 +317,46 @@ class HttpFace:
         id = dict(part.partition(b"=")[::2] for part in query.split(b"&")).get(b"session_id", b"")
         session = self._sessions.get(id)
         if session is None or not session.is_old or session.principal != arrival.authentication.principal:
-            return refusal(404, "there is no such session: open a stream at `/sse`")
+            return refusal(404, "session not found; open a stream at `/sse`")
         session.session.authentication = arrival.authentication
-        session.session.address = arrival.address  # there is no channel that could say it
+        session.session.address = arrival.address  # its messages have no channel with an address
         cors = self._guard.cors_headers(head.headers)
         return OldPost(self, session, arrival.exchange, cors, self._options.max_body_bytes)
 
     # --- sessions --------------------------------------------------------------------------------------
 
     def refuse_requests(self, session: HttpSession, requests: int) -> Response | None:
-        """Return why so many requests of a session are not taken now; None if they are.
+        """Return the refusal of so many requests in a session; None if they are accepted.
 
-        Its answers and cancellations are always taken.
+        Its answers and cancellations are always accepted.
         """
-        if self.is_finishing:
-            return refusal(503, "the server is about to end", RETRY_AFTER)
+        if self.is_draining:
+            return refusal(503, "the server is shutting down", RETRY_AFTER)
         most = self._options.max_in_flight
         if requests > most:
-            return refusal(413, f"a batch may have {most} requests at most")
+            return refusal(413, f"a batch may have at most {most} requests")
         if session.session.requests_in_flight + requests > most:
-            return refusal(503, f"{most} requests of this session are in flight: no more are taken", RETRY_AFTER)
+            return refusal(503, f"too many requests: {most} of this session are in flight", RETRY_AFTER)
         return None
 
     def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
-        """Begin a session for its first message, or say why there is none."""
+        """Start a session for its first message, or return a refusal."""
         if not is_initialize:
-            return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
+            return refusal(400, "missing header `Mcp-Session-Id`; start a session with `initialize`")
         return self._open_session(post.arrival)
 
     def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
-        """Return the refusal of a request whose token lacks these scopes."""
         return self._authenticator.lacks_scope(scopes)
 
     def _open_session(self, arrival: Arrival, *, is_old: bool = False) -> HttpSession | Response:
-        if self.is_finishing:
-            return refusal(503, "the server is about to end", RETRY_AFTER)
+        if self.is_draining:
+            return refusal(503, "the server is shutting down", RETRY_AFTER)
         refused = self._make_room(arrival.authentication)
         if refused is not None:
             return refused
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
-        origin = Origin(arrival.authentication, transport, only=route.only, profile=route.profile)
+        origin = ClientOrigin(arrival.authentication, transport, only=route.only, profile=route.profile)
         id = secrets.token_urlsafe(24)
         session = HttpSession(
             id,
@@ -373,11 +370,11 @@ class HttpFace:
         )
         self._sessions[id.encode()] = session
         self._shares.add(session)
-        log.debug("a session over HTTP has begun, for %s", arrival.address or "a Unix socket")
+        log.debug("started a session over HTTP for %s", arrival.address or "a Unix socket")
         return session
 
     def _make_room(self, authentication: Authentication) -> Response | None:
-        """End a session where there is no room for another one; return why there is none."""
+        """End a session if there is no room for another one; return a refusal if that is not possible."""
         most, sessions, shares = self._options.max_sessions, self._sessions.values(), self._shares
         is_used_up = shares.is_used_up(authentication, most)
         if len(sessions) < most and not is_used_up:
@@ -385,13 +382,12 @@ class HttpFace:
         abandoned = self._now() - _ABANDONED_AFTER_S
         ending = shares.choose_to_end(sessions, authentication, most, unused_since=abandoned)
         if ending is None:
-            why = "you have your share of the sessions" if is_used_up else f"there are {most} sessions"
-            return refusal(503, f"{why}: no more are taken", RETRY_AFTER)
+            why = "your limit of sessions" if is_used_up else f"the limit of {most} sessions"
+            return refusal(503, f"{why} is reached", RETRY_AFTER)
         self.end(ending)
         return None
 
     def end(self, session: HttpSession) -> None:
-        """End a session."""
         if self._sessions.pop(session.id.encode(), None) is not None:
             self._shares.remove(session)
             session.close()
@@ -399,7 +395,7 @@ class HttpFace:
     # --- time, and the end -----------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due: turn slow answers into streams, keep streams alive, end what is old."""
+        """Turn slow answers into streams, keep streams alive, and end expired sessions."""
         now = self._now()
         is_valid = self._authenticator.is_valid
         self._modern.tick(is_valid)
@@ -413,18 +409,18 @@ class HttpFace:
                     stream.pause()
                 else:
                     stream.keep_alive(now)
-            session.forget_older(now - KEEP_S)
+            session.forget_older(now - KEEP_FOR_S)
             if now - session.used_at > self._options.session_timeout_s and session.is_idle:
                 self.end(session)
 
-    async def finish(self, within_s: float) -> None:
-        """Take no new requests, let those in flight end within a bound, and answer the rest with an error.
+    async def drain(self, within_s: float) -> None:
+        """Accept no new requests, let those in flight finish within a bound, and answer the rest with an error.
 
-        Then all streams end, and their clients are told to come back.
+        Then all streams end, and their clients reconnect.
         """
-        self.is_finishing = True
-        sessions = (each.session.stop(within_s) for each in [*self._sessions.values()])
-        await asyncio.gather(self._modern.finish(within_s), *sessions)
+        self.is_draining = True
+        sessions = (each.session.drain(within_s) for each in [*self._sessions.values()])
+        await asyncio.gather(self._modern.drain(within_s), *sessions)
         for session in [*self._sessions.values()]:
             for stream in [*session.streams.values()]:
                 stream.pause()

@@ -1,4 +1,4 @@
-"""A request that waits until it is known who sent it; and a page, whose answer takes its time."""
+"""A request that waits for its authentication; and a page, whose answer may take a while."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
-from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal, too_long, with_headers
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.task_set import TaskSet
@@ -18,13 +18,13 @@ _MAX_PAGE_BYTES = 64 << 10
 
 
 class DeferredRequest:
-    """Keeps the body until `outcome` is known, then `serve` says who takes it."""
+    """Keeps the body until `outcome` is known; then `serve` returns its receiver."""
 
     def __init__(
         self,
         exchange: Exchange,
         outcome: asyncio.Future[Outcome],
-        serve: Callable[[Outcome], Receiver | None],
+        serve: Callable[[Outcome], BodyReceiver | None],
         max_body_bytes: int,
     ) -> None:
         self.max_body_bytes = max_body_bytes
@@ -32,39 +32,34 @@ class DeferredRequest:
         self._outcome = outcome
         self._serve = serve
         self._body: bytes | None = None
-        self._receiver: Receiver | None = None
+        self._receiver: BodyReceiver | None = None
         self._is_connected = True
 
     @property
     def sender(self) -> Authentication | None:
-        """Who sent the request, once that is known."""
         outcome = self._outcome
         if not outcome.done() or outcome.cancelled() or outcome.exception() is not None:
             return None
-        found = outcome.result()
-        return found if isinstance(found, Authentication) else None
+        result = outcome.result()
+        return result if isinstance(result, Authentication) else None
 
     @property
     def needs_client(self) -> bool:
-        """Whether nobody wants the answer once the client sends nothing more, as far as it is known who answers."""
         return self._receiver is not None and self._receiver.needs_client
 
     def receive_body(self, body: bytes) -> None:
-        """Keep the body until it is known whose it is."""
         self._body = body
-        self._outcome.add_done_callback(self._go_on)
+        self._outcome.add_done_callback(self._continue)
 
     def refuse_body(self) -> None:
-        """Refuse a message that is too long for everybody."""
         self._exchange.respond(too_long(self.max_body_bytes))
 
     def disconnected(self) -> None:
-        """Take it that the client has gone."""
         self._is_connected = False
         if self._receiver is not None:
             self._receiver.disconnected()
 
-    def _go_on(self, outcome: asyncio.Future[Outcome]) -> None:
+    def _continue(self, outcome: asyncio.Future[Outcome]) -> None:
         if not self._is_connected or outcome.cancelled():
             return
         receiver = self._receiver = self._serve(outcome.result())
@@ -78,7 +73,7 @@ class DeferredRequest:
 
 
 class PageReceiver:
-    """Takes the body of a request for a page, and answers with what the page returns, once that is noted."""
+    """Takes the body of a request for a page, and sends the page's response after passing it to `note`."""
 
     needs_client = True
     sender = None
@@ -101,22 +96,20 @@ class PageReceiver:
         self._note = note
 
     def receive_body(self, body: bytes) -> None:
-        """Ask the page."""
         self._tasks.create(self._answer(PageRequest(self._head, body)), name="page")
 
     def refuse_body(self) -> None:
-        """Refuse a form that is too long."""
-        self._respond(refusal(413, f"a form may have {_MAX_PAGE_BYTES} bytes at most"))
+        self._respond(refusal(413, f"a form may have at most {_MAX_PAGE_BYTES} bytes"))
 
     def disconnected(self) -> None:
-        """Take it that nobody reads the answer: what the page does is done all the same."""
+        """Called when the client disconnects: the page finishes its work all the same."""
 
     async def _answer(self, request: PageRequest) -> None:
         try:
             response = self._note(await self._page(request))
         except Exception:
             log.exception("a bug: a page failed")
-            response = refusal(500, "internal error of dynamic-mcp; its log says more")
+            response = refusal(500, "internal error; see the log of dynamic-mcp")
         self._respond(response)
 
     def _respond(self, response: Response) -> None:

@@ -1,6 +1,6 @@
-"""Tells observers who is refused: credentials, logins, hosts and origins, a few a minute of one address at most.
+"""Reports refused requests to observers: credentials, logins, hosts and origins, a few a minute for each address.
 
-Whoever tries many is told of once more, with their number. What was sent is never told, only why it was refused.
+Further refusals are reported once, with their number. Reports have the reason of a refusal, never the credential.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from dynamic_mcp.proxy.request import Event
 
 EACH_MINUTE = 10
 WINDOW_S = 60.0
-# All addresses beyond these count as one, so that nobody without a credential can fill the disk.
+# Further addresses count as one, so that unauthenticated clients cannot fill the disk.
 MAX_SITES = 50
 _LONGEST_PATH = 200
 
 
 class _Window(Struct):
-    """What was refused from one address since `began_at`, and the last of it that nobody was told of."""
+    """The refusals of one address since `began_at`, and the last of them that was not reported."""
 
     began_at: float
     refused: int = 0
-    untold: dict[str, object] | None = None
+    unreported: dict[str, object] | None = None
 
 
-class Denials:
-    """Counts what is refused by the address that it came from; `tick` is to be called now and then."""
+class DenialReporter:
+    """Counts refusals by address; `tick` must be called regularly."""
 
-    def __init__(self, note: Callable[[Event], None], now: Callable[[], float]) -> None:
-        self._note = note
+    def __init__(self, record: Callable[[Event], None], now: Callable[[], float]) -> None:
+        self._record = record
         self._now = now
         self._windows: dict[str, _Window] = {}
 
-    def add(self, head: RequestHead, refused: AuthRejection, forwarding: Forwarding) -> None:
-        """Take a request that was refused."""
+    def add(self, head: RequestHead, rejection: AuthRejection, forwarding: Forwarding) -> None:
+        """Report or count a refused request."""
         address = forwarding.address_of(head)
         site = site_of(address)
         if site not in self._windows and len(self._windows) >= MAX_SITES:
@@ -47,28 +47,28 @@ class Denials:
         window.refused += 1
         members: dict[str, object] = {
             "outcome": "denied",
-            "provider": refused.provider,
-            "reason": refused.why,
+            "provider": rejection.provider,
+            "reason": rejection.why,
             "address": address,
             "path": head.target.partition(b"?")[0].decode("latin-1")[:_LONGEST_PATH],
         }
         if window.refused <= EACH_MINUTE:
-            self._note(Event("auth.denied", members))
+            self._record(Event("auth.denied", members))
         else:
-            window.untold = members
+            window.unreported = members
 
     def tick(self) -> None:
-        """Tell of those that were only counted, once their minute is over."""
+        """Report the refusals that were only counted, a minute after the first one."""
         before = self._now() - WINDOW_S
         for site in [site for site, window in self._windows.items() if window.began_at <= before]:
-            self._end(site)
+            self._report(site)
 
     def close(self) -> None:
-        """Tell of all that were only counted."""
+        """Report all refusals that were only counted."""
         for site in [*self._windows]:
-            self._end(site)
+            self._report(site)
 
-    def _end(self, site: str) -> None:
+    def _report(self, site: str) -> None:
         window = self._windows.pop(site)
-        if window.untold is not None:
-            self._note(Event("auth.denied", {**window.untold, "more": window.refused - EACH_MINUTE}))
+        if window.unreported is not None:
+            self._record(Event("auth.denied", {**window.unreported, "more": window.refused - EACH_MINUTE}))

@@ -1,4 +1,4 @@
-"""What the core of the HTTP face and its ways in say to each other. A way in moves bytes; the core decides."""
+"""The interface between the core of the HTTP face and its servers. A server moves bytes; the core decides."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from dynamic_mcp.identity import Authentication
 
-# The peer of a connection that has ended before anybody asked for its address; it is nobody's address.
+# The peer of a connection that closed before its address was read.
 GONE = "gone"
 
 
 class HeadNotes(Struct):
-    """What a handler has found out about a head that may come again, whatever the length of its body."""
+    """Results of a handler about a head that may repeat, with any body length."""
 
     checked: object = None
 
@@ -22,10 +22,10 @@ class HeadNotes(Struct):
 class RequestHead(Struct, frozen=True, gc=False):
     """The head of an HTTP request.
 
-    `target` is the path and the query as they were sent. Names of headers are lower case; the values of one that was
-    sent several times are joined by `, `, and its name is among the `repeated`. `peer` is the address at the other
-    end of the socket, empty over a Unix socket, or `GONE`, and `port` the port there. `root_path` is what the way in
-    knows to stand before our own paths. `notes` are there if the same head may come again on its connection.
+    `target` is the path and the query as sent. Header names are lower case; the values of a repeated header are
+    joined by `, `, and its name is in `repeated`. `peer` is the address at the other end of the socket, empty over a
+    Unix socket, or `GONE`, and `port` its port. `root_path` is the prefix of our own paths, if the server knows one.
+    `notes` is set if the same head may repeat on its connection.
     """
 
     method: str
@@ -42,7 +42,7 @@ class RequestHead(Struct, frozen=True, gc=False):
 class Response(Struct, frozen=True, gc=False):
     """The head of an HTTP response, and its body unless it is streamed.
 
-    The way in adds Date and what frames the body: Content-Length, Transfer-Encoding, Connection.
+    The server adds Date and the framing: Content-Length, Transfer-Encoding, Connection.
     """
 
     status: int
@@ -51,69 +51,63 @@ class Response(Struct, frozen=True, gc=False):
 
 
 class Exchange(Protocol):
-    """One request and the way to answer it: with `respond`, or with `start`, any number of `write`, and `end`.
+    """One request and its answer: either `respond`, or `start`, any number of `write`, and `end`.
 
-    No call raises or blocks, and what is written to a client that has gone is dropped. `receiver.disconnected` is
-    called once if the client goes before the answer has ended; never during a call to this exchange.
+    No call raises or blocks, and data for a disconnected client is dropped. `receiver.disconnected` is called once if
+    the client disconnects before the answer has ended; never during a call to this exchange.
     """
 
     def respond(self, response: Response) -> None:
-        """Send a whole response; it may be called in `Handler.begin` already, before the body was read."""
+        """Send a whole response; `Handler.begin` may call it already, before the body was read."""
         ...
 
     def start(self, response: Response) -> None:
-        """Send the head of a response whose body follows in pieces, until `end`; its own body is the first piece."""
+        """Send the head of a response that continues until `end`; its own body is the first piece."""
         ...
 
-    def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
-        ...
+    def write(self, data: bytes) -> None: ...
 
-    def end(self) -> None:
-        """End the body."""
-        ...
+    def end(self) -> None: ...
 
     def buffered_bytes(self) -> int:
-        """Return how much was written that the client has not taken yet."""
+        """Return how many written bytes the client has not received yet."""
         ...
 
     def abort(self) -> None:
-        """Close the connection at once; `disconnected` is not called."""
+        """Close the connection at once, without a call of `disconnected`."""
         ...
 
 
-class Receiver(Protocol):
-    """What takes the body of a request that was not answered by its head."""
+class BodyReceiver(Protocol):
+    """Takes the body of a request that was not answered by its head."""
 
     max_body_bytes: int
     """Beyond this the way in reads no further and calls `refuse_body`."""
 
     @property
     def sender(self) -> Authentication | None:
-        """Who sent the request; None as long as that is not known."""
+        """Who sent the request; None if that is not known yet."""
         ...
 
     @property
     def needs_client(self) -> bool:
-        """Whether nobody wants the answer once the client sends nothing more; else it may still read it a while."""
+        """Whether the answer is useless once the client's input has ended; else the client may still read it."""
         ...
 
     def receive_body(self, body: bytes) -> None:
-        """Take the whole body, which may be empty; called once, unless the client goes before."""
+        """Take the whole body, which may be empty; called once, unless the client disconnects before."""
         ...
 
     def refuse_body(self) -> None:
-        """Answer a request whose body is longer than it may be."""
+        """Answer a request whose body is too long."""
         ...
 
-    def disconnected(self) -> None:
-        """Take it that the client has gone."""
-        ...
+    def disconnected(self) -> None: ...
 
 
 class Handler(Protocol):
-    """The core: takes every request that is valid HTTP."""
+    """Takes every valid HTTP request; implemented by the core."""
 
-    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
-        """Take the head of a request. None: it was answered, and its body is of no interest."""
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
+        """Take the head of a request. Returns None if it is answered, and its body is not needed."""
         ...

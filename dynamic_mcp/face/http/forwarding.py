@@ -1,6 +1,6 @@
-"""From which address a request comes, also behind reverse proxies: each adds where it got it from.
+"""Finds the client's address of a request behind reverse proxies, each of which adds the address of its peer.
 
-Only the addresses that trusted proxies add are believed, from the last one back to the first that is none of theirs.
+Only addresses added by trusted proxies count, from the last one back to the first that is not a trusted proxy.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from dynamic_mcp.face.http.exchange import GONE, RequestHead
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 
-# Some proxies add the port too: `192.0.2.1:50000`, `[2001:db8::1]:50000`.
 _MAX_BYTES = 4096
 
 
 class Forwarding:
-    """The reverse proxies whose `X-Forwarded-For` counts: addresses, networks, and `unix`."""
+    """The reverse proxies whose `X-Forwarded-For` is trusted: addresses, networks, and `unix`."""
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
         proxies = tuple(proxies)
         self._trusted = TrustedPeers(proxies) if proxies else None
 
     def trusts(self, peer: str) -> bool:
-        """Return whether a peer is one of these proxies."""
         return self._trusted is not None and peer in self._trusted
 
     def address_of(self, head: RequestHead) -> str:
-        """Return the address that a request came from; empty if nobody knows it, as over a Unix socket."""
+        """Return the client's address; empty if it is unknown, as over a Unix socket."""
         peer = "" if head.peer == GONE else head.peer
         if self._trusted is None or head.peer not in self._trusted:
             return peer
@@ -36,13 +34,17 @@ class Forwarding:
             peer = before
         return peer
 
+    def site_of(self, head: RequestHead) -> str:
+        """Return the `site_of` the client's address."""
+        return site_of(self.address_of(head))
+
     def port_of(self, head: RequestHead) -> int:
-        """Return the port that a request came from; 0 if that is the port of a reverse proxy."""
+        """Return the client's port; 0 behind a reverse proxy."""
         return head.port if self._trusted is None or head.peer not in self._trusted else 0
 
 
 def site_of(address: str) -> str:
-    """Return what one subscriber has: an IPv4 address, or the /64 of an IPv6 address; empty if it is no address."""
+    """Return the addresses of one subscriber: an IPv4 address, or an IPv6 /64; empty for an invalid address."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -51,7 +53,7 @@ def site_of(address: str) -> str:
 
 
 def _address(hop: str) -> str:
-    """Return the address of a hop, without a port; empty if it is none."""
+    """Return the address of a hop; empty if it is invalid. Some proxies add a port: `[2001:db8::1]:50000`."""
     hop = hop.strip()
     if hop.startswith("["):
         hop = hop[1:].partition("]")[0]

@@ -1,8 +1,8 @@
-"""Which requests a browser must not be made to send: Host against DNS rebinding, Origin against foreign pages.
+"""Refuses requests that foreign pages make a browser send: Host against DNS rebinding, Origin against other sites.
 
-A page of another site can send requests to addresses that only its visitor reaches. With Host checked, it cannot do
-so under a name of its own; with Origin checked, not under ours (MCP specification, transports, security warning).
-Browsers send no Origin with images, scripts and links; of those, `Sec-Fetch-Site` tells that another site has them.
+A page of another site can send requests to addresses that only its visitor reaches. Checking Host prevents this under
+the page's own name, checking Origin under ours (MCP specification, transports, security warning). Browsers send no
+Origin with images, scripts and links; `Sec-Fetch-Site` shows those of other sites.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 
-# Hosts that were found allowed and are remembered, so that a request costs one look into a set.
-_MAX_REMEMBERED = 64
+# Allowed hosts are cached, so that a request costs one lookup.
+_MAX_CACHED_HOSTS = 64
 _PREFLIGHT_FOR_S = b"600"
 _REQUEST_HEADERS = (
     b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
 )
-# Those of annotated parameters have names that only the tool knows: what a page asks for is repeated.
+# Only a tool knows the names of its parameters' headers, so those that a page requests are all allowed.
 _PARAMETER_HEADER = re.compile(rb"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]{1,100}")
 _MAX_PARAMETER_HEADERS = 100
 _RESPONSE_HEADERS = b"mcp-session-id, www-authenticate"
 
 
-class Guard:
-    """Checks where a request says that it goes to and comes from."""
+class BrowserGuard:
+    """Checks the host and the origin of requests."""
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
@@ -42,9 +42,9 @@ class Guard:
         self._good_hosts: set[bytes] = set()
 
     def check(self, head: RequestHead, *, may_navigate: bool = False) -> Response | None:
-        """Return why a request is refused; None if it is not.
+        """Return the refusal of a request; None if it is accepted.
 
-        `may_navigate`: a link of another site may lead there, as to the page of a login.
+        With `may_navigate`, links of other sites are accepted, such as those to a login page.
         """
         host = self._host_of(head)
         refused = self._check_host(host)
@@ -55,16 +55,16 @@ class Guard:
             return self._check_site(head, may_navigate=may_navigate)
         if origin in self._origins or origin in self._own_origins or _is_same_origin(origin, host):
             return None
-        hint = "such pages never may" if origin == b"null" else "`allowed_origins` may name it"
+        hint = "such origins are never allowed" if origin == b"null" else "add it to `allowed_origins`"
         why = f"pages of `{_printable(origin)}` may not use this server"
         return AuthRejection.of(refusal(403, f"{why}: {hint}"), why)
 
     def check_host(self, head: RequestHead) -> Response | None:
-        """Return why a request for what pages of any origin may read is refused; None if it is not."""
+        """Return the refusal of a request whose origin does not matter; None if it is accepted."""
         return self._check_host(self._host_of(head))
 
     def cors_headers(self, headers: Mapping[bytes, bytes]) -> Headers:
-        """Return what lets a page of a listed origin read the answer; nothing for everybody else."""
+        """Return the headers that let a page of an allowed origin read the answer; none for others."""
         origin = headers.get(b"origin")
         if origin is None or origin not in self._origins:
             return ()
@@ -75,7 +75,7 @@ class Guard:
         )
 
     def preflight(self, head: RequestHead, methods: bytes) -> Response:
-        """Answer OPTIONS, but for `cors_headers`: what may be sent to a path (Fetch standard, CORS protocol)."""
+        """Answer OPTIONS, without the `cors_headers` (Fetch standard, CORS protocol)."""
         if not self.cors_headers(head.headers):
             return Response(204, ((b"allow", methods),))
         granted: Headers = (
@@ -93,7 +93,7 @@ class Guard:
         if may_navigate and head.headers.get(b"sec-fetch-mode") == b"navigate":
             return None
         why = "pages of other sites may not use this server"
-        return AuthRejection.of(refusal(403, f"{why}: `allowed_origins` may name those that send their origin"), why)
+        return AuthRejection.of(refusal(403, f"{why}: `allowed_origins` can allow those that send an `Origin`"), why)
 
     def _host_of(self, head: RequestHead) -> bytes:
         headers = head.headers
@@ -105,9 +105,9 @@ class Guard:
         if host in self._good_hosts:
             return None
         if not self._is_allowed_host(host):
-            why = f"the host `{_printable(host)}` is not one of this server"
-            return AuthRejection.of(refusal(403, f"{why}: `allowed_hosts` may name it"), why)
-        if len(self._good_hosts) < _MAX_REMEMBERED:
+            why = f"unknown host `{_printable(host)}`"
+            return AuthRejection.of(refusal(403, f"{why}: add it to `allowed_hosts`"), why)
+        if len(self._good_hosts) < _MAX_CACHED_HOSTS:
             self._good_hosts.add(host)
         return None
 
@@ -123,19 +123,19 @@ class Guard:
 
 
 def _allowed_headers(headers: Mapping[bytes, bytes]) -> bytes:
-    asked = (each.strip().lower() for each in headers.get(b"access-control-request-headers", b"").split(b","))
-    parameters = dict.fromkeys(each for each in asked if _PARAMETER_HEADER.fullmatch(each))
+    requested = (each.strip().lower() for each in headers.get(b"access-control-request-headers", b"").split(b","))
+    parameters = dict.fromkeys(each for each in requested if _PARAMETER_HEADER.fullmatch(each))
     return b", ".join((_REQUEST_HEADERS, *islice(parameters, _MAX_PARAMETER_HEADERS)))
 
 
 def _is_same_origin(origin: bytes, host: bytes) -> bool:
-    """Tell whether a page comes from the very host and port that the request goes to."""
-    scheme, separator, place = origin.partition(b"://")
-    return bool(separator) and scheme in (b"http", b"https") and place == host
+    """Return whether a page comes from the host and port that the request goes to."""
+    scheme, separator, authority = origin.partition(b"://")
+    return bool(separator) and scheme in (b"http", b"https") and authority == host
 
 
 def _without_port(text: str) -> str:
-    """Return the host of `host:port`, an IPv6 address in its brackets; the text itself if the port is no number."""
+    """Return the host of `host:port`, with the brackets of an IPv6 address; the whole text if there is no port."""
     host, separator, port = text.rpartition(":")
     return host if separator and port.isdecimal() and (host.endswith("]") or ":" not in host) else text
 

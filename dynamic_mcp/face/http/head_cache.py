@@ -1,4 +1,4 @@
-"""Parses the heads of one connection: a client sends the same one with each message, but for its Content-Length."""
+"""Parses the heads of one connection. A client's heads often differ only in their Content-Length."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import re
 
 from msgspec import structs
 
-from dynamic_mcp.face.http.parser import MessageParser, Peer, Request
+from dynamic_mcp.face.http.parser import MessageParser, ParsedRequest, Peer
 
-# A length of more digits is left to the parser.
+# Longer lengths are left to the parser.
 _MOST_DIGITS = 9
 _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,%d})\r\n" % _MOST_DIGITS, re.IGNORECASE)
 
 
 class HeadCache:
-    """Remembers the last head if it has a Content-Length. One that differs in the length only is not parsed again."""
+    """Caches the last head if it has a Content-Length. A head that differs only in the length is not parsed again."""
 
     __slots__ = ("_after", "_before", "_length", "_peer", "_request")
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._request: Request | None = None
+        self._request: ParsedRequest | None = None
         self._before = self._length = self._after = b""
 
-    def find(self, data: bytes | bytearray) -> tuple[Request, int] | None:
-        """Return what the head says that `data` begins with, and its length in bytes; None if it is not known."""
+    def find(self, data: bytes | bytearray) -> tuple[ParsedRequest, int] | None:
+        """Return the cached request at the beginning of `data`, and the length of its head; None if it differs."""
         request = self._request
         if request is None or not data.startswith(self._before):
             return None
@@ -41,21 +41,21 @@ class HeadCache:
             self._length, self._request = length, request
         return request, end + len(self._after)
 
-    def parse(self, raw: bytes) -> tuple[Request, MessageParser | None]:
-        """Return what a whole head says, and what parses the body if that is chunked. Raises Refusal."""
-        known = self.find(raw)
-        if known is not None and known[1] == len(raw):
-            return known[0], None
+    def parse(self, raw: bytes) -> tuple[ParsedRequest, MessageParser | None]:
+        """Return the request with this complete head, and a parser if its body is chunked. Raises HttpRefusal."""
+        cached = self.find(raw)
+        if cached is not None and cached[1] == len(raw):
+            return cached[0], None
         parser = MessageParser()
         request = parser.parse_head(raw, self._peer)
         self._remember(raw, request)
         return request, parser
 
-    def _remember(self, raw: bytes, request: Request) -> None:
+    def _remember(self, raw: bytes, request: ParsedRequest) -> None:
         match = _LENGTH.search(raw)
         if match is not None and request.length is not None and request.head.headers[b"content-length"] == match[1]:
             self._before, self._length, self._after = raw[: match.start(1)], match[1], raw[match.end(1) :]
             self._request = request
-        else:  # such as GET: an open stream needs no memory for a head that may not come again
+        else:  # such as GET: an open stream needs no memory for a head that may not repeat
             self._before = self._length = self._after = b""
             self._request = None

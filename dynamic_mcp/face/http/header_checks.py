@@ -1,6 +1,6 @@
-"""What a modern request repeats in its headers must be what its body says.
+"""Checks that the headers of a modern request match its body.
 
-MCP 2026-07-28, streamable HTTP, server validation: something on the way may have decided by the headers alone.
+MCP 2026-07-28, streamable HTTP, server validation: an intermediary may have decided by the headers alone.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ _SINGLE = frozenset((VERSION, _METHOD, _NAME))
 _PARAMETER = PREFIX.lower().encode()
 
 
-class Tools(Protocol):
-    """Whoever knows the tools."""
+class ToolParameters(Protocol):
+    """The tools that clients can call."""
 
     def header_parameters(
         self, tool: str, authentication: Authentication, only: str | None, profile: str | None
     ) -> HeaderParameters:
-        """Return which parameters of a tool, by its listed name, are repeated in headers, as far as it is known."""
+        """Return the parameters of a tool, by its listed name, that are repeated in headers, if they are known."""
         ...
 
 
-def find_mismatch(arrival: Arrival, frame: Frame, members: RequestMembers, tools: Tools) -> str:
-    """Say where the headers of a request differ from its body; empty if they agree.
+def find_mismatch(arrival: Arrival, frame: Frame, members: RequestMembers, tools: ToolParameters) -> str:
+    """Return how the headers of a request differ from its body; empty if they match.
 
-    A body that has no version says nothing that could differ; it is refused for that.
+    A body without a version differs in nothing, and is refused elsewhere.
     """
     headers = arrival.head.headers
     if arrival.head.repeated and (repeated := _find_repeated(arrival.head.repeated)):
-        return f"the header `{ascii(repeated.decode('latin-1'))[1:-1][:100]}` is there twice"
+        return f"duplicate header `{ascii(repeated.decode('latin-1'))[1:-1][:100]}`"
     method = headers.get(_METHOD)
     if method is None:
-        return "the header `Mcp-Method` is missing"
+        return "missing header `Mcp-Method`"
     if method != frame.method.encode() or not method.isascii():
-        return "the header `Mcp-Method` names another method than the body"
+        return "the header `Mcp-Method` does not match the body"
     params = members.params
     version = members.meta.get(envelope.PROTOCOL_VERSION)
     if version is not None and not _is_text(version, headers[VERSION]):
-        return "the header `MCP-Protocol-Version` names another revision than `_meta`"
+        return "the header `MCP-Protocol-Version` does not match `_meta`"
     return _compare_name(headers, frame.method, params) or _compare_arguments(arrival, frame, params, tools)
 
 
@@ -59,7 +59,7 @@ def _is_text(data: Raw, value: bytes) -> bool:
 
 
 def _is_word(value: bytes) -> bool:
-    """Return whether a value stands for itself in a header as well as in JSON."""
+    """Return whether a value is the same in a header and in JSON."""
     return value.replace(b"_", b"").replace(b"-", b"").isalnum()
 
 
@@ -73,16 +73,16 @@ def _compare_name(headers: Mapping[bytes, bytes], method: str, params: Mapping[s
         return ""
     expected, value = params.get(member), headers.get(_NAME)
     if value is None:
-        return "the header `Mcp-Name` is missing" if member in params else ""
+        return "missing header `Mcp-Name`" if member in params else ""
     if expected is not None and _is_word(value) and bytes(expected) == b'"%b"' % value:  # nearly always
         return ""
     name = decode_value(value)
     if name is None:
         return "the header `Mcp-Name` is malformed"
-    return "" if name == wire.text(expected) else f"the header `Mcp-Name` differs from `params.{member}`"
+    return "" if name == wire.text(expected) else f"the header `Mcp-Name` does not match `params.{member}`"
 
 
-def _compare_arguments(arrival: Arrival, frame: Frame, params: Mapping[str, Raw], tools: Tools) -> str:
+def _compare_arguments(arrival: Arrival, frame: Frame, params: Mapping[str, Raw], tools: ToolParameters) -> str:
     name = wire.text(params.get("name")) if frame.method == "tools/call" else None
     if name is None:
         return ""

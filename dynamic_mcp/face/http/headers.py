@@ -1,4 +1,4 @@
-"""What the headers of a request say: what it accepts, what its body is, and where a broken stream is to go on."""
+"""Reads request headers: accepted types, the type and length of the body, and the id of the last event."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 _EVENT_ID = re.compile(rb"(\d{1,15})-(\d{1,15})")
-# Whoever sends more than this in a header that is remembered is answered without remembering it.
-_REMEMBERED = 256
+# How many values of a header are cached.
+_CACHED_VALUES = 256
 
 
 def accepts_answers(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a client takes JSON as well as event streams, as it must (MCP, transports, sending messages)."""
+    """Return whether a client accepts JSON and event streams, as it must (MCP, transports, sending messages)."""
     accept = headers.get(b"accept")
     return accept is None or {b"application/json", b"text/event-stream"} <= _accepted(accept)
 
 
 def accepts_events(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a client takes event streams."""
+    """Return whether a client accepts event streams."""
     accept = headers.get(b"accept")
     return accept is None or b"text/event-stream" in _accepted(accept)
 
 
 def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a body is JSON in UTF-8. A form, which pages of any site can send, is not."""
+    """Return whether a body is JSON in UTF-8. Forms, which pages of any site can send, are not."""
     return _is_json(headers.get(b"content-type", b""))
 
 
 def declared_bytes(headers: Mapping[bytes, bytes]) -> int:
-    """Return how long a body says that it is; 0 if it does not."""
+    """Return the Content-Length; 0 if there is none."""
     declared = headers.get(b"content-length", b"0")
     return int(declared) if declared.isdigit() and len(declared) < 20 else 0
 
 
 def parse_event_id(value: bytes) -> tuple[int, int] | None:
-    """Return the stream and the number of an event; None if it is no id of ours."""
+    """Return the stream and the number of an event; None if the id is not one of ours."""
     match = _EVENT_ID.fullmatch(value)
     return (int(match[1]), int(match[2])) if match else None
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED_VALUES)
 def _accepted(accept: bytes) -> frozenset[bytes]:
-    """Return which of our two types an `Accept` takes (RFC 9110, section 12.5.1)."""
+    """Return which of our two types an `Accept` header allows (RFC 9110, section 12.5.1)."""
     taken: set[bytes] = set()
     for part in accept.lower().split(b","):
         kind, *parameters = (each.strip() for each in part.split(b";"))
@@ -55,7 +55,7 @@ def _accepted(accept: bytes) -> frozenset[bytes]:
     return frozenset(taken)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED_VALUES)
 def _is_json(content_type: bytes) -> bool:
     kind, *parameters = (each.strip() for each in content_type.lower().split(b";"))
     charsets = [each.partition(b"=")[2].strip(b'"') for each in parameters if each.startswith(b"charset=")]

@@ -1,4 +1,4 @@
-"""The head of a response as bytes: the status line, Date, and what frames the body."""
+"""The head of a response as bytes: the status line, Date, and the framing of the body."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dynamic_mcp.face.http.responses import JSON
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 TOO_MANY_CONNECTIONS = (
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 30\r\n"
-    b"content-type: text/plain\r\n\r\nthere are too many connections"
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 20\r\n"
+    b"content-type: text/plain\r\n\r\ntoo many connections"
 )
 LAST_CHUNK = b"0\r\n\r\n"
 
-# How the body that follows a head is framed.
+# The framing of a body.
 CHUNKED = b"transfer-encoding: chunked\r\n"
 UNTIL_CLOSE = b""
 
@@ -34,7 +34,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def date_line(seconds: float) -> bytes:
-    """Return the Date header for a time since the epoch, in the one form that RFC 9110 (5.6.7) wants to be sent."""
+    """Return the Date header for a time since the epoch, in the format of RFC 9110, 5.6.7."""
     at = time.gmtime(seconds)
     day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
     clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
@@ -42,19 +42,19 @@ def date_line(seconds: float) -> bytes:
 
 
 def has_body(status: int) -> bool:
-    """Tell whether a response with this status can have a body at all."""
+    """Return whether a response with this status can have a body."""
     return status not in (204, 304) and status >= 200
 
 
 def connection_line(*, is_keep_alive: bool, is_http10: bool) -> bytes:
-    """Return the Connection header, which is needed only where it differs from the default of the version."""
+    """Return the Connection header; empty if it is the default of the HTTP version."""
     if not is_keep_alive:
         return b"connection: close\r\n"
     return b"connection: keep-alive\r\n" if is_http10 else b""
 
 
 def response_head(response: Response, date: bytes, framing: bytes) -> bytes:
-    """Return a whole head; `date` and `framing` are lines of it."""
+    """Return a complete head; `date` and `framing` are lines of it."""
     status = response.status
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
     if response.headers is JSON:  # nearly always

@@ -1,4 +1,4 @@
-"""What a client has sent and nobody has taken yet."""
+"""The received bytes of a connection that are not consumed yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CR = 13
 
 
 class InputBuffer:
-    """Gives out heads and bodies. What comes and is taken in one piece is not copied."""
+    """Returns heads and bodies. Data that arrives and is taken in one piece is not copied."""
 
     __slots__ = ("_data", "_has_skipped_line", "_scanned")
 
@@ -21,7 +21,6 @@ class InputBuffer:
         return len(self._data)
 
     def add(self, data: bytes) -> None:
-        """Take what has come."""
         if not self._data:
             self._data = data
             return
@@ -30,7 +29,7 @@ class InputBuffer:
         self._data += data
 
     def take_head(self) -> bytes | None:
-        """Return the head of the next request; None if it is not complete. Raises Refusal."""
+        """Return the head of the next request; None if it is incomplete. Raises HttpRefusal."""
         if self._data[0] == _CR and not self._has_skipped_line and not self._skip_line():
             return None
         end = find_head_end(self._data, self._scanned)
@@ -40,7 +39,7 @@ class InputBuffer:
         return self.take_message(0, end)
 
     def take_message(self, head: int, length: int) -> bytes:
-        """Return the body of this length behind a head of that many bytes, and forget both."""
+        """Consume a head of `head` bytes and a body of `length` bytes; return the body."""
         self._scanned = 0
         self._has_skipped_line = False
         data, end = self._data, head + length
@@ -52,11 +51,10 @@ class InputBuffer:
         return body
 
     def peek(self) -> bytes | bytearray:
-        """Return everything that is there."""
         return self._data
 
     def skip(self, count: int) -> None:
-        """Forget the next bytes."""
+        """Consume the next bytes."""
         if count == len(self._data):
             self._data = b""
             return

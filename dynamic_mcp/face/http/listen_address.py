@@ -1,4 +1,4 @@
-"""Finds out where an address listens, and whether only this machine can reach it; and listens there."""
+"""Resolves a listen address, checks whether only this machine can reach it, and listens there."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.errors import ListenError, UnsafeAddress
 from dynamic_mcp.system.text import os_reason
 
-if TYPE_CHECKING:  # loaded where HTTP is served by ourselves
+if TYPE_CHECKING:  # ASGI applications do not need it
     from dynamic_mcp.face.http.server import HttpServer
 
 # How long the name of an address may take to resolve.
 _RESOLVE_WITHIN_S = 5.0
-# What a name resolves to and this machine may not have, such as `::1` where IPv6 is off.
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+# Errors for addresses that this machine does not have, such as `::1` where IPv6 is off.
+_UNAVAILABLE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
-class Place(Struct, frozen=True):
-    """Where a host and a port are: the `addresses` that they resolve to, as numbers."""
+class ListenAddress(Struct, frozen=True):
+    """A host and a port, and the numeric `addresses` that the host resolves to."""
 
     address: TcpAddress
     addresses: tuple[str, ...]
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         return all(_is_loopback(each) for each in self.addresses)
 
     @property
     def is_any(self) -> bool:
-        """Whether it is every address of this machine."""
+        """Whether it includes all addresses of this machine."""
         return any(ip_address(each.partition("%")[0]).is_unspecified for each in self.addresses)
 
     def list_hosts(self) -> tuple[str, ...]:
-        """Return what clients may call it in `Host`, without the port."""
+        """Return the names that clients may use for it in `Host`, without the port."""
         hosts = dict.fromkeys(_to_host(each.partition("%")[0]) for each in (self.address.host, *self.addresses))
         if self.is_any or self.is_loopback:
             hosts |= dict.fromkeys(LOOPBACK_HOSTS)
@@ -51,7 +51,7 @@ class Place(Struct, frozen=True):
         return tuple(hosts)
 
 
-async def find_place(address: TcpAddress) -> Place:
+async def resolve_address(address: TcpAddress) -> ListenAddress:
     """Resolve an address. Raises ListenError."""
     loop = asyncio.get_running_loop()
     try:
@@ -60,39 +60,40 @@ async def find_place(address: TcpAddress) -> Place:
                 address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
     except TimeoutError as exc:
-        raise ListenError(f"`{address.host}` cannot be resolved within {_RESOLVE_WITHIN_S:g} s") from exc
+        raise ListenError(f"could not resolve `{address.host}` within {_RESOLVE_WITHIN_S:g} s") from exc
     except OSError as exc:
-        hint = "an address such as `127.0.0.1` needs no resolving"
-        raise ListenError(f"`{address.host}` cannot be resolved: {os_reason(exc)}", hint=hint) from exc
-    return Place(address, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
+        hint = "use an address such as `127.0.0.1`, which needs no resolving"
+        raise ListenError(f"could not resolve `{address.host}`: {os_reason(exc)}", hint=hint) from exc
+    return ListenAddress(address, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
 
 
-async def open_at(server: HttpServer, place: Place, tls: ssl.SSLContext | None = None) -> TcpAddress:
-    """Listen at every address of a place; return its host with the port that was chosen. Raises OSError."""
-    port, missing = place.address.port, None
+async def listen_at(
+    server: HttpServer, listen_address: ListenAddress, tls: ssl.SSLContext | None = None
+) -> TcpAddress:
+    """Listen at every resolved address; return the host with the chosen port. Raises OSError."""
+    port, missing = listen_address.address.port, None
     opened = 0
-    for address in place.addresses:
+    for address in listen_address.addresses:
         try:
             (at,) = await server.open(TcpAddress(address, port), tls=tls)
         except OSError as exc:
-            if exc.errno not in _NOT_HERE:
+            if exc.errno not in _UNAVAILABLE:
                 raise
             missing = exc
         else:
-            port, opened = at.port, opened + 1  # where any port will do, all addresses have the same
+            port, opened = at.port, opened + 1  # all addresses get the same port
     if missing is not None and not opened:
         raise missing
-    return TcpAddress(place.address.host, port)
+    return TcpAddress(listen_address.address.host, port)
 
 
-def refuse_unsafe(place: Place) -> None:
-    """Raise UnsafeAddress for an address that others can reach, who could use every server without being asked."""
-    if not place.is_loopback:
+def refuse_unsafe(listen_address: ListenAddress) -> None:
+    """Raise UnsafeAddress if other machines could use every server without authentication."""
+    if not listen_address.is_loopback:
         raise UnsafeAddress(
-            f"`{place.address}` can be reached from other machines, and anybody there could use every server",
-            hint="say in `settings.http.auth` how clients show who they are; or listen on `127.0.0.1` or `unix:/path`"
-            " behind a reverse proxy that asks them; or say that you want this with `--insecure` or"
-            " `settings.http.insecure`",
+            f"`{listen_address.address}` is reachable from other machines, and anyone there could use every server",
+            hint="configure `settings.http.auth`; or listen on `127.0.0.1` or `unix:/path` behind a reverse proxy"
+            " that authenticates clients; or allow this with `--insecure` or `settings.http.insecure`",
         )
 
 

@@ -13,7 +13,7 @@ from dynamic_mcp.config.addresses import TcpAddress
 
 
 def bind_tcp(address: TcpAddress) -> list[socket.socket]:
-    """Return a bound socket for each address that the host has. Raises OSError."""
+    """Return a bound socket for each address of the host. Raises OSError."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     missing: OSError | None = None
@@ -37,7 +37,7 @@ def bind_tcp(address: TcpAddress) -> list[socket.socket]:
 def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # elsewhere it would let two processes have the same port
+        if os.name == "posix":  # on Windows it would let two processes use the same port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -49,16 +49,16 @@ def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> s
 
 
 class UnixSocket:
-    """A bound Unix socket. A file that nobody listens on is replaced, and ours is removed at the end."""
+    """A bound Unix socket. A stale socket file is replaced, and ours is removed at the end."""
 
     def __init__(self, path: str, mode: int) -> None:
-        """Bind. Raises OSError, with EADDRINUSE if somebody listens there, or it is another file."""
+        """Bind. Raises OSError, with EADDRINUSE if the path is in use."""
         if not hasattr(socket, "AF_UNIX"):
             raise OSError(errno.EAFNOSUPPORT, "asyncio has no Unix sockets on Windows", path)
         self._path = Path(path)
         _remove_stale(self._path)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o777 & ~mode)  # so that it never exists with another mode
+        before = os.umask(0o777 & ~mode)  # so that it never exists with other permissions
         try:
             self.socket.bind(path)
         except BaseException:
@@ -69,7 +69,7 @@ class UnixSocket:
         self._inode = self._path.stat().st_ino
 
     def remove(self) -> None:
-        """Remove the file, unless it is another one by now."""
+        """Remove the file, unless it was replaced."""
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
@@ -81,7 +81,7 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise OSError(errno.EADDRINUSE, "there is a file that is no socket", str(path))
+        raise OSError(errno.EADDRINUSE, "the path is a file that is not a socket", str(path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

@@ -11,9 +11,9 @@ _VERSION = envelope.PROTOCOL_VERSION.encode()
 
 
 def parse_message(body: bytes) -> Frame:
-    """Parse a message, which may stand on several lines; what is in it stands on one. Raises Malformed.
+    """Parse a message, which may have several lines; its parts are on one line. Raises Malformed.
 
-    JSON over a network is UTF-8 (RFC 8259, section 8.1): what is not may be read differently by whoever is behind us.
+    JSON over a network is UTF-8 (RFC 8259, section 8.1): an upstream may decode other bytes differently.
     """
     check_utf8(body)
     frame = wire.parse(body)
@@ -31,5 +31,5 @@ def check_utf8(body: bytes) -> None:
 
 
 def has_envelope(body: bytes, frame: Frame) -> bool:
-    """Tell whether a message says of itself which revision it is of, as modern ones do."""
+    """Return whether a message names its revision in `_meta`, as modern messages do."""
     return _VERSION in body and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)) > 0

@@ -1,6 +1,6 @@
-"""Modern requests over HTTP: each POST stands alone, without a session, and says in its headers what it is.
+"""Modern requests over HTTP: each POST is independent of others, has no session, and describes itself in headers.
 
-MCP 2026-07-28. Which revision a POST is of is decided by its `MCP-Protocol-Version` alone.
+MCP 2026-07-28. `MCP-Protocol-Version` alone decides the revision of a POST.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERSION
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
-from dynamic_mcp.face.http.header_checks import VERSION, Tools, find_mismatch
+from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
+from dynamic_mcp.face.http.header_checks import VERSION, ToolParameters, find_mismatch
 from dynamic_mcp.face.http.messages import parse_message
-from dynamic_mcp.face.http.modern_post import Call, ModernPost
+from dynamic_mcp.face.http.modern_post import ModernPost, PendingCall
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
 from dynamic_mcp.face.http.stream import ALIVE, Stream, event_of
@@ -25,54 +25,52 @@ from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 
 _LEGACY = frozenset(revision.name.encode() for revision in LEGACY)
 _MODERN = frozenset(revision.name.encode() for revision in REVISIONS if revision.is_stateless)
-# How much of a name that nobody knows is repeated.
-_SHOWN = 100
+# The maximum length of an unknown version in a message.
+_MAX_SHOWN = 100
 
 
 def is_legacy(head: RequestHead) -> bool:
-    """Tell whether a request is of a revision with sessions: those that name none are, too."""
+    """Return whether a request is of a revision with sessions, or names no revision."""
     version = head.headers.get(VERSION)
     return version is None or version in _LEGACY
 
 
 def is_modern(head: RequestHead) -> bool:
-    """Tell whether a request is of a revision without sessions."""
+    """Return whether a request is of a revision without sessions."""
     return head.headers.get(VERSION) in _MODERN
 
 
 class Dispatcher(Protocol):
-    """Whoever answers requests of modern clients."""
+    """Answers the requests of modern clients."""
 
     @property
     def clients(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         ...
 
     def configure(self, *, max_in_flight: int, max_clients: int, unused_for_s: float) -> None:
-        """Go on with other bounds: requests of a client, clients, and seconds that an unused one is remembered."""
+        """Set the limits: requests per client, clients, and seconds until an unused client is removed."""
         ...
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
-    ) -> Call | None:
-        """Start to answer a request, whose params may be split already. None: it is answered already."""
+        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
+    ) -> PendingCall | None:
+        """Start answering a request, whose params may be split already. Returns None if it is already answered."""
         ...
 
     def tick(self) -> None:
-        """Forget the clients that nobody uses any more."""
+        """Remove unused clients."""
         ...
 
-    async def finish(self, within_s: float) -> None:
-        """End what listens, let the rest end within a bound, and answer what is left with an error."""
+    async def drain(self, within_s: float) -> None:
+        """End listening streams, let the rest finish within a bound, and answer what is left with an error."""
         ...
 
-    def close(self) -> None:
-        """End everything at once."""
-        ...
+    def close(self) -> None: ...
 
 
 class ModernRequests:
@@ -81,18 +79,18 @@ class ModernRequests:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        tools: Tools,
+        tools: ToolParameters,
         options: HttpOptions,
         now: Callable[[], float],
         lacks_scope: Callable[[tuple[str, ...]], Response],
     ) -> None:
         self.now = now
         self.lacks_scope = lacks_scope
-        self._is_finishing = False
+        self._is_draining = False
         self._dispatcher = dispatcher
         self._tools = tools
         self._in_flight: set[ModernPost] = set()
-        self._last_origin: Origin | None = None
+        self._last_origin: ClientOrigin | None = None
         self.configure(options)
 
     def __repr__(self) -> str:
@@ -100,16 +98,15 @@ class ModernRequests:
 
     @property
     def clients(self) -> int:
-        """How many clients are known."""
+        """The number of known clients."""
         return self._dispatcher.clients
 
     @property
     def in_flight(self) -> int:
-        """How many requests are being answered, those that listen among them."""
+        """The number of requests that are being answered, including listening streams."""
         return len(self._in_flight)
 
     def configure(self, options: HttpOptions) -> None:
-        """Take requests with other options from now on."""
         self._options = options
         self._dispatcher.configure(
             max_in_flight=options.max_in_flight,
@@ -117,7 +114,7 @@ class ModernRequests:
             unused_for_s=options.session_timeout_s,
         )
 
-    def receive(self, arrival: Arrival, *, cors: Headers) -> Receiver:
+    def receive(self, arrival: Arrival, *, cors: Headers) -> BodyReceiver:
         """Take the head of a POST that names a revision which is not a legacy one."""
         most = self._options.max_body_bytes
         if is_modern(arrival.head):
@@ -125,17 +122,17 @@ class ModernRequests:
         return _UnknownVersion(arrival, cors=cors, max_body_bytes=most)
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
-        """Do what is due: turn slow answers into streams, keep streams alive, end those of expired credentials."""
+        """Turn slow answers into streams, keep streams alive, and end those with expired credentials."""
         now = self.now()
         for post in [*self._in_flight]:
             post.end_expired(is_valid)
             post.check(now)
         self._dispatcher.tick()
 
-    async def finish(self, within_s: float) -> None:
-        """Take no new requests, end what listens, let the rest end within a bound, or answer it with an error."""
-        self._is_finishing = True
-        await self._dispatcher.finish(within_s)
+    async def drain(self, within_s: float) -> None:
+        """Accept no new requests, end listening streams, and let the rest finish within a bound."""
+        self._is_draining = True
+        await self._dispatcher.drain(within_s)
 
     def close(self) -> None:
         """End everything at once."""
@@ -146,23 +143,21 @@ class ModernRequests:
     # --- Requests --------------------------------------------------------------------------------------
 
     def refuse(self, post: ModernPost, frame: Frame) -> Response | None:
-        """Return why a request is not taken; None if it is."""
-        if self._is_finishing:
-            return refusal(503, "the server is about to end", RETRY_AFTER, code=INTERNAL_ERROR, id=post.id)
+        if self._is_draining:
+            return refusal(503, "the server is shutting down", RETRY_AFTER, code=INTERNAL_ERROR, id=post.id)
         try:
             members = post.members = RequestMembers.of(frame)
-        except wire.Malformed:  # it is refused for that
+        except wire.Malformed:  # `begin` refuses it
             return None
         why = find_mismatch(post.arrival, frame, members, self._tools)
         return refusal(400, why, code=HEADER_MISMATCH, id=post.id) if why else None
 
-    def begin(self, post: ModernPost, frame: Frame) -> Call | None:
-        """Start to answer a request. None: it is answered already."""
+    def begin(self, post: ModernPost, frame: Frame) -> PendingCall | None:
         self._in_flight.add(post)
         return self._dispatcher.begin(frame, post, self._origin_of(post.arrival), post.members)
 
-    def _origin_of(self, arrival: Arrival) -> Origin:
-        """Return where a request comes from; the same object as for the request before if it is the same place."""
+    def _origin_of(self, arrival: Arrival) -> ClientOrigin:
+        """Return the origin of a request; the same object as for the last request if it is equal."""
         origin, authentication, route = self._last_origin, arrival.authentication, arrival.route
         if (
             origin is None
@@ -170,24 +165,23 @@ class ModernRequests:
             or origin.only != route.only
             or origin.profile != route.profile
         ):
-            origin = self._last_origin = Origin(authentication, "http", route.only, profile=route.profile)
+            origin = self._last_origin = ClientOrigin(authentication, "http", route.only, profile=route.profile)
         return origin
 
     def end(self, post: ModernPost) -> None:
-        """Take it that nothing more comes of a request."""
         self._in_flight.discard(post)
 
     # --- Streams ---------------------------------------------------------------------------------------
 
     def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> Stream:
-        """Answer with a stream that belongs to the request alone: no event has an id, and nobody comes back to it."""
+        """Answer with a stream that belongs to one request: its events have no ids, and are not stored."""
         stream = Stream(self.now)
         stream.start(arrival.exchange, cors, event_of(line) if line else ALIVE)
         return stream
 
 
 class _UnknownVersion:
-    """Refuses a POST of a revision that is not spoken here, as the answer to the request in its body."""
+    """Refuses a POST of an unsupported revision, with the id of the request in its body."""
 
     needs_client = False
 
@@ -201,7 +195,6 @@ class _UnknownVersion:
         self._cors = cors
 
     def receive_body(self, body: bytes) -> None:
-        """Take the message, for its id."""
         try:
             id = wire.id_for_answer(parse_message(body))
         except wire.Malformed as exc:
@@ -209,23 +202,22 @@ class _UnknownVersion:
         self._refuse(id)
 
     def refuse_body(self) -> None:
-        """Refuse the request without its id: it is too long to be read."""
         self._refuse(wire.NULL)
 
     def disconnected(self) -> None:
-        """Take it that the client has gone: nothing was begun."""
+        """Do nothing: nothing was started."""
 
     def _refuse(self, id: Raw) -> None:
         if VERSION in self._head.repeated:
-            response = refusal(400, "the header `MCP-Protocol-Version` is there twice", code=HEADER_MISMATCH, id=id)
+            response = refusal(400, "duplicate header `MCP-Protocol-Version`", code=HEADER_MISMATCH, id=id)
         else:
             response = refuse_version(self._head.headers[VERSION], id)
         self._exchange.respond(with_headers(response, self._cors))
 
 
 def refuse_version(version: bytes, id: Raw = wire.NULL) -> Response:
-    """Return the refusal of a revision that is not spoken here."""
-    name = version[:_SHOWN].decode("utf-8", "replace")
-    why = f"`MCP-Protocol-Version: {ascii(name)[1:-1]}` is not spoken here; these are: {', '.join(SUPPORTED)}"
+    """Return the refusal of an unsupported revision."""
+    name = version[:_MAX_SHOWN].decode("utf-8", "replace")
+    why = f"unsupported protocol version `{ascii(name)[1:-1]}`; supported: {', '.join(SUPPORTED)}"
     data = {"supported": SUPPORTED, "requested": name}
     return refusal(400, why, code=UNSUPPORTED_VERSION, id=id, data=data)

@@ -1,6 +1,6 @@
-"""One POST of a modern client: its request, and the answer as JSON or, where something comes before it, as a stream.
+"""One POST of a modern client: its request, and the answer as JSON or, if messages precede it, as a stream.
 
-The stream belongs to the request alone: no event has an id, and nobody comes back to it. Who closes it cancels the
+The stream belongs to this request: its events have no ids, and cannot be requested again. Closing it cancels the
 request (MCP 2026-07-28, streamable HTTP).
 """
 
@@ -24,7 +24,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import parse_message
-from dynamic_mcp.face.http.post_answer import BEGINNING, OVER, STREAMING, WAITING, PostAnswer, Streams
+from dynamic_mcp.face.http.post_answer import BEGINNING, OVER, STREAMING, WAITING, PostAnswer, StreamOpener
 from dynamic_mcp.face.http.responses import ACCEPTED, RETRY_AFTER, Headers, refusal, too_long
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
@@ -41,46 +41,44 @@ _STATUS_BY_CODE = {
     INVALID_REQUEST: 400,
     METHOD_NOT_FOUND: 404,
 }
-# Of what is refused before anything was done: an invalid envelope, and more than may be in flight.
+# Before a request is started: an invalid envelope, or too many requests in flight.
 _STATUS_OF_REFUSAL = {**_STATUS_BY_CODE, INVALID_PARAMS: 400, INTERNAL_ERROR: 503}
 
 
-class Call(Protocol):
+class PendingCall(Protocol):
     """A request that is being answered."""
 
     def cancel(self, reason: str) -> None:
-        """Take it that the client no longer waits for the answer."""
+        """Called when the client no longer waits for the answer."""
         ...
 
 
-class Requests(Streams, Protocol):
-    """Takes requests: all that modern clients have in flight at one face."""
+class Requests(StreamOpener, Protocol):
+    """The requests of all modern clients that one face has in flight."""
 
     def refuse(self, post: ModernPost, frame: Frame) -> Response | None:
-        """Return why a request is not taken; None if it is."""
+        """Return the refusal of a request; None if it is accepted."""
         ...
 
-    def begin(self, post: ModernPost, frame: Frame) -> Call | None:
-        """Start to answer a request. None: it is answered already."""
+    def begin(self, post: ModernPost, frame: Frame) -> PendingCall | None:
+        """Start answering a request. Returns None if it is already answered."""
         ...
 
-    def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
-        """Return the refusal of a request whose token lacks these scopes."""
-        ...
+    def lacks_scope(self, scopes: tuple[str, ...]) -> Response: ...
 
     def end(self, post: ModernPost) -> None:
-        """Take it that nothing more comes of a request."""
+        """Called when a request has ended."""
         ...
 
     def now(self) -> float:
-        """Return the time, in seconds of any clock that only goes forward."""
+        """Return the time, in seconds of a monotonic clock."""
         ...
 
 
 class ModernPost(Arrived):
-    """Takes the body of a POST; it is the channel that the request in it is answered on."""
+    """Takes the body of a POST, and is the channel on which the request in it is answered."""
 
-    # a client that has closed looks like one that sends nothing more, and the close is how it cancels
+    # a client cancels by closing, which looks like the end of its input
     needs_client = True
 
     __slots__ = ("_answer", "_call", "_is_listening", "_reason", "_requests", "id", "max_body_bytes", "members")
@@ -91,10 +89,10 @@ class ModernPost(Arrived):
         self.members: RequestMembers | None = None
         self._requests = requests
         self._answer = PostAnswer(arrival, cors, requests.lacks_scope)
-        self._call: Call | None = None
+        self._call: PendingCall | None = None
         self.id: Raw = wire.NULL
         self._is_listening = False
-        self._reason = ""  # why it was cancelled, which may happen while it begins
+        self._reason = ""  # of a cancellation, which may happen during `begin`
 
     def __repr__(self) -> str:
         return f"<ModernPost {bytes(self.id).decode()[:50]}, {self._answer.state.name.lower()}>"
@@ -102,17 +100,16 @@ class ModernPost(Arrived):
     # --- Receiver --------------------------------------------------------------------------------------
 
     def receive_body(self, body: bytes) -> None:
-        """Take the message."""
         try:
             frame = parse_message(body)
         except wire.Malformed as exc:
-            why = "a body is one message: this revision has no batches" if wire.is_batch(body) else str(exc)
+            why = "batches are not supported in this protocol version" if wire.is_batch(body) else str(exc)
             self._answer.respond(refusal(400, why, code=exc.code, id=exc.id))
             return
         self.id = wire.id_for_answer(frame)
         if not frame.method:
-            self._answer.respond(refusal(400, "a body is one request or notification", id=wire.NULL))
-        elif not len(frame.id):  # what it could be about is not known: every request stands alone
+            self._answer.respond(refusal(400, "a body must be one request or notification", id=wire.NULL))
+        elif not len(frame.id):  # a notification is about no request: each stands alone
             self._answer.respond(ACCEPTED)
         elif (refused := self._requests.refuse(self, frame)) is not None:
             self._answer.respond(refused)
@@ -120,11 +117,10 @@ class ModernPost(Arrived):
             self._begin(frame)
 
     def refuse_body(self) -> None:
-        """Answer a message that is too long."""
         self._answer.respond(too_long(self.max_body_bytes))
 
     def disconnected(self) -> None:
-        """Called when the client has gone: its request is cancelled."""
+        """Called when the client disconnects, which cancels its request."""
         if self._answer.state is not OVER:
             self._answer.abandon()
             self._cancel("the client has closed the connection")
@@ -149,7 +145,7 @@ class ModernPost(Arrived):
             self._cancel_if_unread()
 
     def answer(self, frame: Frame) -> None:
-        """Send the answer, the last that is sent."""
+        """Send the answer, which is the last message."""
         answer = self._answer
         if answer.state is not OVER:
             self._requests.end(self)
@@ -159,25 +155,25 @@ class ModernPost(Arrived):
     # --- time, and the end -----------------------------------------------------------------------------
 
     def check(self, now: float) -> None:
-        """Begin a stream if the answer takes its time, and keep one alive."""
+        """Start a stream if the answer takes long, and keep it alive."""
         self._answer.check(now)
         self._answer.keep_alive(now)
         self._cancel_if_unread()
 
     def end_expired(self, is_valid: Callable[[Authentication], bool]) -> None:
-        """End a stream that listens if its client's credential counts no more; a call goes on to its answer."""
+        """End a listening stream if its client's credential is no longer valid; a call continues to its answer."""
         is_stream = self._is_listening and self._answer.state is STREAMING
         if is_stream and not is_valid(self.arrival.authentication):
             self._answer.end_stream()
-            self._cancel("the credential of the client is not valid any more")
+            self._cancel("the client's credential is no longer valid")
 
     def fail(self) -> None:
-        """End without an answer, because the server ends."""
+        """End without an answer, because the server stops."""
         self._requests.end(self)
         if self._answer.state is STREAMING:
             self._answer.abort()
         elif self._answer.state is not OVER:
-            ended = refusal(503, "the server has ended", RETRY_AFTER, code=INTERNAL_ERROR, id=self.id)
+            ended = refusal(503, "the server has shut down", RETRY_AFTER, code=INTERNAL_ERROR, id=self.id)
             self._answer.respond(ended)
 
     def _cancel_if_unread(self) -> None:

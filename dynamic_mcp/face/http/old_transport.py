@@ -48,22 +48,20 @@ class OldPost:
 
     @property
     def sender(self) -> Authentication:
-        """Who sent the message."""
         return self._session.session.authentication
 
     def refuse_body(self) -> None:
-        """Answer a message that is too long."""
         self._respond(too_long(self.max_body_bytes))
 
     def disconnected(self) -> None:
-        """Take it that the client has gone from this connection; its stream is another one."""
+        """Called when the client closes this connection; its stream is another one."""
 
     def _respond(self, response: Response) -> None:
         self._exchange.respond(with_headers(response, self._cors))
 
 
 def _count_requests(body: bytes) -> int:
-    """Return how many requests a body is; what cannot be read is none, and is refused by the session."""
+    """Return how many requests a body has; an unreadable one has none, and the session refuses it."""
     if wire.is_batch(body):
         return wire.count_members(body)
     try:

@@ -1,4 +1,4 @@
-"""What the core of the HTTP face is told: where it is reached, whom it answers, and its bounds."""
+"""The options of the core of the HTTP face."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ DEFAULT_PATH = "/mcp"
 class HttpOptions(Struct, frozen=True):
     """How to serve over HTTP.
 
-    `own_hosts` are the names and addresses that it listens on, as they stand in `Host` without a port,
-    `own_origins` those of its own pages as browsers name them, whatever a reverse proxy makes of `Host`.
-    `accepts_any_address` tells that it listens on all addresses of the machine. `trusted_proxies` are addresses and
-    networks whose `X-Forwarded-Host` counts, `unix` every peer of a Unix socket, and `forwarders` those whose
-    `X-Forwarded-For` does. `profile` is that of clients that
-    choose none by their path. `max_in_flight` bounds the requests of one session.
+    `own_hosts` are the names and addresses of the listen addresses, as in `Host` without a port, `own_origins` the
+    origins of its own pages as browsers send them. `accepts_any_address` is set if it listens on all addresses of the
+    machine. `trusted_proxies` are the addresses and networks whose `X-Forwarded-Host` is trusted, `unix` means every
+    peer of a Unix socket, and `forwarders` are those whose `X-Forwarded-For` is trusted. `profile` is for clients
+    whose path names none. `max_in_flight` limits the requests of one session.
     """
 
     path: str = DEFAULT_PATH

@@ -1,6 +1,7 @@
-"""The bytes of a request: where its head ends, what the head says, and the chunks of its body.
+"""Parses a request: the end of its head, the head itself, and the chunks of its body.
 
-Strict on purpose: whatever two programs may read differently is refused, since one of them may be a proxy in front.
+Strict on purpose: anything that two programs may read differently is refused, since one of them may be a proxy in
+front.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import GONE, HeadNotes, RequestHead
 from dynamic_mcp.face.http.limits import MAX_FIELDS, MAX_HEAD_BYTES
-from dynamic_mcp.face.http.rules import Refusal, check_host
+from dynamic_mcp.face.http.rules import HttpRefusal, check_host
 
-# What a chunked body may have beside its data, and more of it for each byte of data.
+# The allowed overhead of a chunked body: this much, and more for each byte of data.
 _MAX_CHUNK_OVERHEAD_BYTES = 64 << 10
 _MAX_OVERHEAD_A_BYTE = 16
 _EMPTY_LINES_AT_ONCE = 256
@@ -25,14 +26,13 @@ PREFACE_OF_HTTP2 = b"PRI * HTTP/2.0\r\n\r\n"
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _BEGINS_WITH_TOKEN = re.compile(_TOKEN)
-_REQUEST_LINE = re.compile(
-    rb"(" + _TOKEN + rb"+) ([!\"$-~]+) HTTP/([0-9]\.[0-9])\r\n"
-)  # no `#`: a fragment is not sent
+# without `#`: fragments are not sent
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb"+) ([!\"$-~]+) HTTP/([0-9]\.[0-9])\r\n")
 _ABSOLUTE_TARGET = re.compile(rb"https?://([^/?@]+)((?:[/?].*)?)", re.IGNORECASE)
 
 
-class Request(Struct, frozen=True, gc=False):
-    """A head, and what it says about the connection. `length` is the body's; None if it comes in chunks."""
+class ParsedRequest(Struct, frozen=True, gc=False):
+    """A head, and what it means for the connection. `length` is the body's; None if it is chunked."""
 
     head: RequestHead
     length: int | None
@@ -42,7 +42,7 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Peer(Struct, frozen=True, gc=False):
-    """Who is at the other end, as each head of the connection says it."""
+    """The other end of a connection, as each head of the connection names it."""
 
     address: str
     is_secure: bool
@@ -50,8 +50,7 @@ class Peer(Struct, frozen=True, gc=False):
 
     @staticmethod
     def of(transport: asyncio.BaseTransport) -> Peer:
-        """Return who a transport leads to."""
-        name = transport.get_extra_info("peername")  # over a Unix socket it is a text, or empty
+        name = transport.get_extra_info("peername")  # over a Unix socket a string, maybe empty
         socket_ = transport.get_extra_info("socket")
         is_unix = socket_ is None or socket_.family == getattr(socket, "AF_UNIX", None)
         address, port = name[:2] if isinstance(name, tuple) and len(name) > 1 else ("" if is_unix else GONE, 0)
@@ -59,26 +58,26 @@ class Peer(Struct, frozen=True, gc=False):
 
 
 def find_head_end(data: bytes | bytearray, scanned: int) -> int:
-    """Return where the head at the beginning of `data` ends, or -1 if that has not come yet.
+    """Return where the head at the beginning of `data` ends, or -1 if it is incomplete.
 
-    Its first `scanned` bytes were looked at before. Raises Refusal as soon as this cannot become a request.
+    Its first `scanned` bytes were scanned before. Raises HttpRefusal as soon as this cannot become a request.
     """
     end = data.find(b"\r\n\r\n", max(scanned - 3, 0), MAX_HEAD_BYTES)
     stop = end + 4 if end >= 0 else MAX_HEAD_BYTES
     start = scanned - 1 if scanned and data[scanned - 1] == 13 else scanned  # a CR may be waiting for its LF
     if data.count(b"\n", start, stop) != data.count(b"\r\n", start, stop):
-        raise Refusal(400, "a line ends without CR")
+        raise HttpRefusal(400, "a line ends without CR")
     if end >= 0:
         return stop
     if not scanned and not _BEGINS_WITH_TOKEN.match(data):
-        raise Refusal(400, "this is not HTTP")
+        raise HttpRefusal(400, "not an HTTP request")
     if len(data) >= MAX_HEAD_BYTES:
-        raise Refusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes")
+        raise HttpRefusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes")
     return -1
 
 
 class MessageParser:
-    """Parses one request: its head at once, and the body if that is chunked."""
+    """Parses one request: the head at once, and the body if it is chunked."""
 
     __slots__ = ("_fed", "_fields", "_last", "_parser", "_repeated", "body", "body_bytes", "is_complete")
 
@@ -92,10 +91,10 @@ class MessageParser:
         self._last = 0
         self._parser = httptools.HttpRequestParser(self)
 
-    # --- what httptools calls --------------------------------------------------------------------------
+    # --- called by httptools ---------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head, or of the trailers, which nobody reads."""
+        """Take a field of the head, or of the trailers, which are ignored."""
         name, value = name.lower(), value.rstrip(b" \t")
         fields = self._fields
         if name in fields:
@@ -105,26 +104,24 @@ class MessageParser:
         fields[name] = value
 
     def on_body(self, data: bytes) -> None:
-        """Take data of a chunk."""
         self.body_bytes += len(data)
         self.body += data
 
     def on_message_complete(self) -> None:
-        """Note the end."""
         self.is_complete = True
 
     # --- the head --------------------------------------------------------------------------------------
 
-    def parse_head(self, raw: bytes | bytearray, peer: Peer) -> Request:
-        """Return what a whole head says. Raises Refusal."""
+    def parse_head(self, raw: bytes | bytearray, peer: Peer) -> ParsedRequest:
+        """Return the request with this complete head. Raises HttpRefusal."""
         line = _REQUEST_LINE.match(raw)
         if line is None:
-            raise Refusal(400, "the request line is not one of HTTP/1")
+            raise HttpRefusal(400, "invalid HTTP/1 request line")
         method, target, version = line.groups()
         if version not in (b"1.1", b"1.0"):
-            raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+            raise HttpRefusal(505, "only HTTP/1.1 and HTTP/1.0 are supported")
         if raw.count(b"\r\n") - 2 > MAX_FIELDS:
-            raise Refusal(431, f"there are more than {MAX_FIELDS} header fields")
+            raise HttpRefusal(431, f"more than {MAX_FIELDS} header fields")
         self._feed_head(raw)
         fields, self._fields = self._fields, {}
         repeated = frozenset(self._repeated) if self._repeated else frozenset[bytes]()
@@ -140,7 +137,7 @@ class MessageParser:
             port=peer.port,
             notes=HeadNotes(),
         )
-        return Request(
+        return ParsedRequest(
             head=head,
             length=_body_length(fields, is_http10=is_http10),
             is_http10=is_http10,
@@ -151,29 +148,29 @@ class MessageParser:
     def _feed_head(self, raw: bytes | bytearray) -> None:
         try:
             self._parser.feed_data(raw)
-        except httptools.HttpParserUpgrade:  # an offer, which is declined by an answer in HTTP/1.1
+        except httptools.HttpParserUpgrade:  # an answer in HTTP/1.1 declines it
             pass
         except httptools.HttpParserInvalidMethodError:
-            raise Refusal(501, "this method is not known") from None
+            raise HttpRefusal(501, "unknown method") from None
         except httptools.HttpParserError as exc:
             coding = self._fields.get(b"transfer-encoding")
             if coding is not None and coding.lower() != b"chunked" and b"content-length" not in self._fields:
-                raise Refusal(501, "this transfer coding is not known") from None
-            raise Refusal(400, str(exc)) from None
+                raise HttpRefusal(501, "unknown transfer coding") from None
+            raise HttpRefusal(400, str(exc)) from None
 
     # --- the body --------------------------------------------------------------------------------------
 
     def feed(self, data: bytes | bytearray) -> int:
-        """Take more of a chunked body; return how many bytes were taken, which may be fewer than belong to it.
+        """Take more of a chunked body; return how many bytes were taken, maybe fewer than belong to it.
 
-        httptools does not say where a message ends, so it gets no more at once than up to the next empty line. A body
-        may consist of empty lines, so there is a bound to what is taken at once. Raises Refusal.
+        httptools does not report where a message ends, so it gets at most the bytes up to the next empty line at
+        once. A body may consist of empty lines, so the number of them per call is bounded. Raises HttpRefusal.
         """
         at = 0
         for _ in range(_EMPTY_LINES_AT_ONCE):
             if at == len(data) or self.is_complete:
                 break
-            if at < 3 and self._last in b"\r\n":  # an empty line may go on from what was fed before
+            if at < 3 and self._last in b"\r\n":  # an empty line may have begun in the last call
                 stop = at + 1
             else:
                 end = data.find(b"\r\n\r\n", at)
@@ -183,7 +180,7 @@ class MessageParser:
             self._last = data[at - 1]
         self._fed += at
         if self._fed > _MAX_CHUNK_OVERHEAD_BYTES + self.body_bytes * _MAX_OVERHEAD_A_BYTE:
-            raise Refusal(400, "the chunks are nearly empty")
+            raise HttpRefusal(400, "too much chunking overhead")
         return at
 
     def _feed_chunks(self, data: bytes | bytearray) -> None:
@@ -192,18 +189,18 @@ class MessageParser:
         except httptools.HttpParserUpgrade:
             pass
         except httptools.HttpParserError as exc:
-            raise Refusal(400, str(exc)) from None
+            raise HttpRefusal(400, str(exc)) from None
 
 
 def _plain_target(target: bytes, method: bytes, fields: dict[bytes, bytes]) -> bytes:
-    """Return the path and the query of a URL, whose authority replaces Host (RFC 9112, 3.2.2); or `*` for OPTIONS."""
+    """Return the path and query of a target: of a URL, whose authority replaces Host (RFC 9112, 3.2.2); or `*`."""
     if method == b"CONNECT":
-        raise Refusal(501, "this is no proxy for connections")
+        raise HttpRefusal(501, "CONNECT is not supported")
     if target == b"*" and method == b"OPTIONS":
         return target
     absolute = _ABSOLUTE_TARGET.fullmatch(target)
     if absolute is None:
-        raise Refusal(400, "the target is neither a path nor a URL")
+        raise HttpRefusal(400, "the target is neither a path nor a URL")
     authority, path = absolute.groups()
     fields[b"host"] = authority
     return path if path.startswith(b"/") else b"/" + path
@@ -213,13 +210,11 @@ def _body_length(fields: dict[bytes, bytes], *, is_http10: bool) -> int | None:
     coding = fields.get(b"transfer-encoding")
     if coding is None:
         length = fields.get(b"content-length")
-        return (
-            int(length) if length is not None else 0
-        )  # httptools has taken it, so it is a number, and not a long one
+        return 0 if length is None else int(length)  # httptools has accepted it, so it is a short number
     if is_http10:
-        raise Refusal(400, "HTTP/1.0 has no transfer codings")
+        raise HttpRefusal(400, "HTTP/1.0 does not support transfer codings")
     if coding.lower() != b"chunked":
-        raise Refusal(501, "this transfer coding is not known")
+        raise HttpRefusal(501, "unknown transfer coding")
     return None
 
 
@@ -232,5 +227,5 @@ def _is_keep_alive(connection: bytes | None, *, is_http10: bool) -> bool:
 
 def _expects_continue(expectation: bytes) -> bool:
     if expectation.lower() != b"100-continue":
-        raise Refusal(417, "only 100-continue can be expected")
+        raise HttpRefusal(417, "only `Expect: 100-continue` is supported")
     return True

@@ -1,6 +1,6 @@
-"""The paths of the HTTP face. A path is taken as it was sent; only the name at its end is decoded, and once.
+"""The paths of the HTTP face. Paths are matched as sent; only the name at the end is decoded, and once.
 
-Below `/mcp` and `/sse` there are groups, each by its name, and profiles: `/mcp/profile/<name>`.
+Below `/mcp` and `/sse` each group has a path, and each profile: `/mcp/profile/<name>`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
 
-# What comes before the name of a profile; without one, it is the name of a group.
+# The prefix of a profile's name; a name without it is that of a group.
 _PROFILE = b"profile/"
 
 
-class Place(Enum):
-    """What is at a path."""
+class Endpoint(Enum):
+    """The endpoint at a path."""
 
     MCP = auto()
     EVENTS = auto()
@@ -25,17 +25,17 @@ class Place(Enum):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """What a path means; `only` is the name of the group that it is alone about, `profile` that of a profile."""
+    """The meaning of a path; `only` is the name of a single group, `profile` that of a profile."""
 
-    place: Place
+    place: Endpoint
     only: str | None = None
     profile: str | None = None
 
 
 class Paths:
-    """Finds what a path means. `path` is that of streamable HTTP, `root_path` what a reverse proxy puts before it.
+    """Finds the route of a path. `path` is that of streamable HTTP, `root_path` the prefix that a reverse proxy adds.
 
-    `profile` is that of clients whose path names none.
+    `profile` is for clients whose path names none.
     """
 
     def __init__(self, path: str, root_path: str, profile: str | None = None) -> None:
@@ -43,33 +43,32 @@ class Paths:
         self._profile = profile
         mcp = path.rstrip("/").encode()
         self._routes = {
-            mcp: Route(Place.MCP, profile=profile),
-            mcp + b"/": Route(Place.MCP, profile=profile),
-            b"/sse": Route(Place.EVENTS, profile=profile),
-            b"/messages": Route(Place.MESSAGES),
-            b"/messages/": Route(Place.MESSAGES),
-            b"/health": Route(Place.HEALTH),
-            b"/ready": Route(Place.READY),
+            mcp: Route(Endpoint.MCP, profile=profile),
+            mcp + b"/": Route(Endpoint.MCP, profile=profile),
+            b"/sse": Route(Endpoint.EVENTS, profile=profile),
+            b"/messages": Route(Endpoint.MESSAGES),
+            b"/messages/": Route(Endpoint.MESSAGES),
+            b"/health": Route(Endpoint.HEALTH),
+            b"/ready": Route(Endpoint.READY),
         }
-        self._below = ((mcp + b"/", Place.MCP), (b"/sse/", Place.EVENTS))
+        self._below = ((mcp + b"/", Endpoint.MCP), (b"/sse/", Endpoint.EVENTS))
 
     def find(self, path: bytes, root_path: str = "") -> Route | None:
-        """Return what a path means; None if it means nothing. The way in's `root_path` comes before ours."""
-        found = self._routes.get(path)
-        if found is not None:
-            return found
+        """Return the route of a path; None if there is none. The server's `root_path` takes precedence over ours."""
+        route = self._routes.get(path)
+        if route is not None:
+            return route
         root = root_path.rstrip("/").encode() if root_path else self._root
         if root and path.startswith(root + b"/"):
             path = path[len(root) :]
         return self._routes.get(path) or self._find_below(path)
 
     def messages(self, root_path: str, session: str) -> bytes:
-        """Return where a client of the older transport posts its messages."""
+        """Return the URL to which a client of the older transport posts its messages."""
         root = quote(root_path.rstrip("/")).encode() if root_path else self._root
         return b"%s/messages?session_id=%s" % (root, session.encode())
 
     def _find_below(self, path: bytes) -> Route | None:
-        """Return the group or the profile that a path is about."""
         for prefix, place in self._below:
             if not path.startswith(prefix):
                 continue
@@ -83,7 +82,7 @@ class Paths:
 
 
 def _decode_name(part: bytes) -> str | None:
-    """Return the name that the last part of a path is; None if it is not one part, or its name is none of ours."""
+    """Return the decoded last part of a path; None if it has several parts or is not UTF-8."""
     try:
         name = unquote_to_bytes(part).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""One POST of a client with a session, which its message may begin. A request survives its connection."""
+"""One POST of a client with a session, or the first one of a session. A request survives its connection."""
 
 from __future__ import annotations
 
@@ -15,36 +15,28 @@ from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.lines import on_one_line
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.session.answers import gone
+from dynamic_mcp.session.answers import disconnected
 from dynamic_mcp.session.legacy import Session
 
 
 class Sessions(Protocol):
-    """Whoever begins sessions."""
+    """The sessions of the HTTP face."""
 
-    def refuse_requests(self, session: HttpSession, requests: int) -> Response | None:
-        """Return why so many requests of a session are not taken now; None if they are."""
-        ...
+    def refuse_requests(self, session: HttpSession, requests: int) -> Response | None: ...
 
-    def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
-        """Begin a session for its first message, or say why there is none."""
-        ...
+    def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response: ...
 
-    def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
-        """Return the refusal of a request whose token lacks these scopes."""
-        ...
+    def lacks_scope(self, scopes: tuple[str, ...]) -> Response: ...
 
-    def end(self, session: HttpSession) -> None:
-        """End a session."""
-        ...
+    def end(self, session: HttpSession) -> None: ...
 
 
 class Post(Arrived):
-    """Takes the body of a POST; it is the channel of the request in it. `session` is None for the first message."""
+    """Takes the body of a POST, and is the channel of the request in it. `session` is None for the first message."""
 
     needs_client = False
 
-    log_level = ""  # the client sets its level once for all
+    log_level = ""  # set for the whole session
     is_parked = False
 
     __slots__ = ("_answer", "_sessions", "max_body_bytes", "session")
@@ -67,7 +59,6 @@ class Post(Arrived):
     # --- Receiver --------------------------------------------------------------------------------------
 
     def receive_body(self, body: bytes) -> None:
-        """Take the message, or the batch."""
         try:
             frame = parse_message(body)
         except wire.Malformed as exc:
@@ -75,12 +66,12 @@ class Post(Arrived):
             return
         headers = self.arrival.head.headers
         if b"mcp-protocol-version" not in headers and has_envelope(body, frame):
-            why = "the header `MCP-Protocol-Version` is missing, and the body names a revision that has it"
+            why = "missing header `MCP-Protocol-Version`, which the protocol version in the body requires"
             self._answer.respond(refusal(400, why, code=HEADER_MISMATCH, id=wire.id_for_answer(frame)))
             return
         method = headers.get(b"mcp-method")
         if method is not None and method != frame.method.encode():
-            self._answer.respond(refusal(400, "the header `Mcp-Method` names another method than the body"))
+            self._answer.respond(refusal(400, "the header `Mcp-Method` does not match the body"))
             return
         is_request = bool(frame.method) and len(frame.id) > 0
         session = self._begin(is_initialize=is_request and frame.method == "initialize", requests=int(is_request))
@@ -89,11 +80,10 @@ class Post(Arrived):
             self._answer.wait()
 
     def refuse_body(self) -> None:
-        """Answer a message that is too long."""
         self._answer.respond(too_long(self.max_body_bytes))
 
     def disconnected(self) -> None:
-        """Called when the client has gone: its request goes on, until it is cancelled."""
+        """Called when the client disconnects: its request continues until it is cancelled."""
         self._answer.lose_client()
 
     def _receive_malformed(self, body: bytes, exc: wire.Malformed) -> None:
@@ -106,14 +96,14 @@ class Post(Arrived):
             self._answer.wait()
 
     def _begin(self, *, is_initialize: bool, requests: int) -> HttpSession | None:
-        """Return the session that takes the message; None if it is refused."""
+        """Return the session of the message; None if it is refused."""
         session = self.session
         if session is None:
-            begun = self._sessions.begin_session(self, is_initialize=is_initialize)
-            if isinstance(begun, Response):
-                self._answer.respond(begun)
+            result = self._sessions.begin_session(self, is_initialize=is_initialize)
+            if isinstance(result, Response):
+                self._answer.respond(result)
                 return None
-            session = self.session = begun
+            session = self.session = result
         elif session.session.is_closed:
             self._answer.respond(ENDED)
             return None
@@ -131,7 +121,7 @@ class Post(Arrived):
     # --- the answer ------------------------------------------------------------------------------------
 
     def reply(self, line: bytes) -> None:
-        """Send the answer; nothing for what gets none."""
+        """Send the answer; an empty line if there is none."""
         session, answer = self.session, self._answer
         assert session is not None
         session.in_flight.discard(self)
@@ -144,15 +134,14 @@ class Post(Arrived):
             answer.end_stream()
         else:
             answer.respond(ACCEPTED)
-        if is_first and not (has_begun and state is not GONE):  # nobody will ever come back to it
+        if is_first and not (has_begun and state is not GONE):  # no client knows its id
             self._sessions.end(session)
 
     def check(self, now: float) -> None:
-        """Begin a stream if the answer takes its time."""
         self._answer.check(now)
 
     def fail(self, response: Response) -> None:
-        """Answer at once that there will be no answer."""
+        """Answer a request that will have no result."""
         if self._answer.state is STREAMING:
             self._answer.end_stream()
         else:
@@ -162,17 +151,15 @@ class Post(Arrived):
 
     @property
     def client(self) -> Session:
-        """The client behind the request."""
         assert self.session is not None
         return self.session.session
 
     @property
     def recipient(self) -> Session:
-        """The client, which gets what is said without a request."""
         return self.client
 
     def notify(self, frame: Frame) -> None:
-        """Send the client a notification over the stream that answers its request."""
+        """Send a notification over the stream that answers the request."""
         state = self._answer.state
         if state is OVER:  # a task goes on after the answer
             self.client.notify(frame)
@@ -185,5 +172,5 @@ class Post(Arrived):
         if state is OVER:
             return await self.client.ask(frame, on_status)
         if state is GONE:
-            return gone()
+            return disconnected()
         return await self.client.ask(frame, on_status, self._answer.send)

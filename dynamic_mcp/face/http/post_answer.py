@@ -1,6 +1,6 @@
-"""How one POST is answered, whatever its revision: by JSON, or by a stream of events.
+"""The answer to one POST of any revision: as JSON, or as a stream of events.
 
-It is a stream where something has to be said before the answer, or the answer takes its time.
+It is a stream if messages precede the answer, or the answer takes long.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.legacy import MAY_BE_MISSED
 
-# An answer that takes longer comes as a stream: it is kept alive on the way.
+# An answer that takes longer is sent as a stream, which can be kept alive.
 _ANSWER_AS_JSON_WITHIN_S = 5.0
 
 
-class Streams(Protocol):
+class StreamOpener(Protocol):
     """Opens the streams that answer requests."""
 
     def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> Stream:
-        """Answer with a stream, which begins with this message if there is one."""
+        """Answer with a stream, which starts with this message if there is one."""
         ...
 
 
 class PostState(Enum):
-    """How far the answer to a POST is. BEGINNING → WAITING → STREAMING or GONE → OVER; each may be left out."""
+    """The progress of the answer to a POST. BEGINNING → WAITING → STREAMING or GONE → OVER; each may be skipped."""
 
     BEGINNING = auto()
-    """The message is being taken: an answer is a refusal."""
+    """The message is being checked: an answer is a refusal."""
     WAITING = auto()
     """The request is being answered; nothing was sent."""
     STREAMING = auto()
     """A stream has begun, and the answer will be its last message."""
     GONE = auto()
-    """The client has gone before anything was sent, but its request goes on."""
+    """The client disconnected before anything was sent, but its request continues."""
     OVER = auto()
     """Answered, or cancelled."""
 
@@ -51,7 +51,7 @@ BEGINNING, WAITING, STREAMING, GONE, OVER = PostState
 
 
 class PostAnswer:
-    """The answer to one POST. `begin` it with what opens streams before a message is sent."""
+    """The answer to one POST. Call `begin` before sending messages."""
 
     __slots__ = ("_arrival", "_began_at", "_cors", "_lacks_scope", "_stream", "_streams", "state")
 
@@ -60,32 +60,31 @@ class PostAnswer:
         self._arrival = arrival
         self._cors = cors
         self._lacks_scope = lacks_scope
-        self._streams: Streams
+        self._streams: StreamOpener
         self._stream: Stream | None = None
         self._began_at = 0.0
 
     @property
     def is_unread(self) -> bool:
-        """Whether the stream was cut because the client does not read."""
+        """Whether the stream was closed because the client does not read."""
         return self._stream is not None and self._stream.is_unread
 
-    def begin(self, streams: Streams, now: float) -> None:
-        """Begin to take the message."""
+    def begin(self, streams: StreamOpener, now: float) -> None:
         self._streams, self._began_at = streams, now
 
     def wait(self) -> None:
-        """Note that the message was taken."""
+        """Called when the message was accepted."""
         if self.state is BEGINNING:
             self.state = WAITING
 
     def respond(self, response: Response) -> None:
-        """Answer with a whole response, if the client is there."""
+        """Answer with a whole response, if the client is connected."""
         if self.state is not GONE:
             self._arrival.exchange.respond(with_headers(response, self._cors))
         self.state = OVER
 
     def notify(self, frame: Frame) -> None:
-        """Send a notification before the answer; one that may be missed is dropped while the client does not read."""
+        """Send a notification before the answer; drop log messages and progress if the client does not read."""
         if frame.method not in MAY_BE_MISSED or not self._is_flooded():
             self.send(wire.notification_line(frame.method, frame.params))
 
@@ -97,7 +96,7 @@ class PostAnswer:
             self._stream.send(line)
 
     def finish(self, line: bytes, status: int = 200, headers: Headers = ()) -> None:
-        """Send the answer, the last that is sent; status and headers are for an answer in JSON."""
+        """Send the answer, which is the last message; status and headers are for an answer in JSON."""
         if self._stream is not None:
             self._stream.send(line)
             self.end_stream()
@@ -110,7 +109,6 @@ class PostAnswer:
         return self._stream is not None and self._stream.buffered_bytes() > limits.FLOOD_BYTES
 
     def open_stream(self, line: bytes = b"") -> None:
-        """Begin a stream, with this message if there is one."""
         self.state = STREAMING
         self._stream = self._streams.open_stream(self._arrival, self._cors, line)
 
@@ -121,7 +119,7 @@ class PostAnswer:
         self._stream.close()
 
     def lose_client(self) -> None:
-        """Go on without the client, which may come back for what was sent on a stream."""
+        """Continue without the client, which may reconnect for the messages of a stream."""
         if self._stream is not None:
             self._stream.disconnected()
         else:
@@ -132,17 +130,16 @@ class PostAnswer:
         self.state = OVER
 
     def abort(self) -> None:
-        """End a stream at once."""
+        """Close a stream at once."""
         assert self._stream is not None
         self.state = OVER
         self._stream.abort()
 
     def keep_alive(self, now: float) -> None:
-        """Keep a stream alive if it is time."""
         if self._stream is not None:
             self._stream.keep_alive(now)
 
     def check(self, now: float) -> None:
-        """Begin a stream if the answer takes its time."""
+        """Start a stream if the answer takes long."""
         if self.state is WAITING and now - self._began_at >= _ANSWER_AS_JSON_WITHIN_S:
             self.open_stream()

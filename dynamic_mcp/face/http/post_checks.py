@@ -1,4 +1,4 @@
-"""What every POST of streamable HTTP must say of itself in its head, whatever its revision."""
+"""The checks of a POST's head that all revisions of streamable HTTP share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynamic_mcp.face.http.responses import refusal
 
 
 def refuse_post(headers: Mapping[bytes, bytes]) -> Response | None:
-    """Return why a message is not taken; None if its body may come, unless that is too long."""
+    """Return the refusal of a message's head; None if the body may follow, unless it is too long."""
     if not is_json(headers):
         return refusal(415, "`Content-Type` must be `application/json`")
     if not accepts_answers(headers):

@@ -1,4 +1,4 @@
-"""The events that a client may ask for again after a broken connection, within bounds of bytes, number and time."""
+"""Events that a client may request again after a broken connection, bounded by bytes, number and time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import deque
 
 from msgspec import Struct
 
-# For each session. The newest event stays in any case: it may be the answer that a client has missed.
+# Per session. The newest event is always kept: it may be the answer that a client has missed.
 _MAX_BYTES = 1 << 20
 _MAX_EVENTS = 1000
-# For all sessions. Whoever adds beyond it loses its own oldest.
+# For all sessions; a session over this limit loses its oldest events.
 _MAX_BYTES_OF_ALL = 64 << 20
-KEEP_S = 300.0
+KEEP_FOR_S = 300.0
 
 
 class _Event(Struct, frozen=True, gc=False):
@@ -22,7 +22,7 @@ class _Event(Struct, frozen=True, gc=False):
 
 
 class ReplayBudget:
-    """How many bytes the events of all sessions take."""
+    """The bytes that the events of all sessions take."""
 
     __slots__ = ("used",)
 
@@ -44,14 +44,14 @@ class ReplayStore:
         return len(self._events)
 
     def add(self, stream: int, number: int, data: bytes, now: float) -> None:
-        """Keep an event. The numbers of a stream follow one another from 1 on."""
+        """Store an event. The numbers of a stream are consecutive, from 1."""
         self._events.append(_Event(stream, number, data, now))
         self._count(len(data))
         while len(self._events) > 1 and self._is_full():
             self._evict()
 
     def after(self, stream: int, number: int) -> list[bytes] | None:
-        """Return the events of a stream after the one with this number; None if some are not kept any more."""
+        """Return the events of a stream after the one with this number; None if some are no longer stored."""
         kept = [event for event in self._events if event.stream == stream]
         missed = [event for event in kept if event.number > number]
         if not kept or (missed and missed[0].number != number + 1):
@@ -59,12 +59,11 @@ class ReplayStore:
         return [event.data for event in missed]
 
     def evict_older(self, than: float) -> None:
-        """Forget what was sent before this time."""
+        """Remove events that were sent before this time."""
         while self._events and self._events[0].sent_at < than:
             self._evict()
 
     def clear(self) -> None:
-        """Forget everything."""
         self._events.clear()
         self._count(-self._bytes)
 

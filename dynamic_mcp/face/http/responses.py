@@ -1,4 +1,4 @@
-"""Responses that are the same for every way in: errors in JSON-RPC's form, and the heads of the others."""
+"""Responses that all ways in share: errors in JSON-RPC form, and headers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 JSON: Headers = ((b"content-type", b"application/json"),)
 NO_STORE: Headers = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
-# A reverse proxy must pass each event on at once: the last header says so to nginx.
+# The last header makes nginx forward each event at once.
 EVENTS: Headers = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
 ACCEPTED = Response(202)
-# How long a client that finds everything taken should wait, in seconds.
+# For a client at a limit, in seconds.
 RETRY_AFTER: Headers = ((b"retry-after", b"5"),)
 
 
@@ -32,16 +32,16 @@ def refusal(
     id: Raw = wire.NULL,
     data: object = None,
 ) -> Response:
-    """Return an error that says why, to a client which may read it as the answer to its request `id`."""
+    """Return an error response, which a client may read as the answer to its request `id`."""
     body = wire.answer_line(id, wire.error_frame(code, why, data))
     return Response(status, JSON + headers, body)
 
 
 def too_long(most_bytes: int) -> Response:
-    """Return the refusal of a message that is longer than it may be."""
-    return refusal(413, f"a message may have {most_bytes} bytes at most")
+    """Return the refusal of a message over the size limit."""
+    return refusal(413, f"a message may have at most {most_bytes} bytes")
 
 
 def with_headers(response: Response, headers: Headers) -> Response:
-    """Return a response with more headers."""
+    """Return a response with additional headers."""
     return Response(response.status, response.headers + headers, response.body) if headers else response

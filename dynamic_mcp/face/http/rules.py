@@ -1,4 +1,4 @@
-"""What both ways in refuse by themselves."""
+"""The checks that both servers, ours and ASGI, make before the core sees a request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dynamic_mcp.face.http.responses import Headers
 
 
-class Refusal(Exception):
-    """A request that no handler sees: the status and the reason that the client is told, and further headers."""
+class HttpRefusal(Exception):
+    """A request that the core never sees: the status, the reason for the client, and further headers."""
 
     def __init__(self, status: int, reason: str, headers: Headers = ()) -> None:
         super().__init__(status, reason)
@@ -18,7 +18,7 @@ class Refusal(Exception):
 
 
 def join_fields(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], frozenset[bytes]]:
-    """Return header fields as a `RequestHead` has them, and the names of those that were sent several times."""
+    """Return header fields as in `RequestHead`, and the names of those that were sent several times."""
     fields: dict[bytes, bytes] = {}
     repeated = set[bytes]()
     for raw_name, value in pairs:
@@ -32,8 +32,8 @@ def join_fields(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes
 
 
 def check_host(fields: Mapping[bytes, bytes], repeated: frozenset[bytes], *, is_needed: bool) -> None:
-    """Raise Refusal unless there is one Host (RFC 9112, 3.2)."""
+    """Raise HttpRefusal unless there is exactly one Host header (RFC 9112, 3.2)."""
     if b"host" in repeated:
-        raise Refusal(400, "there are two Host headers")
+        raise HttpRefusal(400, "duplicate header `Host`")
     if is_needed and b"host" not in fields:
-        raise Refusal(400, "there is no Host header")
+        raise HttpRefusal(400, "missing header `Host`")

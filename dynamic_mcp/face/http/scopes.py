@@ -1,4 +1,4 @@
-"""Which answers say that the client's token lacks a scope: over HTTP, that is a status of its own."""
+"""Answers about missing scopes, which have a status code of their own over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARK = b'"code":%d' % INSUFFICIENT_SCOPE
 
 
 def find_missing(line: bytes) -> tuple[str, ...]:
-    """Return the scopes that an answer says are missing; nothing for every other answer."""
+    """Return the scopes that an answer names as missing; none for other answers."""
     if _MARK not in line or wire.is_batch(line):
         return ()
     error = wire.parse(line).error
@@ -22,6 +22,6 @@ def find_missing(line: bytes) -> tuple[str, ...]:
 
 
 def with_body(refusal: Response, line: bytes) -> Response:
-    """Return a refusal whose body is the answer itself."""
+    """Return a refusal with the answer as its body."""
     others = tuple(header for header in refusal.headers if header[0] != b"content-type")
     return Response(refusal.status, JSON + others, line)

@@ -1,6 +1,6 @@
 """Our HTTP/1.1 server: listens, and ends its connections gracefully or at once.
 
-It speaks no HTTP/2; that is for a reverse proxy in front.
+HTTP/2 is left to a reverse proxy in front.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dynamic_mcp.face.http.listening import UnixSocket, bind_tcp
 _BACKLOG = 2048
 # How long a handshake of TLS may take.
 _HANDSHAKE_WITHIN_S = 10.0
-# How long the loop may need to end connections that were aborted.
+# How long aborted connections may take to close.
 _ABORT_WITHIN_S = 1.0
 
 
 class HttpServer:
     """Serves one handler on any number of addresses.
 
-    Tests pass clocks of their own: `clock` returns monotonic seconds, `wall_clock` seconds since the epoch.
+    Tests replace the clocks: `clock` returns monotonic seconds, `wall_clock` seconds since the epoch.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class HttpServer:
         return f"<HttpServer {len(self._servers)} listening, {len(self._connections)} connections>"
 
     def set_bounds(self, *, connections: int, forwarders: Iterable[str]) -> None:
-        """Have so many connections at most from now on, and count those of these proxies by whom they name."""
+        """Set the maximum number of connections, and the proxies whose requests are counted by their clients."""
         admission = self._connections.admission
         admission.most, admission.forwarding = connections, Forwarding(forwarders)
 
     async def open(
         self, address: Address, *, tls: ssl.SSLContext | None = None, unix_mode: int = 0o600
     ) -> tuple[TcpAddress, ...]:
-        """Listen; return the addresses with the ports that were chosen, none for a Unix socket. Raises OSError."""
+        """Listen; return the addresses with the chosen ports, none for a Unix socket. Raises OSError."""
         if isinstance(address, UnixAddress):
             await self._open_unix(address.path, tls, unix_mode)
             return ()
         loop = asyncio.get_running_loop()
-        sockets = await loop.run_in_executor(None, bind_tcp, address)  # a name is looked up
+        sockets = await loop.run_in_executor(None, bind_tcp, address)  # it resolves a name
         addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
         try:
             while sockets:
@@ -86,7 +86,7 @@ class HttpServer:
         return HttpConnection(self._connections)
 
     def close(self) -> None:
-        """Listen no more, close idle connections, and let each of the others end with its answer."""
+        """Stop listening, close idle connections, and end each of the others after its answer."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -95,8 +95,8 @@ class HttpServer:
         self._unix_sockets.clear()
         self._connections.close_idle()
 
-    async def stop(self, within_s: float) -> None:
-        """Close, give answers on their way this many seconds, and then abort what is left."""
+    async def drain(self, within_s: float) -> None:
+        """Close, and abort the connections that are left after this many seconds."""
         self.close()
         try:
             async with asyncio.timeout(within_s):
@@ -105,7 +105,6 @@ class HttpServer:
             await self.abort()
 
     async def abort(self) -> None:
-        """Close everything at once."""
         self.close()
         self._connections.abort()
         with contextlib.suppress(TimeoutError):
@@ -113,7 +112,7 @@ class HttpServer:
                 await self._connections.wait_until_empty()
 
     def sweep(self) -> None:
-        """End what is overdue. This happens by itself once a second; tests call it when they have set their clock."""
+        """Check all connections. Called automatically once a second; tests call it after setting their clock."""
         self._connections.sweep()
 
 

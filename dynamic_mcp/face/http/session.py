@@ -1,7 +1,7 @@
-"""A session over HTTP: its id, who it belongs to, its requests in flight, and its streams.
+"""A session over HTTP: its id, its owner, its requests in flight, and its streams.
 
-What a request causes goes over the stream that answers it. Everything else goes over the stream that the client has
-opened by GET, and waits while there is none. No message goes over two streams.
+Messages that a request causes go over the stream that answers it. All others go over the stream that the client has
+opened by GET, and wait while there is none. No message goes over two streams.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.stream import SessionStream
 from dynamic_mcp.identity import Authentication, Principal
-from dynamic_mcp.session.client_connection import ClientConnection, Origin
+from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
 
-# Messages that wait for the client to open a stream.
+# The limits of messages that wait for the client to open a stream.
 _MAX_WAITING = 1000
 _MAX_WAITING_BYTES = 1 << 20
-# Of what may be missed, for a client that has never opened one.
+# The limit for log messages and progress, if the client has never opened one.
 _MAX_WAITING_UNHEARD_BYTES = 16 << 10
 
-ENDED = refusal(404, "the session has ended: begin a new one with `initialize`")
+ENDED = refusal(404, "the session has ended; start a new one with `initialize`")
 
 
 class InFlight(Protocol):
-    """A request in flight, or a batch of them, and its way back."""
+    """A request in flight, or a batch of them, and its answer."""
 
     def check(self, now: float) -> None:
-        """Begin a stream if the answer takes its time."""
+        """Start a stream if the answer takes long."""
         ...
 
     def fail(self, response: Response) -> None:
-        """Answer at once that there will be no answer."""
+        """Answer a request that will have no result."""
         ...
 
 
 class HttpSession:
-    """One session, begun from this origin and address."""
+    """One session over HTTP."""
 
     __slots__ = (
         "_budget",
@@ -68,7 +68,7 @@ class HttpSession:
         self,
         id: str,
         server: Server,
-        origin: Origin,
+        origin: ClientOrigin,
         *,
         address: str,
         route: Route,
@@ -82,7 +82,7 @@ class HttpSession:
         self.now = now
         self.used_at = now()
         self.in_flight: set[InFlight] = set()
-        self.streams: dict[int, SessionStream] = {}  # those that are not finished
+        self.streams: dict[int, SessionStream] = {}  # unfinished streams
         self.session = Session(ClientConnection(self.send, self._is_congested, origin, address), server)
         self._budget = budget
         self._store: ReplayStore | None = None
@@ -97,16 +97,16 @@ class HttpSession:
 
     @property
     def principal(self) -> Principal:
-        """Who has begun the session; to everybody else it does not exist."""
+        """The owner of the session; for others it does not exist."""
         return self.session.principal
 
     def belongs_to(self, arrival: Arrival) -> bool:
-        """Tell whether a request is of the one who has begun the session, and at the same path."""
+        """Return whether a request has the owner and the path of this session."""
         return self.route == arrival.route and self.principal == arrival.authentication.principal
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody listens, and nothing is in flight, or only what may wait for the client for ever."""
+        """Whether no stream is connected, and requests in flight, if any, wait for the client."""
         if any(each.is_connected for each in self.streams.values()):
             return False
         return not self.in_flight or self.session.is_being_asked
@@ -120,11 +120,11 @@ class HttpSession:
 
     @property
     def id_header(self) -> Headers:
-        """What names the session to its client, in the answer to its first request."""
+        """The header that names the session in the answer to its first request."""
         return ((b"mcp-session-id", self.id.encode()),)
 
     def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> SessionStream:
-        """Answer with a stream of its own, which begins with this message if there is one."""
+        """Answer with a new stream, which starts with this message if there is one."""
         self._last_stream += 1
         stream = self.streams[self._last_stream] = SessionStream(self, self._last_stream)
         stream.connect(arrival, cors if b"mcp-session-id" in arrival.head.headers else self.id_header + cors)
@@ -133,7 +133,7 @@ class HttpSession:
         return stream
 
     def listen(self, arrival: Arrival, headers: Headers = ()) -> SessionStream:
-        """Open the stream for what no request has caused; an older one is finished, and gets nothing more."""
+        """Open the stream for messages that no request has caused; an older one is finished."""
         if self._standalone is not None:
             self.finish_stream(self._standalone)
         self._standalone = self.open_stream(arrival, headers)
@@ -141,12 +141,12 @@ class HttpSession:
         return self._standalone
 
     def adopt(self, stream: SessionStream) -> None:
-        """Use this as the stream for what no request has caused."""
+        """Use this stream for messages that no request has caused."""
         self.streams[stream.number] = self._standalone = stream
         self._listen()
 
     def resume(self, number: int, last: int, arrival: Arrival, headers: Headers = ()) -> SessionStream | None:
-        """Go on with a stream after a message; None if what the client has missed is not known any more."""
+        """Continue a stream after a message; None if later messages are no longer stored."""
         stream = self.streams.get(number)
         if stream is not None and stream.last_number == last:
             missed: list[bytes] | None = []
@@ -154,7 +154,7 @@ class HttpSession:
             missed = self._store.after(number, last) if self._store is not None else None
         if missed is None or (stream is not None and last > stream.last_number):
             return None
-        if stream is None:  # it was finished meanwhile: this is its end
+        if stream is None:  # it was finished meanwhile: send the rest
             stream = SessionStream(self, number)
             stream.last_number = last + len(missed)
             stream.connect(arrival, headers, missed)
@@ -166,15 +166,14 @@ class HttpSession:
         return stream
 
     def finish_stream(self, stream: SessionStream) -> None:
-        """End a stream: nothing follows on it."""
         stream.finish()
         self.streams.pop(stream.number, None)
         self.used_at = self.now()
 
     def end_expired(self, is_valid: Callable[[Authentication], bool]) -> None:
-        """End the streams whose client's credential counts no more.
+        """End the streams whose client's credential is no longer valid.
 
-        A stream that answers a request goes on to its answer unless the client comes back by itself for the rest.
+        A stream that answers a request continues to its answer, unless the client would reconnect for the rest.
         """
         for stream in [*self.streams.values()]:
             may_end = stream is self._standalone or self.may_poll
@@ -190,7 +189,7 @@ class HttpSession:
     # --- to the client ---------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Send what no request has caused, once the client listens."""
+        """Send a message that no request has caused, once the client listens."""
         stream = self._standalone
         if stream is not None and stream.is_connected:
             stream.send(line)
@@ -200,7 +199,7 @@ class HttpSession:
     def _wait(self, line: bytes) -> None:
         if self._waiting is None:
             self._waiting = deque()
-        if line in self._waiting:  # a list that has changed twice has changed
+        if line in self._waiting:  # one notification of a changed list is enough
             return
         self._waiting.append(line)
         self._waiting_bytes += len(line)
@@ -208,40 +207,37 @@ class HttpSession:
             self._waiting_bytes -= len(self._waiting.popleft())
 
     def _is_congested(self) -> bool:
-        """Tell whether what may be missed would only take room, as with a client that never listens."""
+        """Return whether the client does not read, so that progress and log messages should be dropped."""
         stream = self._standalone
         if stream is not None and stream.is_connected:
             return stream.buffered_bytes() > limits.FLOOD_BYTES
         return self._waiting_bytes > (limits.FLOOD_BYTES if self._has_listened else _MAX_WAITING_UNHEARD_BYTES)
 
-    # --- Owner of streams ------------------------------------------------------------------------------
+    # --- Owner -----------------------------------------------------------------------------------------
 
     @property
     def may_poll(self) -> bool:
-        """Whether the client comes back when a stream ends before its answer has come (MCP 2025-11-25)."""
         return not self.is_old and self.session.is_greeted and self.session.hello.revision.has_polling
 
     def store(self, stream: int, number: int, event: bytes) -> None:
-        """Keep an event for a client that comes back."""
         if self._store is None:
             self._store = ReplayStore(self._budget)
         self._store.add(stream, number, event, self.now())
 
     def stream_disconnected(self, stream: SessionStream) -> None:
-        """Take it that nobody reads a stream at the moment."""
         self.used_at = self.now()
 
-    # --- its end ---------------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------------
 
     def forget_older(self, than: float) -> None:
-        """Forget what was sent before this time."""
+        """Remove events that were sent before this time."""
         if self._store is not None:
             self._store.evict_older(than)
             if not len(self._store):
                 self._store = None
 
     def close(self) -> None:
-        """End the session, with everything that is in flight and every stream."""
+        """End the session, its requests in flight and its streams."""
         self.session.close()
         for request in [*self.in_flight]:
             request.fail(ENDED)

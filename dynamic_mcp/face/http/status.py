@@ -1,4 +1,4 @@
-"""What operators ask: whether the process is alive, and whether it serves."""
+"""The health endpoints: whether the process is alive, and whether it is ready to serve."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _NO_STORE = ((b"cache-control", b"no-store"),)
 
 
 def health(method: str) -> Response:
-    """Answer that the process is alive; this says nothing about any server."""
+    """Return that the process is alive; this says nothing about any server."""
     if method not in ("GET", "HEAD"):
-        return refusal(405, "only GET and HEAD are for this path", ((b"allow", b"GET, HEAD"),))
+        return refusal(405, "only GET and HEAD are allowed for this path", ((b"allow", b"GET, HEAD"),))
     return Response(200, JSON + _NO_STORE, b'{"status":"alive"}')
 
 
 class Load(Struct, frozen=True):
-    """Who is served: sessions of legacy clients, modern clients, and the requests of these that are in flight."""
+    """The load of a server: sessions of legacy clients, modern clients, and their requests in flight."""
 
     sessions: int
     modern_clients: int
     modern_requests: int
 
 
-def ready(proxy: Proxy, load: Load | None, *, is_finishing: bool) -> Response:
-    """Answer whether it serves: 200, or 503 once it is about to end; and how, if there is a load to tell of.
+def ready(proxy: Proxy, load: Load | None, *, is_draining: bool) -> Response:
+    """Return status 200, or 503 once the server is stopping, and the load, if it is given.
 
-    Anybody may ask: no group is named, and where clients authenticate, there is no load to tell of.
+    This needs no authentication, so it names no group, and has no load if clients must authenticate.
     """
-    body: dict[str, object] = {"status": "ending" if is_finishing else "ready"}
+    body: dict[str, object] = {"status": "ending" if is_draining else "ready"}
     if load is not None:
         states = Counter(group.state.name.lower() for group in proxy.groups)
         body |= {"version": __version__, "groups": dict(sorted(states.items())), **asdict(load)}
-    return Response(503 if is_finishing else 200, JSON + _NO_STORE, wire.encode(body))
+    return Response(503 if is_draining else 200, JSON + _NO_STORE, wire.encode(body))

@@ -1,7 +1,7 @@
 """Streams of server-sent events: messages to a client, in order.
 
-Those of a session go over one connection at a time. Each of their messages has an id, `<stream>-<number>`. Whoever
-comes back with the last id that it has seen gets what it missed, and then what follows.
+A stream of a session uses one connection at a time. Its messages have ids, `<stream>-<number>`. A client that
+reconnects with the last id that it received gets the messages after that.
 """
 
 from __future__ import annotations
@@ -15,47 +15,45 @@ from dynamic_mcp.face.http.responses import EVENTS, Headers
 from dynamic_mcp.face.limits import UNREAD_BYTES
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 
-# How long a client waits before it comes back for a stream that is to go on.
+# How long a client waits before it reconnects to an unfinished stream.
 _RETRY_MS = 1000
 _RETRY = b"retry: %d\n\n" % _RETRY_MS
-# nginx keeps the head of an answer until the first bytes of its body come.
+# nginx holds the head of an answer back until the first bytes of its body.
 ALIVE = b": alive\n\n"
 # Something is written on a stream at least this often.
 _KEEP_ALIVE_EVERY_S = 15.0
 
 
-class Owner(Protocol):
+class StreamOwner(Protocol):
     """The session that a stream belongs to."""
 
     @property
     def may_poll(self) -> bool:
-        """Whether the client comes back when a stream ends before its answer has come (MCP 2025-11-25)."""
+        """Whether the client reconnects if a stream ends before the answer (MCP 2025-11-25)."""
         ...
 
     def now(self) -> float:
-        """Return the time, in seconds of any clock that only goes forward."""
+        """Return the time, in seconds of a monotonic clock."""
         ...
 
     def store(self, stream: int, number: int, event: bytes) -> None:
-        """Keep an event for a client that comes back."""
+        """Store an event for a client that reconnects."""
         ...
 
-    def finish_stream(self, stream: SessionStream) -> None:
-        """End a stream, on which nothing follows."""
-        ...
+    def finish_stream(self, stream: SessionStream) -> None: ...
 
     def stream_disconnected(self, stream: SessionStream) -> None:
-        """Take it that nobody reads a stream at the moment."""
+        """Called when a stream loses its connection."""
         ...
 
 
 def event_of(line: bytes) -> bytes:
-    """Return the event of a message, a line of JSON."""
+    """Return the event for a message, a line of JSON."""
     return b"event: message\ndata: %s\n\n" % line.rstrip(b"\n")
 
 
 class Stream:
-    """Messages over one connection; who closes it loses what follows."""
+    """Messages over one connection; what is sent after it closes is lost."""
 
     __slots__ = ("_exchange", "_now", "is_unread", "written_at")
 
@@ -68,21 +66,20 @@ class Stream:
 
     @property
     def is_connected(self) -> bool:
-        """Whether somebody reads this stream."""
         return self._exchange is not None
 
     def start(self, exchange: Exchange, headers: Headers, first: bytes) -> None:
-        """Answer with this stream, which begins with these bytes."""
+        """Answer a request with this stream, which starts with the bytes `first`."""
         self._exchange = exchange
         self.written_at = self._now()
         exchange.start(Response(200, EVENTS + headers, first))
 
     def send(self, line: bytes) -> None:
-        """Send one message, a line of JSON."""
+        """Send a message, a line of JSON."""
         self._write(event_of(line))
 
     def close(self) -> None:
-        """End the stream: nothing follows."""
+        """End the stream."""
         self.finish()
 
     def finish(self) -> None:
@@ -98,16 +95,16 @@ class Stream:
             self._exchange = None
 
     def keep_alive(self, now: float) -> None:
-        """Write something that means nothing if it is time, so that no proxy takes the connection for dead."""
+        """Send a comment if it is time, so that proxies do not close the connection."""
         if now - self.written_at >= _KEEP_ALIVE_EVERY_S:
             self._write(ALIVE)
 
     def buffered_bytes(self) -> int:
-        """Return how much the client has not read."""
+        """Return how many bytes the client has not read."""
         return 0 if self._exchange is None else self._exchange.buffered_bytes()
 
     def disconnected(self) -> None:
-        """Called when the connection has gone."""
+        """Called when the client disconnects."""
         self._exchange = None
 
     def _write(self, data: bytes) -> None:
@@ -119,12 +116,12 @@ class Stream:
             exchange.abort()
             self.disconnected()
             return
-        exchange.write(data)  # however long it is: one message alone is never too much
+        exchange.write(data)  # of any length: one message alone is never too much
         self.written_at = self._now()
 
 
 class SessionStream(Stream):
-    """A stream of a session. It goes on without a connection; then what is sent is only stored."""
+    """A stream of a session. Without a connection, its messages are only stored."""
 
     __slots__ = ("_owner", "authentication", "connected_at", "last_number", "number")
 
@@ -132,13 +129,13 @@ class SessionStream(Stream):
     needs_client = False
     sender = None
 
-    def __init__(self, owner: Owner, number: int) -> None:
+    def __init__(self, owner: StreamOwner, number: int) -> None:
         super().__init__(owner.now)
         self.number = number
         self.last_number = 0
         self.connected_at = 0.0
         self.authentication: Authentication = LOCAL_USER
-        """What was shown by whoever reads it now, or did last."""
+        """That of the current connection, or of the last one."""
         self._owner = owner
 
     def __repr__(self) -> str:
@@ -147,9 +144,9 @@ class SessionStream(Stream):
         )
 
     def connect(self, arrival: Arrival, headers: Headers = (), missed: tuple[bytes, ...] | list[bytes] = ()) -> None:
-        """Go on over this connection, beginning with what was missed; an older connection ends."""
+        """Continue over this connection, starting with the `missed` events; an older connection ends."""
         if self._exchange is not None:
-            if self._exchange.buffered_bytes():  # which comes again over the new connection
+            if self._exchange.buffered_bytes():  # these bytes are sent again over the new connection
                 self._exchange.abort()
             else:
                 self._exchange.end()
@@ -163,63 +160,58 @@ class SessionStream(Stream):
         self.connected_at = self.written_at
 
     def send(self, line: bytes) -> None:
-        """Send one message, a line of JSON."""
         self.last_number += 1
         event = b"id: %d-%d\n%s" % (self.number, self.last_number, event_of(line))
         self._owner.store(self.number, self.last_number, event)
         self._write(event)
 
     def close(self) -> None:
-        """End the stream: nothing follows."""
         self._owner.finish_stream(self)
 
     def pause(self) -> None:
-        """End the connection; the client is to come back for what follows."""
+        """End the connection; the client reconnects for later messages."""
         if self._exchange is not None:
             self._exchange.write(_RETRY)
             self.finish()
             self._owner.stream_disconnected(self)
 
     def expire(self) -> None:
-        """End the connection, since what its client has shown counts no more; with something new it may come back."""
+        """End the connection, since its credential is no longer valid; the client may reconnect with a new one."""
         self.pause()
 
     # --- Receiver --------------------------------------------------------------------------------------
 
     def receive_body(self, body: bytes) -> None:
-        """Take the body of the GET request, which means nothing."""
+        """Ignore the body of the GET request."""
 
     def refuse_body(self) -> None:
-        """Take it that the GET request has a long body, which means nothing either."""
+        """Ignore the long body of the GET request."""
 
     def disconnected(self) -> None:
-        """Called when the connection has gone."""
         self._exchange = None
         self._owner.stream_disconnected(self)
 
 
 class OldStream(SessionStream):
-    """The one stream of a client of the older transport: its messages have no ids; it ends with its connection."""
+    """The only stream of a client of the older transport: without message ids; it ends with its connection."""
 
     __slots__ = ("_on_end",)
 
-    def __init__(self, owner: Owner, *, on_end: Callable[[], None]) -> None:
+    def __init__(self, owner: StreamOwner, *, on_end: Callable[[], None]) -> None:
         super().__init__(owner, 0)
         self._on_end = on_end
 
     def open(self, arrival: Arrival, headers: Headers, messages: bytes) -> None:
-        """Begin with where the client is to post its messages (MCP 2024-11-05, transports)."""
+        """Start with the URL to which the client posts its messages (MCP 2024-11-05, transports)."""
         self.connect(arrival, headers, [b"event: endpoint\ndata: %s\n\n" % messages])
 
     def send(self, line: bytes) -> None:
-        """Send one message, a line of JSON."""
         self._write(event_of(line))
 
     def expire(self) -> None:
-        """End the session: nobody can come back to it."""
+        """End the session, which the client cannot resume."""
         self._on_end()
 
     def disconnected(self) -> None:
-        """Take it that the connection has gone, and the client with it."""
         super().disconnected()
         self._on_end()

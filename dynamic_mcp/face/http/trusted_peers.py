@@ -1,4 +1,4 @@
-"""Which peers are believed, by their addresses: reverse proxies whose headers count."""
+"""The peers whose headers are trusted, such as reverse proxies, by their addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNIX = "unix"
 
 
 class TrustedPeers:
-    """The peers of a config: addresses, networks, and `unix` for every peer of a Unix socket."""
+    """The trusted peers of a config: addresses, networks, and `unix` for all peers of Unix sockets."""
 
     def __init__(self, peers: Iterable[str]) -> None:
         peers = tuple(peers)
@@ -17,7 +17,7 @@ class TrustedPeers:
         self._has_unix = _UNIX in peers
 
     def __contains__(self, peer: str) -> bool:
-        """Tell whether this is one of them; the peer of a Unix socket is an empty text."""
+        """Return whether a peer is trusted; the peer of a Unix socket is an empty string."""
         if not peer:
             return self._has_unix
         try:

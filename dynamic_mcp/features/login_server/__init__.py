@@ -1,1 +1,1 @@
-"""A small OAuth 2.1 authorization server for MCP clients: people log in elsewhere, and grant access here."""
+"""A built-in OAuth 2.1 authorization server for MCP clients. Users authenticate elsewhere, and grant access here."""

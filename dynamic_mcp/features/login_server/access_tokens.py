@@ -1,4 +1,4 @@
-"""Our own access tokens, as they come back: whose they are, as long as they count."""
+"""Checks the access tokens that this server has issued."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from asyncio import Future
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.features.login_server import grants
 from dynamic_mcp.features.login_server.addresses import Addresses, is_within
 from dynamic_mcp.features.login_server.database import Database, DatabaseError
@@ -19,16 +19,16 @@ from dynamic_mcp.web.verified_tokens import VerifiedToken, VerifiedTokens
 if TYPE_CHECKING:
     from dynamic_mcp.web.jwk import SigningKey
 
-# How late this process may learn that another one has revoked a login, or made a key.
+# How long revoked logins and keys are cached, which other processes may change.
 _FRESH_S = 5.0
-_EXPIRED = Denial("invalid_token", "the access token has expired")
-_REVOKED = Denial("invalid_token", "the login was revoked")
-_INVALID = Denial("invalid_token", "the access token is not valid")
-_ELSEWHERE = Denial("invalid_token", "the access token is for another part of this server")
+_EXPIRED = CredentialDenial("invalid_token", "the access token has expired")
+_REVOKED = CredentialDenial("invalid_token", "the login was revoked")
+_INVALID = CredentialDenial("invalid_token", "invalid access token")
+_OTHER_PART = CredentialDenial("invalid_token", "the access token is for another part of this server")
 
 
 class AccessTokens:
-    """Checks access tokens. Each signature is checked once, and in a thread where the database has to be asked."""
+    """Checks access tokens. Each signature is verified once, and in a thread if the database is needed."""
 
     def __init__(self, at: Addresses, database: Database, now: Callable[[], float]) -> None:
         self._at = at
@@ -41,21 +41,21 @@ class AccessTokens:
         self._verified = VerifiedTokens(now)
 
     def recognises(self, token: str) -> bool:
-        """Tell whether a token claims to be one of ours."""
+        """Return whether a token names us as its issuer."""
         if token in self._verified:
             return True
         signed = _parse(token)
         return signed is not None and signed.issuer == self._at.issuer
 
-    def authenticate(self, token: str, target: bytes) -> Authentication | Denial | Future[Authentication | Denial]:
-        """Tell whose token this is, for a request with this target."""
+    def authenticate(self, token: str, target: bytes) -> AuthResult | Future[AuthResult]:
+        """Return the authentication by a token for a request with this target."""
         verified = self._verified.find(token)
         if verified is not None and self._is_fresh():
             return self._judge(verified, target)
         return self._tasks.create(self._look_up(token, target), name="check of an access token")
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether one of the logins by which somebody was let in still counts."""
+        """Return whether one of the logins behind an authentication is still valid."""
         if authentication.provider != "login":
             return False
         if not 0 <= self._now() - self._tried_at < _FRESH_S:
@@ -64,18 +64,17 @@ class AccessTokens:
         return self._verified.is_valid(authentication, self._revoked)
 
     def forget(self) -> None:
-        """Ask the database before the next answer: a login has ended."""
+        """Query the database before the next answer, because a login was revoked."""
         self._read_at = -_FRESH_S
 
     async def close(self) -> None:
-        """End what is under way."""
         self._tasks.cancel_all()
         await self._tasks.wait()
 
     def _is_fresh(self) -> bool:
         return 0 <= self._now() - self._read_at < _FRESH_S
 
-    async def _look_up(self, token: str, target: bytes) -> Authentication | Denial:
+    async def _look_up(self, token: str, target: bytes) -> AuthResult:
         signed = _parse(token)
         try:
             if not self._is_fresh() or (signed is not None and signed.kid not in self._keys):
@@ -84,7 +83,7 @@ class AccessTokens:
             if verified is None and signed is not None:
                 verified = await self._database.run(lambda _: self._verify(signed))
         except DatabaseError:
-            return Denial("temporarily_unavailable", "the access token cannot be checked now")
+            return CredentialDenial("temporarily_unavailable", "the access token could not be checked; retry")
         if verified is None:
             return _INVALID
         self._verified.add(token, verified)
@@ -94,7 +93,7 @@ class AccessTokens:
         try:
             await self._read()
         except DatabaseError:
-            return  # it was logged; what is known stays
+            return  # it was logged; keep the cached state
 
     async def _read(self) -> None:
         now = self._now()
@@ -108,26 +107,26 @@ class AccessTokens:
         self._read_at = now
 
     def _verify(self, token: SignedToken) -> VerifiedToken | None:
-        """Check the signature; called in the thread of the database."""
+        """Verify the signature; called in the thread of the database."""
         from dynamic_mcp.features.login_server import keys
 
         claims = keys.read_claims(token, self._keys)
         if claims is None or claims.get("iss") != self._at.issuer:
             return None
-        found = (self._at.find_part(each) for each in read_texts(claims["aud"]))
-        parts = tuple(part for part in found if part is not None)
+        audiences = (self._at.find_part(each) for each in read_texts(claims["aud"]))
+        parts = tuple(part for part in audiences if part is not None)
         if not parts or not isinstance(claims.get("exp"), int):
             return None
         return VerifiedToken(_to_authentication(claims), parts, float(claims["exp"]), str(claims["sid"]))
 
-    def _judge(self, verified: VerifiedToken, target: bytes) -> Authentication | Denial:
+    def _judge(self, verified: VerifiedToken, target: bytes) -> AuthResult:
         if verified.expires_at <= self._now():
             return _EXPIRED
         if verified.login in self._revoked:
             return _REVOKED
         part = self._at.part_of_request(target)
         if not any(is_within(part, each) for each in verified.audiences):
-            return _ELSEWHERE
+            return _OTHER_PART
         return self._verified.accept(verified)
 
 

@@ -1,4 +1,4 @@
-"""The URLs of the authorization server and of what it guards, all of them made from `public_url`."""
+"""The URLs of the authorization server and of the resources that it protects, all derived from `public_url`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ REGISTER = "/register"
 REVOKE = "/revoke"
 CALLBACK = "/login/callback"
 JWKS = "/.well-known/jwks.json"
-# A token names what it is for, and is a header of each request.
+# Limited because each token has its resources, and is a header of each request.
 _MAX_RESOURCE_CHARS = 500
 _OLD_TRANSPORT = "/sse"
 
 
 class Addresses:
-    """Knows the URL of each page, and which part of the server a resource means."""
+    """Returns the URL of each page, and the part of the server that a resource stands for."""
 
     def __init__(self, http: Http) -> None:
         assert http.public_url is not None
@@ -34,15 +34,14 @@ class Addresses:
         self._roots = {each for each in (self.prefix, http.root_path.rstrip("/")) if each}
 
     def url(self, path: str) -> str:
-        """Return the URL of a page."""
         return self.issuer + path
 
     def paths(self, path: str) -> tuple[str, ...]:
-        """Return where a page is: a reverse proxy may leave what comes before our paths, or take it away."""
+        """Return the paths of a page: a reverse proxy may keep or remove the prefix of our paths."""
         return (path, *(root + path for root in sorted(self._roots)))
 
     def metadata_paths(self, document: str) -> tuple[str, ...]:
-        """Return where a document about the issuer is (RFC 8414, section 3.1; OpenID Discovery, section 4)."""
+        """Return the paths of the issuer's metadata (RFC 8414, section 3.1; OpenID Discovery, section 4)."""
         return (*self.paths(f"/.well-known/{document}"), f"/.well-known/{document}{self.prefix}")
 
     def audience(self, part: str) -> str:
@@ -50,9 +49,9 @@ class Addresses:
         return self._resource + part
 
     def find_part(self, resource: str) -> str | None:
-        """Return which part of the server a resource is: empty for all of it, or as in `/github`; None if not ours.
+        """Return the part of the server for a resource: empty for all, or as in `/github`; None if it is not ours.
 
-        People type the URL with and without a slash at its end, and clients ask for the origin alone.
+        The URL may have a trailing slash, and clients may request the origin alone.
         """
         if len(resource) > _MAX_RESOURCE_CHARS:
             return None
@@ -71,7 +70,7 @@ class Addresses:
         return None
 
     def part_of_request(self, target: bytes) -> str:
-        """Return the part of the server that a request of MCP is for."""
+        """Return the part of the server that an MCP request is for."""
         path = target.partition(b"?")[0].decode("latin-1").rstrip("/")
         for root in ("", *self._roots):
             for base in (self._path, _OLD_TRANSPORT):
@@ -81,7 +80,7 @@ class Addresses:
 
 
 def is_within(part: str, granted: str) -> bool:
-    """Tell whether what is granted covers a part of the server."""
+    """Return whether a part of the server is covered by the granted part."""
     return part == granted or part.startswith(granted + "/") or not granted
 
 

@@ -1,7 +1,7 @@
-"""The authorization endpoint: finds out who somebody is, and asks whether the client may act for them.
+"""The authorization endpoint: identifies the user, and asks whether the client may act for them.
 
-Nobody is redirected to a client before they have decided. Anybody can register a client, so an automatic redirect,
-even one with an error, would lead from our address to anywhere (RFC 9700, section 4.11.2).
+`/authorize` never redirects to a client before consent. Any program can register a client, so an automatic redirect,
+even with an error, would lead from our address to any other (RFC 9700, section 4.11.2).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.http.authenticator import AuthRejection, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.responses import NO_STORE
 from dynamic_mcp.features.login_server import addresses, store
 from dynamic_mcp.features.login_server.addresses import Addresses
@@ -27,14 +28,13 @@ from dynamic_mcp.features.login_server.consent import ALLOW, DENY, consent_page
 from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import NAME, Fields, OAuthError, parse_fields, parse_form
 from dynamic_mcp.features.login_server.grants import add_code
-from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider, NotIdentified, person_of
-from dynamic_mcp.features.login_server.peer_addresses import PeerAddresses
+from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider, NotIdentified, user_of
 from dynamic_mcp.features.login_server.records import (
+    AccessGrant,
     AuthorizationRequest,
-    Grant,
+    LoginUser,
     PendingConsent,
     PendingIdentification,
-    Person,
 )
 from dynamic_mcp.features.login_server.redirects import find_redirect
 from dynamic_mcp.system.rate_limiter import RateLimiter
@@ -45,26 +45,24 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
 _MAX_STATE_CHARS = 4096
 _MAX_RESOURCES = 5
 _LONGEST_ID = 200
-# How often one address may begin a login, and make us fetch a document that we do not have.
+# How often one address may start a login, and have us fetch a document.
 _LOGINS, _FETCHES = (60, 1.0), (20, 6.0)
-_TOO_MANY = OAuthError(
-    "temporarily_unavailable", "too many logins were begun: try again in a minute", 429, is_denial=True
-)
-_NOT_HERE = OAuthError("invalid_request", "this page has expired, or was used before", is_denial=True)
+_TOO_MANY = OAuthError("temporarily_unavailable", "too many logins; retry in a minute", 429, is_denial=True)
+_EXPIRED_PAGE = OAuthError("invalid_request", "this page has expired or was already used", is_denial=True)
 
 
 class AuthorizationEndpoint:
-    """The pages between a client that sends a browser here and the code with which the browser goes back."""
+    """The pages from the authorization request of a client to the redirect with its code."""
 
     def __init__(
         self,
         at: Addresses,
         database: Database,
         documents: ClientDocuments,
-        who: IdentityProvider | Identify,
+        who: LoginIdentityProvider | Identify,
         *,
         scopes: Collection[str],
-        peers: PeerAddresses,
+        forwarding: Forwarding,
         now: Callable[[], float],
     ) -> None:
         self._at = at
@@ -72,32 +70,32 @@ class AuthorizationEndpoint:
         self._documents = documents
         self._who = who
         self._scopes = frozenset(scopes)
-        self._peers = peers
+        self._forwarding = forwarding
         self._logins, self._fetches = RateLimiter[str](*_LOGINS), RateLimiter[str](*_FETCHES)
         self._browsers = Browsers(at.origin, is_https=at.is_https)
         self._now = now
 
     async def begin(self, request: PageRequest) -> Response:
-        """Answer GET /authorize."""
+        """Handle GET /authorize."""
         head = request.head
-        if not self._logins.take(self._peers.find(head), self._now()):
+        if not self._logins.take(self._forwarding.site_of(head), self._now()):
             raise _TOO_MANY
         fields = _query(head)
-        asked = self._read(fields, await self._find_client(head, fields.need("client_id")))
+        authorization = self._read(fields, await self._find_client(head, fields.need("client_id")))
         browser = self._browsers.name(head)
         if callable(self._who):
-            return await self._ask(asked, person_of(self._who(head)), browser)
+            return await self._ask(authorization, user_of(self._who(head)), browser)
         question = await self._who.begin()
-        pending = PendingIdentification(asked, store.hash_of(browser), question.kept)
+        pending = PendingIdentification(authorization, store.hash_of(browser), question.kept)
         now = self._now()
         await self._database.run(lambda each: store.add_request(each, pending, now, secret=question.state))
         headers = ((b"location", question.url.encode()), self._browsers.cookie(browser))
         return Response(303, (*headers, *NO_STORE))
 
     async def go_on(self, request: PageRequest) -> Response:
-        """Answer GET /login/callback, where the identity provider sends the browser."""
+        """Handle GET /login/callback, to which the identity provider redirects."""
         if callable(self._who):
-            return error_page("there is nothing at this path", 404)
+            return error_page("not found", 404)
         head, fields = request.head, _query(request.head)
         state, now = fields.need("state"), self._now()
 
@@ -110,26 +108,26 @@ class AuthorizationEndpoint:
 
         pending = await self._database.run(take)
         if pending is None:
-            raise _NOT_HERE
-        person = await self._who.finish(pending.kept, fields.values)
-        # whoever began may be somebody else than who logged in: from here on, only this browser knows the secrets
-        return await self._ask(pending.request, person, self._browsers.name(head))
+            raise _EXPIRED_PAGE
+        user = await self._who.finish(pending.kept, fields.values)
+        # a login may be started and finished in different browsers: from here on, only this one knows the secrets
+        return await self._ask(pending.request, user, self._browsers.name(head))
 
     async def decide(self, request: PageRequest) -> Response:
-        """Answer POST /consent, with the person's decision."""
+        """Handle POST /consent."""
         head = request.head
         fields = parse_form(head.headers, request.body)
         id, csrf, decision = (fields.need(name) for name in ("request", "csrf", "decision"))
         if decision not in (ALLOW, DENY):
-            raise OAuthError("invalid_request", "the decision is neither yes nor no")
-        subject = person_of(self._who(head)).subject if callable(self._who) else None
+            raise OAuthError("invalid_request", f"`decision` must be `{ALLOW}` or `{DENY}`")
+        subject = user_of(self._who(head)).subject if callable(self._who) else None
         now = self._now()
 
         def end(connection: sqlite3.Connection) -> tuple[AuthorizationRequest, str | None] | None:
             pending = store.find_request(connection, id, PendingConsent, now)
             if pending is None or not hmac.compare_digest(pending.csrf, store.hash_of(csrf)):
                 return None
-            if not self._browsers.may_decide(head, pending.browser) or subject not in (None, pending.person.subject):
+            if not self._browsers.may_decide(head, pending.browser) or subject not in (None, pending.user.subject):
                 return None
             store.end_request(connection, id, PendingConsent)
             if decision == DENY:
@@ -137,18 +135,19 @@ class AuthorizationEndpoint:
             store.touch_client(connection, pending.request.client.id, now)
             return pending.request, add_code(connection, _granted(pending), now)
 
-        ended = await self._database.run(end)
-        if ended is None:
-            raise _NOT_HERE
-        asked, code = ended
-        said = "allows" if code is not None else "does not allow"
-        log.info("somebody %s the client %s to act for them", said, ascii(asked.client.id))
+        result = await self._database.run(end)
+        if result is None:
+            raise _EXPIRED_PAGE
+        authorization, code = result
+        log.info(
+            "a user %s the client %s access", "denied" if code is None else "granted", ascii(authorization.client.id)
+        )
         if code is None:
-            why = f"the person does not allow the client {asked.client.id[:_LONGEST_ID]!a} to act for them"
-            return AuthRejection.of(self._send_back(asked, {"error": "access_denied"}), why, NAME)
-        return self._send_back(asked, {"code": code})
+            why = f"the user denied the client {authorization.client.id[:_LONGEST_ID]!a} access"
+            return AuthRejection.of(self._send_back(authorization, {"error": "access_denied"}), why, NAME)
+        return self._send_back(authorization, {"code": code})
 
-    # --- what is asked for -----------------------------------------------------------------------------
+    # --- the request ---------------------------------------------------------------------------------
 
     async def _find_client(self, head: RequestHead, id: str) -> OAuthClient:
         """Return the client with this id. Raises OAuthError."""
@@ -156,30 +155,30 @@ class AuthorizationEndpoint:
             client = await self._database.run(lambda connection: store.find_client(connection, id))
             if client is None:
                 why = (
-                    "this server does not know your program any more, or did not give it the id that it uses: remove"
-                    " the server from the program and add it again, so that it registers anew"
+                    "this server does not know the client id of your application: remove the server from the"
+                    " application and add it again, so that it registers again"
                 )
                 raise OAuthError("invalid_client", why)
             return client
         try:
-            known = await self._documents.find_known(id)
-            if known is None and not self._fetches.take(self._peers.find(head), self._now()):
+            cached = await self._documents.find_known(id)
+            if cached is None and not self._fetches.take(self._forwarding.site_of(head), self._now()):
                 raise _TOO_MANY
-            return known or await self._documents.fetch(id)
+            return cached or await self._documents.fetch(id)
         except ForbiddenClient as exc:
             raise OAuthError("invalid_client", exc.why) from None
 
     def _read(self, fields: Fields, client: OAuthClient) -> AuthorizationRequest:
-        """Return what a client asks for. Raises OAuthError."""
+        """Return the authorization request in these fields. Raises OAuthError."""
         redirect_uri = find_redirect(client.redirect_uris, fields.get("redirect_uri"))
         if redirect_uri is None:
-            raise OAuthError("invalid_request", "`redirect_uri` is not one that the client has registered")
+            raise OAuthError("invalid_request", "`redirect_uri` is not registered for this client")
         if fields.need("response_type") != "code":
             raise OAuthError("unsupported_response_type", "`response_type` must be `code`")
         if fields.get("response_mode") not in (None, "query"):
             raise OAuthError("invalid_request", "`response_mode` must be `query`")
         if fields.get("request") or fields.get("request_uri"):
-            raise OAuthError("request_not_supported", "requests as objects are not supported")
+            raise OAuthError("request_not_supported", "request objects are not supported")
         challenge = fields.get("code_challenge") or ""
         if fields.get("code_challenge_method") != "S256" or _CHALLENGE.fullmatch(challenge) is None:
             raise OAuthError("invalid_request", "PKCE with `code_challenge_method` `S256` is required")
@@ -193,27 +192,27 @@ class AuthorizationEndpoint:
     def _read_resources(self, resources: tuple[str, ...]) -> tuple[str, ...]:
         parts = [self._at.find_part(each) for each in resources[: _MAX_RESOURCES + 1]]
         if None in parts or len(parts) > _MAX_RESOURCES:
-            raise OAuthError("invalid_target", f"`resource` must be `{self._at.audience('')}` or what is below it")
+            raise OAuthError("invalid_target", f"`resource` must be `{self._at.audience('')}` or a path below it")
         return tuple(dict.fromkeys(each for each in parts if each is not None)) or ("",)
 
     # --- the decision ----------------------------------------------------------------------------------
 
-    async def _ask(self, asked: AuthorizationRequest, person: Person, browser: str) -> Response:
+    async def _ask(self, request: AuthorizationRequest, user: LoginUser, browser: str) -> Response:
         csrf = secrets.token_urlsafe(32)
-        pending = PendingConsent(asked, store.hash_of(browser), store.hash_of(csrf), person)
+        pending = PendingConsent(request, store.hash_of(browser), store.hash_of(csrf), user)
         now = self._now()
         id = await self._database.run(lambda connection: store.add_request(connection, pending, now))
-        action, resources = self._at.url(addresses.CONSENT), [self._at.audience(each) for each in asked.parts]
+        action, resources = self._at.url(addresses.CONSENT), [self._at.audience(each) for each in request.parts]
         headers = (self._browsers.cookie(browser),)
         return consent_page(pending, action, {"request": id, "csrf": csrf}, resources, headers)
 
-    def _send_back(self, asked: AuthorizationRequest, answer: dict[str, str]) -> Response:
-        """Redirect to the client (RFC 6749, section 4.1.2), and say who we are (RFC 9207)."""
-        if asked.state is not None:
-            answer["state"] = asked.state
+    def _send_back(self, request: AuthorizationRequest, answer: dict[str, str]) -> Response:
+        """Redirect to the client (RFC 6749, section 4.1.2), with our issuer (RFC 9207)."""
+        if request.state is not None:
+            answer["state"] = request.state
         answer["iss"] = self._at.issuer
-        separator = "&" if "?" in asked.redirect_uri else "?"
-        location = f"{asked.redirect_uri}{separator}{urlencode(answer)}"
+        separator = "&" if "?" in request.redirect_uri else "?"
+        location = f"{request.redirect_uri}{separator}{urlencode(answer)}"
         return Response(303, ((b"location", location.encode()), (b"referrer-policy", b"no-referrer"), *NO_STORE))
 
 
@@ -221,21 +220,21 @@ def _query(head: RequestHead) -> Fields:
     return parse_fields(head.target.partition(b"?")[2])
 
 
-def _granted(pending: PendingConsent) -> Grant:
-    asked = pending.request
-    return Grant(
-        client_id=asked.client.id,
-        may_refresh=asked.client.may_refresh,
-        redirect_uri=asked.redirect_uri,
-        challenge=asked.challenge,
-        scopes=asked.scopes,
-        parts=asked.parts,
-        person=pending.person,
+def _granted(pending: PendingConsent) -> AccessGrant:
+    request = pending.request
+    return AccessGrant(
+        client_id=request.client.id,
+        may_refresh=request.client.may_refresh,
+        redirect_uri=request.redirect_uri,
+        challenge=request.challenge,
+        scopes=request.scopes,
+        parts=request.parts,
+        user=pending.user,
     )
 
 
 def to_page(exc: OAuthError | NotIdentified) -> Response:
-    """Return what a person sees of a request that is refused."""
+    """Return the page for a refused request."""
     if isinstance(exc, NotIdentified):
         return error_page(str(exc), 403)
     return error_page(exc.why, exc.status)

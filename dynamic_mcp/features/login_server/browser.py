@@ -1,4 +1,4 @@
-"""The browser in which somebody decides: a cookie that says it is the one that was sent on."""
+"""Recognises the browser in which a login was started, by a cookie."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _VALUE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
 
 
 class Browsers:
-    """Gives browsers a name, of which the server keeps a hash only. It says nothing about the person."""
+    """Names browsers by a random cookie, of which the server stores a hash. It says nothing about the user."""
 
     def __init__(self, origin: str, *, is_https: bool) -> None:
         self._origin = origin.encode()
         self._is_https = is_https
-        # the prefix keeps other hosts of the domain from setting it (RFC 6265bis, section 4.1.3.2)
+        # with this prefix, other hosts of the domain cannot set it (RFC 6265bis, section 4.1.3.2)
         self._name = "__Host-dynamic-mcp-browser" if is_https else "dynamic-mcp-browser"
 
     def name(self, head: RequestHead) -> str:
@@ -25,20 +25,20 @@ class Browsers:
         return next(iter(self._read(head)), secrets.token_urlsafe(32))
 
     def cookie(self, name: str) -> tuple[bytes, bytes]:
-        """Return the header that lets a browser keep its name until it is closed."""
+        """Return the header with which a browser keeps its name until it is closed."""
         secure = "; Secure" if self._is_https else ""
         return b"set-cookie", f"{self._name}={name}; Path=/; HttpOnly; SameSite=Lax{secure}".encode()
 
     def is_other(self, head: RequestHead, hashed: str) -> bool:
-        """Tell whether this is certainly another browser than the one with this name."""
+        """Return whether this is certainly another browser than the one with this hash."""
         names = self._read(head)
         return bool(names) and all(hash_of(each) != hashed for each in names)
 
     def may_decide(self, head: RequestHead, hashed: str) -> bool:
-        """Tell whether a form comes from our page in this browser.
+        """Return whether a form comes from our page in this browser.
 
-        A browser inside of a program may lose cookies. Then `Origin` has to say that the form is ours, which no page
-        of somebody else can make a browser say.
+        A browser embedded in a program may lose cookies. Then `Origin` must show that the form is ours, which no page
+        of another site can fake.
         """
         origin = head.headers.get(b"origin")
         if (

@@ -1,8 +1,8 @@
-"""Client ID metadata documents: a client whose id is the URL of a document that says what it is.
+"""Client ID metadata documents: clients whose id is the URL of a document that describes them.
 
-draft-ietf-oauth-client-id-metadata-document; MCP 2026-07-28, authorization. Anybody can make us fetch one, so a fetch
-is bounded, follows no redirects, and goes to no network that we are not in ourselves (`web/address_policy.py`), nor
-to this machine.
+draft-ietf-oauth-client-id-metadata-document; MCP 2026-07-28, authorization. Any client can make us fetch one, so a
+fetch is bounded, follows no redirects, and reaches no network that we are not in (`web/address_policy.py`), nor this
+machine.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _MAX_URL_CHARS = 500
 _MAX_DOCUMENT_BYTES = 32 << 10
 _MAX_AT_ONCE = 8
 _URL = re.compile(r"https://[a-zA-Z0-9.\-:\[\]]+/[!$%&'()*+,\-./0-9:;=@A-Z_a-z~?]+", re.ASCII)
-# How long a document is kept: as its headers say, within these bounds, and without such headers the default.
+# How long a document is cached: as its headers say, within these bounds, else the default.
 _LEAST_S, _DEFAULT_S, _MOST_S = 60.0, 3600.0, 24 * 3600.0
-# How long it counts that there was no good document.
+# How long a failed fetch is cached.
 _FAILED_S = 30.0
 
 
 class FetchedDocument(Struct, frozen=True):
-    """What was fetched."""
+    """The response to a fetch."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-# Fetches a URL, as it is allowed to. Raises FetchError.
+# Fetches an allowed URL. Raises FetchError.
 Fetch = Callable[[str], Awaitable[FetchedDocument]]
 
 
 class FetchError(Exception):
-    """A document that could not be fetched; the message is the rest of a sentence that begins with the URL."""
+    """Raised if a document could not be fetched; the message continues a sentence that starts with the URL."""
 
 
 def is_document_url(client_id: str) -> bool:
-    """Tell whether a client id is the URL of a document, which has a path that nothing has to resolve."""
+    """Return whether a client id is the URL of a document, with a normalised path."""
     if len(client_id) > _MAX_URL_CHARS or _URL.fullmatch(client_id) is None:
         return False
     try:
@@ -65,18 +65,18 @@ def is_document_url(client_id: str) -> bool:
 
 
 class ClientDocuments:
-    """The documents of clients, each fetched once at a time."""
+    """The documents of clients. Concurrent requests for a document share one fetch."""
 
     def __init__(self, database: Database, fetch: Fetch, now: Callable[[], float]) -> None:
         self._database = database
         self._fetch = fetch
         self._now = now
-        self._places = asyncio.Semaphore(_MAX_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
         self._fetching: dict[str, asyncio.Task[OAuthClient]] = {}
         self._failed: BoundedDict[str, tuple[float, ForbiddenClient]] = BoundedDict(store.MAX_DOCUMENTS)
 
     async def find_known(self, url: str) -> OAuthClient | None:
-        """Return the client of a document that need not be fetched. Raises ForbiddenClient if it was no good."""
+        """Return the client of a cached document. Raises ForbiddenClient if the last fetch failed."""
         failed = self._failed.get(url)
         if failed is not None and failed[0] > self._now():
             raise ForbiddenClient(failed[1].error, failed[1].why)
@@ -91,7 +91,6 @@ class ClientDocuments:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Give up what is being fetched."""
         tasks = [*self._fetching.values()]
         for task in tasks:
             task.cancel()
@@ -100,11 +99,11 @@ class ClientDocuments:
     def _forget(self, url: str, task: asyncio.Task[OAuthClient]) -> None:
         self._fetching.pop(url, None)
         if not task.cancelled():
-            task.exception()  # whoever waited for it may have gone
+            task.exception()  # retrieve it: the waiting request may have been cancelled
 
     async def _fetch_one(self, url: str) -> OAuthClient:
         try:
-            async with self._places:
+            async with self._slots:
                 document = await self._fetch(url)
             client = _read(url, document)
         except FetchError as exc:
@@ -125,7 +124,7 @@ class ClientDocuments:
 
 
 def _read(url: str, document: FetchedDocument) -> OAuthClient:
-    """Return the client that a document is about. Raises ForbiddenClient and FetchError."""
+    """Return the client that a document describes. Raises ForbiddenClient and FetchError."""
     if document.status != 200:
         raise FetchError(f"was answered with the status {document.status}")
     if len(document.body) > _MAX_DOCUMENT_BYTES:
@@ -135,14 +134,14 @@ def _read(url: str, document: FetchedDocument) -> OAuthClient:
         raise FetchError("is not JSON")
     metadata = read_metadata(document.body)
     if metadata.client_id != url:
-        raise ForbiddenClient("invalid_client", "the document of the client has another `client_id` than its URL")
+        raise ForbiddenClient("invalid_client", "the document of the client has a `client_id` that is not its URL")
     if metadata.client_secret is not None:
-        raise ForbiddenClient("invalid_client", "the document of the client has a secret, which is none any more")
+        raise ForbiddenClient("invalid_client", "the document of the client has a secret, which is public there")
     return make_client(url, metadata, has_document=True)
 
 
 def lifetime_s(headers: Mapping[str, str]) -> float:
-    """Return how long a document may be kept (RFC 9111, section 5.2.2); 0 is not at all."""
+    """Return how long a document may be cached (RFC 9111, section 5.2.2); 0 means not at all."""
     parts = [each.strip().lower() for each in headers.get("cache-control", "").split(",")]
     if "no-store" in parts or "no-cache" in parts:
         return 0.0
@@ -154,9 +153,9 @@ def lifetime_s(headers: Mapping[str, str]) -> float:
 
 
 def guarded_fetch(public_url: str, resolver: Resolver | None = None, *, may_be_local: bool = False) -> Fetch:
-    """Return what fetches documents for the server that is at this URL.
+    """Return the function that fetches documents for the server at this URL.
 
-    `may_be_local` lets a server on this machine fetch them from there and from private networks too.
+    With `may_be_local`, a server on this machine may fetch them from this machine and from private networks.
     """
 
     async def fetch(url: str) -> FetchedDocument:

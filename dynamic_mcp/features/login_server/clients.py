@@ -1,4 +1,4 @@
-"""Clients: what a program says of itself when it registers or in a document, and what is kept of it."""
+"""Clients: their metadata from a registration or a document, and the parts that are stored."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from msgspec import Struct
 from dynamic_mcp.features.login_server.redirects import ForbiddenRedirect, check_redirect, is_loopback
 from dynamic_mcp.system.decoding import decode_as
 
-# What one client may make us keep.
+# Limits of stored metadata.
 _MAX_REDIRECTS, _MAX_REDIRECT_CHARS = 50, 4096
 _MAX_NAME_CHARS = 80
 REFRESH = "refresh_token"
 CODE = "authorization_code"
-# The scope of clients that want a refresh token; all others are those of access rules.
+# The scope that requests a refresh token; all other scopes are those of access rules.
 OFFLINE = "offline_access"
 
 
 class ForbiddenClient(Exception):
-    """A client that is not taken, by the error codes of RFC 7591, section 3.2.2."""
+    """A client that is refused, with an error code of RFC 7591, section 3.2.2."""
 
     def __init__(self, error: str, why: str) -> None:
         super().__init__(why)
@@ -29,7 +29,7 @@ class ForbiddenClient(Exception):
 
 
 class ClientMetadata(Struct, frozen=True, omit_defaults=True):
-    """What is read of a client's metadata (RFC 7591, section 2); everything else is ignored."""
+    """The used part of a client's metadata (RFC 7591, section 2)."""
 
     redirect_uris: tuple[str, ...] = ()
     client_id: str | None = None
@@ -40,7 +40,7 @@ class ClientMetadata(Struct, frozen=True, omit_defaults=True):
 
 
 class OAuthClient(Struct, frozen=True, omit_defaults=True):
-    """A client: `id` is the URL of its document if `has_document`, else one that we gave it."""
+    """A client; `id` is the URL of its document if `has_document`, else one that we assigned."""
 
     id: str
     redirect_uris: tuple[str, ...]
@@ -50,12 +50,12 @@ class OAuthClient(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether nothing but the ports of a computer tell this client from any other program there."""
+        """Whether any program on the user's computer could pose as this client."""
         return all(is_loopback(each) for each in self.redirect_uris)
 
 
 def read_metadata(body: bytes) -> ClientMetadata:
-    """Read the metadata of a client. Raises ForbiddenClient."""
+    """Parse the metadata of a client. Raises ForbiddenClient."""
     try:
         return decode_as(body, ClientMetadata)
     except (ValueError, RecursionError) as exc:
@@ -64,7 +64,7 @@ def read_metadata(body: bytes) -> ClientMetadata:
 
 
 def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> OAuthClient:
-    """Return the client with this metadata, if it is one that we serve. Raises ForbiddenClient."""
+    """Return the client with this metadata. Raises ForbiddenClient if it is not supported."""
     _check_redirects(metadata.redirect_uris)
     grants = metadata.grant_types
     if grants is not None and CODE not in grants:
@@ -75,7 +75,7 @@ def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> OAu
         id=id,
         redirect_uris=metadata.redirect_uris,
         name=clean_name(metadata.client_name or "") or None,
-        # most clients that leave it out want one; RFC 7591 would give them none
+        # by RFC 7591, clients without `grant_types` get no refresh token, but most want one
         may_refresh=grants is None or REFRESH in grants,
         has_document=has_document,
     )
@@ -83,9 +83,9 @@ def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> OAu
 
 def _check_redirects(uris: tuple[str, ...]) -> None:
     if not 1 <= len(uris) <= _MAX_REDIRECTS:
-        raise ForbiddenClient("invalid_redirect_uri", f"there must be one to {_MAX_REDIRECTS} `redirect_uris`")
+        raise ForbiddenClient("invalid_redirect_uri", f"`redirect_uris` must have 1 to {_MAX_REDIRECTS} entries")
     if sum(map(len, uris)) > _MAX_REDIRECT_CHARS:
-        why = f"the `redirect_uris` may have {_MAX_REDIRECT_CHARS} characters together"
+        why = f"`redirect_uris` may have at most {_MAX_REDIRECT_CHARS} characters in total"
         raise ForbiddenClient("invalid_redirect_uri", why)
     for uri in uris:
         try:
@@ -95,7 +95,7 @@ def _check_redirects(uris: tuple[str, ...]) -> None:
 
 
 def clean_name(name: str) -> str:
-    """Return a name in one line: no control characters, nor those that turn the direction of what follows."""
+    """Return a name on one line, without control characters or characters that change the text direction."""
     spaced = "".join(" " if each.isspace() else each for each in name[: 4 * _MAX_NAME_CHARS])
     visible = "".join(each for each in spaced if unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     text = " ".join(visible.split())

@@ -1,7 +1,7 @@
-"""The page on which a person grants a client access, or does not. It is shown every time.
+"""The page on which a user grants or denies a client access. It is shown every time.
 
-Whoever registers decides what a client is called, so the page says where the browser goes afterwards, and what is
-known of the client for certain (MCP, authorization, security considerations; RFC 9700, section 4.15).
+A client chooses its own name, so the page also shows where the browser goes afterwards, and the verified facts about
+the client (MCP, authorization, security considerations; RFC 9700, section 4.15).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dynamic_mcp.features.login_server.redirects import describe_target
 
 ALLOW, DENY = "allow", "deny"
 _LOCAL = (
-    "Any program on your computer could claim to be this client. Allow it only if you have just begun to log in from"
-    " a program that you trust."
+    "Any program on your computer could claim to be this client. Allow it only if you have just started a login"
+    " in an application that you trust."
 )
-_UNVERIFIED = "The client gave itself this name. Nobody has checked it."
+_UNVERIFIED = "The client chose this name itself. It was not verified."
 
 
 def consent_page(
@@ -30,17 +30,17 @@ def consent_page(
     """Return the page with its form, which posts `secrets` and the decision to `action`."""
     request = pending.request
     client = request.client
-    name = client.name or "A program without a name"
+    name = client.name or "An unnamed application"
     facts = [("Client", name)]
     if client.has_document:
         facts.append(("Published by", urlsplit(client.id).netloc))
     facts += [
-        ("You are logged in as", pending.person.subject),
+        ("You are logged in as", pending.user.subject),
         ("It will use", ", ".join(resources)),
         ("Afterwards, your browser goes to", describe_target(request.redirect_uri)),
     ]
     if scopes := [each for each in request.scopes if each != OFFLINE]:
-        facts.append(("With the rights", " ".join(scopes)))
+        facts.append(("With the scopes", " ".join(scopes)))
     listed = "".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in facts)
     warnings = [_LOCAL] if client.is_local else []
     warnings += [] if client.has_document else [_UNVERIFIED]
@@ -53,5 +53,5 @@ def consent_page(
         f'<button type="submit" name="decision" value="{ALLOW}">Allow</button>'
         f'<button type="submit" name="decision" value="{DENY}">Deny</button></p></form>'
     )
-    intro = paragraphs([f"{name} asks to use the tools of this server in your name."])
+    intro = paragraphs([f"{name} wants to use the tools of this server on your behalf."])
     return page("Allow access?", f"{intro}<dl>{listed}</dl>{warned}{form}", 200, headers)

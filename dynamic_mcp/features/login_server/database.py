@@ -1,4 +1,4 @@
-"""The SQLite file with all that outlives a restart and is the same for all workers: one private file per config."""
+"""The SQLite file of the login server: one private file per config, shared by all workers."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from typing import TypeVar
 
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.database_file import DatabaseFile, delete_database
+from dynamic_mcp.system.database_file import DatabaseFile
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 2
-# Files of these earlier formats are deleted: the first one could have tokens in plain text.
-_REPLACED = (1,)
-# Another process has the file for milliseconds; one that has it for longer is stuck.
+_FORMAT = 3
+# Other processes lock the file for milliseconds only.
 _BUSY_S = 10.0
 
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
-PRAGMA secure_delete = ON; -- what is deleted is overwritten
+PRAGMA secure_delete = ON; -- overwrites deleted content
 CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, private TEXT NOT NULL, made REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS clients (
   id TEXT PRIMARY KEY, data BLOB NOT NULL, used REAL NOT NULL, has_logged_in INTEGER NOT NULL DEFAULT 0);
@@ -51,17 +49,17 @@ CREATE TABLE IF NOT EXISTS revoked (family TEXT PRIMARY KEY, until REAL NOT NULL
 
 
 class DatabaseError(Exception):
-    """The file cannot be read or written: the disk is full, or somebody else holds it."""
+    """Raised if the file cannot be read or written: the disk is full, or another process locks it."""
 
 
 def file_for(config: Path) -> Path:
-    """Return the file with the logins of a config's clients."""
+    """Return the file for the logins of a config's clients."""
     name = sha256(os.fsencode(identify(config))).hexdigest()[:16]
     return paths.state_dir() / "clients" / f"{name}.v{_FORMAT}.sqlite"
 
 
 class Database:
-    """One connection to the file, used in one thread, which is opened with the first use."""
+    """One connection to the file, used in one thread, and opened by its first use."""
 
     def __init__(self, file: Path) -> None:
         self._database = DatabaseFile(file, _SCHEMA, _BUSY_S, if_lost="clients must log in again")
@@ -70,20 +68,17 @@ class Database:
         self._is_closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in one transaction, which no other process disturbs. Raises DatabaseError.
-
-        What `work` raises undoes what it did.
-        """
+        """Run `work` in one transaction; if it raises, its changes are undone. Raises DatabaseError."""
         if self._is_closed:
-            raise DatabaseError("it was closed")
+            raise DatabaseError("the database is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
         except (sqlite3.Error, OSError) as exc:
-            log.error("the logins in %s cannot be used: %s", self._database.file, exc)  # noqa: TRY400
+            log.error("could not use the logins in %s: %s", self._database.file, exc)  # noqa: TRY400
             raise DatabaseError(str(exc)) from exc
 
     async def close(self) -> None:
-        """Close the file after what is under way."""
+        """Close the file after the current work."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -108,15 +103,5 @@ class Database:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        _delete_replaced(self._database.file)
         self._connection = self._database.open()
         return self._connection
-
-
-def _delete_replaced(file: Path) -> None:
-    """Delete the files of earlier formats beside a file."""
-    current = f".v{_FORMAT}.sqlite"
-    if not file.name.endswith(current):
-        return
-    for number in _REPLACED:
-        delete_database(file.with_name(f"{file.name.removesuffix(current)}.v{number}.sqlite"))

@@ -1,4 +1,4 @@
-"""What clients and browsers send to the pages, and how errors are answered (RFC 6749, sections 3.1 and 5.2)."""
+"""Parses queries and forms from clients and browsers, and formats errors (RFC 6749, sections 3.1 and 5.2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, NO_STORE, Headers
 
-NAME = "login"  # of the provider
+NAME = "login"  # of this provider
 _DENIALS = frozenset(("invalid_grant", "invalid_client", "invalid_target", "access_denied"))
 _MAX_FIELDS = 60
 _MAX_CHARS = 8192
@@ -19,9 +19,9 @@ _FORM = b"application/x-www-form-urlencoded"
 
 
 class OAuthError(Exception):
-    """A request that is refused, with an error code of OAuth and a reason that repeats nothing secret.
+    """A refused request, with an OAuth error code and a reason without secrets.
 
-    `is_denial` says that somebody is refused, and not only what they sent.
+    `is_denial` marks the refusal of a client or user, not only of malformed input.
     """
 
     def __init__(self, error: str, why: str, status: int = 400, *, is_denial: bool = False) -> None:
@@ -32,22 +32,21 @@ class OAuthError(Exception):
         self.status = status
 
     def to_json(self) -> Response:
-        """Return the error as the token endpoint and its kin answer it."""
+        """Return the error as JSON, as the token endpoint sends it."""
         return json_response({"error": self.error, "error_description": self.why}, self.status)
 
 
 class Fields(Struct, frozen=True):
-    """The fields of a query or a form. An empty one counts as left out; `resources` alone may be repeated."""
+    """The fields of a query or a form. An empty field counts as missing; only `resource` may be repeated."""
 
     values: Mapping[str, str]
     resources: tuple[str, ...] = ()
 
     def get(self, name: str) -> str | None:
-        """Return a field; None if it is left out."""
         return self.values.get(name)
 
     def need(self, name: str) -> str:
-        """Return a field. Raises OAuthError if it is left out."""
+        """Return a field. Raises OAuthError if it is missing."""
         value = self.values.get(name)
         if value is None:
             raise OAuthError("invalid_request", f"`{name}` is missing")
@@ -55,19 +54,19 @@ class Fields(Struct, frozen=True):
 
 
 def parse_fields(encoded: bytes) -> Fields:
-    """Parse what is form-encoded. Raises OAuthError."""
+    """Parse form-encoded fields. Raises OAuthError."""
     try:
         pairs = parse_qsl(
             encoded.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"
         )
     except ValueError:
-        raise OAuthError("invalid_request", "the fields are not form-encoded text in UTF-8, or too many") from None
+        raise OAuthError("invalid_request", "the fields are not form-encoded UTF-8, or too many") from None
     values: dict[str, str] = {}
     for name, value in pairs:
         if name == "resource" or not value:
             continue
         if name in values:
-            raise OAuthError("invalid_request", f"`{ascii(name[:40])[1:-1]}` is there twice")
+            raise OAuthError("invalid_request", f"duplicate field `{ascii(name[:40])[1:-1]}`")
         if len(value) > _MAX_CHARS:
             raise OAuthError("invalid_request", f"`{ascii(name[:40])[1:-1]}` is too long")
         values[name] = value
@@ -82,5 +81,5 @@ def parse_form(headers: Mapping[bytes, bytes], body: bytes) -> Fields:
 
 
 def json_response(content: object, status: int = 200, headers: Headers = NO_STORE) -> Response:
-    """Return JSON that nobody stores."""
+    """Return a JSON response that must not be stored."""
     return Response(status, JSON + headers, msgspec.json.encode(content))

@@ -1,10 +1,10 @@
-"""Codes, and the logins that come of them: a family of refresh tokens each, of which the newest alone is good.
+"""Authorization codes and logins. A login is a family of refresh tokens, of which only the newest is valid.
 
-A code counts once, and a refresh token until its successor was handed out (RFC 9700, sections 2.1.1 and 4.14). What
-is used again was stolen from somebody: all that the login gave is revoked. Every function is part of a transaction.
+A code is valid once, and a refresh token until its successor was issued (RFC 9700, sections 2.1.1 and 4.14). Reuse
+means theft: the whole login is revoked. Every function is part of a transaction.
 
-The database never has a token: of the newest refresh token it has the hash, and an answer that may be given again is
-sealed with the refresh token that it was given for.
+The database never has a token: it has the hash of the newest refresh token, and an answer that may be repeated is
+sealed with the refresh token that it answers.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from msgspec import Struct
 
 from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server import sealing
-from dynamic_mcp.features.login_server.records import Grant
+from dynamic_mcp.features.login_server.records import AccessGrant
 from dynamic_mcp.features.login_server.store import hash_of
 from dynamic_mcp.system.decoding import decode_as
 
 CODE_S = 60.0
-# A client that did not get the answer asks again; so do two of its processes at once.
+# How long an answer is repeated, for a client that did not receive it, or that has two processes.
 GRACE_S = 30.0
 MAX_CODES = 10_000
 MAX_FAMILIES = 100_000
 MAX_PER_OWNER = 100
-# What was said about the person at the login counts for so many times as long as a login that nobody uses.
-_MOST_TIMES = 3
-# As long as any access token lasts, also one of an earlier version of the config.
+# A login ends after this many times the lifetime of an unused one: its claims may be outdated.
+_MAX_LIFETIMES = 3
+# At least the lifetime of any access token, including those of an earlier version of the config.
 _REVOKED_S = 7 * 24 * 3600.0
-# A used code is remembered for this long, to know it when it comes again.
+# How long a used code is stored, to detect its reuse.
 _REMEMBERED_S = 3600.0
 
-# Makes the answer with new tokens, given the login and its newest refresh token.
+# Creates the answer with new tokens for a login and its newest refresh token.
 Issue = Callable[[sqlite3.Connection, "Family", str | None], bytes]
 
 
 class GrantError(Struct, frozen=True):
-    """Why there are no tokens. `was_reused`: what was shown had been used before, and its login is revoked."""
+    """The reason why no tokens are issued. `was_reused`: the login was revoked, because of a reused code or token."""
 
     why: str
     was_reused: bool = False
 
 
 class Family(Struct, frozen=True):
-    """A login, by its id, and what was granted."""
+    """A login, by its id, and its grant."""
 
     id: str
-    grant: Grant
+    grant: AccessGrant
 
 
 class Lifetimes(Struct, frozen=True):
-    """How long access tokens count, and how long a login that nobody uses."""
+    """The lifetimes of access tokens and of unused logins."""
 
     access_s: float
     refresh_s: float
 
 
-def add_code(connection: sqlite3.Connection, grant: Grant, now: float) -> str:
-    """Return a new code for what was granted."""
+def add_code(connection: sqlite3.Connection, grant: AccessGrant, now: float) -> str:
+    """Return a new code for a grant."""
     connection.execute("DELETE FROM codes WHERE until < ?", (now - _REMEMBERED_S,))
     (count,) = connection.execute("SELECT count(*) FROM codes").fetchone()
     if count >= MAX_CODES:
@@ -78,18 +78,18 @@ def add_code(connection: sqlite3.Connection, grant: Grant, now: float) -> str:
 def redeem_code(
     connection: sqlite3.Connection, code: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
 ) -> bytes | GrantError:
-    """Begin the login that a code stands for, and return the answer with its first tokens."""
+    """Start the login for a code, and return the answer with its first tokens."""
     key = hash_of(code)
     row = connection.execute("SELECT data, until, family FROM codes WHERE id = ?", (key,)).fetchone()
     if row is None:
-        return GrantError("the code is not known")
+        return GrantError("unknown code")
     data, until, used_by = row
-    grant = decode_as(data, Grant)
+    grant = decode_as(data, AccessGrant)
     if grant.client_id != client_id:
-        return GrantError("the code was given to another client")
+        return GrantError("the code was issued to another client")
     if used_by is not None:
         revoke(connection, used_by, lifetimes, now)
-        return GrantError("the code was used before: what it gave is revoked", was_reused=True)
+        return GrantError("the code was already used: its login is revoked", was_reused=True)
     if until <= now:
         return GrantError("the code has expired")
     family = Family(secrets.token_urlsafe(16), grant)
@@ -101,27 +101,27 @@ def redeem_code(
 
 
 def spend_code(connection: sqlite3.Connection, code: str) -> None:
-    """Let a code never count: whoever has it cannot prove that it is his."""
+    """Invalidate a code whose sender cannot prove that it is theirs."""
     connection.execute("UPDATE codes SET until = 0 WHERE id = ?", (hash_of(code),))
 
 
-def find_code(connection: sqlite3.Connection, code: str, client_id: str) -> Grant | None:
-    """Return what a code of this client stands for, whether or not it still counts."""
+def find_code(connection: sqlite3.Connection, code: str, client_id: str) -> AccessGrant | None:
+    """Return the grant of a client's code, valid or not."""
     row = connection.execute("SELECT data FROM codes WHERE id = ?", (hash_of(code),)).fetchone()
-    grant = None if row is None else decode_as(row[0], Grant)
+    grant = None if row is None else decode_as(row[0], AccessGrant)
     return grant if grant is not None and grant.client_id == client_id else None
 
 
 def refresh(
     connection: sqlite3.Connection, token: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
 ) -> bytes | GrantError:
-    """Return the answer with new tokens, or again the one that a client may not have got."""
+    """Return the answer with new tokens, or repeat the last one, which a client may not have received."""
     found = _find(connection, token)
     if found is None:
-        return GrantError("the refresh token is not known")
+        return GrantError("unknown refresh token")
     row, number = found
     if row.grant.client_id != client_id:
-        return GrantError("the refresh token was given to another client")
+        return GrantError("the refresh token was issued to another client")
     if row.until <= now:
         return GrantError("the login has expired")
     if number == row.number - 1 and now <= row.renewed + GRACE_S and row.answer is not None:
@@ -130,11 +130,11 @@ def refresh(
             return answer
     if number != row.number or not hmac.compare_digest(hash_of(token), row.newest):
         revoke(connection, row.id, lifetimes, now)
-        return GrantError("the refresh token was used before: the login is revoked", was_reused=True)
+        return GrantError("the refresh token was already used: the login is revoked", was_reused=True)
     forget_answers(connection, now)
     successor = _new_token(row.id, row.secret, number + 1)
     answer = issue(connection, Family(row.id, row.grant), successor)
-    until = min(now + lifetimes.refresh_s, row.made + _MOST_TIMES * lifetimes.refresh_s)
+    until = min(now + lifetimes.refresh_s, row.made + _MAX_LIFETIMES * lifetimes.refresh_s)
     connection.execute(
         "UPDATE families SET number = ?, newest = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
         (number + 1, hash_of(successor), now, until, sealing.seal(answer, token), row.id),
@@ -143,19 +143,19 @@ def refresh(
 
 
 def forget_answers(connection: sqlite3.Connection, now: float) -> bool:
-    """Delete the answers that are not given again; return whether there are others."""
+    """Delete answers that are not repeated any more; return whether there are others."""
     connection.execute("UPDATE families SET answer = NULL WHERE answer IS NOT NULL AND renewed < ?", (now - GRACE_S,))
     return connection.execute("SELECT 1 FROM families WHERE answer IS NOT NULL LIMIT 1").fetchone() is not None
 
 
 def find_family(connection: sqlite3.Connection, token: str) -> Family | None:
-    """Return the login of a refresh token, whether or not it is the newest."""
+    """Return the login of a refresh token, newest or not."""
     found = _find(connection, token)
     return None if found is None else Family(found[0].id, found[0].grant)
 
 
 def revoke(connection: sqlite3.Connection, family: str, lifetimes: Lifetimes, now: float) -> None:
-    """End a login; its access tokens do not count any more, either."""
+    """End a login, and invalidate its access tokens."""
     connection.execute("DELETE FROM families WHERE id = ?", (family,))
     connection.execute("DELETE FROM revoked WHERE until < ?", (now,))
     until = now + max(lifetimes.access_s, _REVOKED_S)
@@ -163,16 +163,16 @@ def revoke(connection: sqlite3.Connection, family: str, lifetimes: Lifetimes, no
 
 
 def revoked(connection: sqlite3.Connection, now: float) -> frozenset[str]:
-    """Return the logins that were revoked, as long as one of their access tokens may be around."""
+    """Return the revoked logins whose access tokens may not have expired yet."""
     return frozenset(id for (id,) in connection.execute("SELECT family FROM revoked WHERE until > ?", (now,)))
 
 
-class _Row(Private, frozen=True):
-    """What is kept of a login; `number` and the hash `newest` are those of its newest refresh token."""
+class _Login(Private, frozen=True):
+    """A stored login; `number` and the hash `newest` are those of its newest refresh token."""
 
     shown: ClassVar = ("id", "number")
     id: str
-    grant: Grant
+    grant: AccessGrant
     secret: bytes
     number: int
     newest: str
@@ -182,8 +182,8 @@ class _Row(Private, frozen=True):
     answer: bytes | None
 
 
-def _find(connection: sqlite3.Connection, token: str) -> tuple[_Row, int] | None:
-    """Return the login of a refresh token that we have made, and the token's number."""
+def _find(connection: sqlite3.Connection, token: str) -> tuple[_Login, int] | None:
+    """Return the login and the number of a refresh token that we have issued."""
     body, _, mac = token.rpartition(".")
     id, _, rest = body.partition(".")
     text = rest.partition(".")[0]
@@ -192,9 +192,9 @@ def _find(connection: sqlite3.Connection, token: str) -> tuple[_Row, int] | None
     ).fetchone()
     if row is None or not text.isdecimal() or len(text) > 9:
         return None
-    known = _Row(row[0], decode_as(row[1], Grant), *row[2:])
-    is_ours = hmac.compare_digest(mac.encode(), _mac(body, known.secret).encode())
-    return (known, int(text)) if is_ours else None
+    login = _Login(row[0], decode_as(row[1], AccessGrant), *row[2:])
+    is_ours = hmac.compare_digest(mac.encode(), _mac(body, login.secret).encode())
+    return (login, int(text)) if is_ours else None
 
 
 def _add_family(
@@ -207,7 +207,7 @@ def _add_family(
 ) -> None:
     grant = family.grant
     connection.execute("DELETE FROM families WHERE until < ?", (now,))
-    owner = (grant.client_id, grant.person.subject)
+    owner = (grant.client_id, grant.user.subject)
     connection.execute(
         "DELETE FROM families WHERE id IN (SELECT id FROM families WHERE client = ? AND subject = ?"
         " ORDER BY renewed DESC LIMIT -1 OFFSET ?)",
@@ -225,8 +225,7 @@ def _add_family(
 def _new_token(family: str, secret: bytes, number: int) -> str:
     """Return a new refresh token of a login.
 
-    It is random, so that nothing in the database leads to it; its number and its MAC tell an old one from a made-up
-    one.
+    Its random part is not in the database; its number and its MAC tell an old token from a forged one.
     """
     body = f"{family}.{number}.{secrets.token_urlsafe(32)}"
     return f"{body}.{_mac(body, secret)}"

@@ -1,4 +1,4 @@
-"""Who somebody is, as others say it: an OpenID Connect provider, or the reverse proxy in front of us."""
+"""Identifies users by an OpenID Connect provider or the reverse proxy in front of us."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import msgspec
 
 from dynamic_mcp.config.section import Private
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.features.login_server.records import Person
+from dynamic_mcp.features.login_server.records import LoginUser
 from dynamic_mcp.identity import Authentication
 
-# Everything about a person is part of each token, which is a header of each request.
+# The user's data is part of each token, which is a header of each request.
 _MAX_BYTES = 6 << 10
 
 
 class NotIdentified(Exception):
-    """Nobody says who this is; the message is for the person."""
+    """Raised if a user cannot be identified; the message is for the user."""
 
 
-class Question(Private, frozen=True):
-    """Where to send a browser whose person is to log in, with which `state` it comes back, and what to keep."""
+class IdentificationRequest(Private, frozen=True):
+    """The URL to which a browser is redirected to log in, the `state` with which it returns, and data to store."""
 
     shown: ClassVar = ()
     url: str
@@ -29,41 +29,39 @@ class Question(Private, frozen=True):
     kept: str
 
 
-class IdentityProvider(Protocol):
-    """Somebody else, who makes people log in."""
+class LoginIdentityProvider(Protocol):
+    """An external identity provider."""
 
-    async def begin(self) -> Question:
-        """Return where to send a browser. Raises NotIdentified."""
+    async def begin(self) -> IdentificationRequest:
+        """Return the redirect for a browser. Raises NotIdentified."""
         ...
 
-    async def finish(self, kept: str, parameters: Mapping[str, str]) -> Person:
-        """Return who has come back with these parameters. Raises NotIdentified."""
+    async def finish(self, kept: str, parameters: Mapping[str, str]) -> LoginUser:
+        """Return the user who has returned with these parameters. Raises NotIdentified."""
         ...
 
-    async def close(self) -> None:
-        """End what it does in the background."""
-        ...
+    async def close(self) -> None: ...
 
 
-# Says from a head who sent it, as the reverse proxy does that passed it on; None if there was no such proxy.
+# Returns the user that a reverse proxy names in a request's head; None if it names none.
 Identify = Callable[[RequestHead], Authentication | None]
 
 
-def person_of(authentication: Authentication | None) -> Person:
-    """Return the person that a reverse proxy has named. Raises NotIdentified."""
+def user_of(authentication: Authentication | None) -> LoginUser:
+    """Return the user that a reverse proxy has named. Raises NotIdentified."""
     if authentication is None:
-        raise NotIdentified("the reverse proxy in front of this server did not say who you are")
-    return check_size(Person(authentication.principal.subject, authentication.roles, authentication.claims))
+        raise NotIdentified("the reverse proxy in front of this server did not name a user")
+    return check_size(LoginUser(authentication.principal.subject, authentication.roles, authentication.claims))
 
 
-def check_size(person: Person) -> Person:
-    """Return a person about whom not too much is said. Raises NotIdentified.
+def check_size(user: LoginUser) -> LoginUser:
+    """Return a user if their claims fit into a token. Raises NotIdentified.
 
-    Nothing is left out instead: a group that is not known could be one that may not do something.
+    Claims are not dropped instead, since a missing group could be one that is denied something.
     """
-    if len(msgspec.json.encode(person)) > _MAX_BYTES:
+    if len(msgspec.json.encode(user)) > _MAX_BYTES:
         raise NotIdentified(
-            "more is said about you, such as groups, than fits into a token: your administrator can let the identity"
-            " provider send less"
+            "your claims, such as groups, do not fit into a token: your administrator can have the identity provider"
+            " send fewer"
         )
-    return person
+    return user

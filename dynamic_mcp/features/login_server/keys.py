@@ -1,4 +1,4 @@
-"""The keys that sign access tokens: made by whichever worker needs one first, and replaced from time to time.
+"""The keys that sign access tokens. The worker that first needs one creates it; they are replaced regularly.
 
 Imports joserfc, and so is imported with the first request that needs it.
 """
@@ -13,14 +13,14 @@ from dynamic_mcp.web.jwk import SigningKey
 from dynamic_mcp.web.signed_token import SignedToken
 
 _KIND = "at+jwt"
-# A key signs for this long; then it stays as long as any token that it signed.
+# How long a key signs; after that it is kept as long as any token that it has signed.
 _SIGNS_S = 90 * 24 * 3600.0
 
 Claims = Mapping[str, Any]  # Any: the claims of a token are JSON that we have written ourselves
 
 
 def current_key(connection: sqlite3.Connection, now: float, tokens_last_s: float) -> SigningKey:
-    """Return the key that signs now; one that has signed for long enough is replaced."""
+    """Return the current signing key, after replacing an old one."""
     row = connection.execute("SELECT id, private, made FROM keys ORDER BY made DESC LIMIT 1").fetchone()
     if row is not None and now < row[2] + _SIGNS_S:
         return SigningKey.from_jwk(row[1], row[0])
@@ -31,7 +31,7 @@ def current_key(connection: sqlite3.Connection, now: float, tokens_last_s: float
 
 
 def all_keys(connection: sqlite3.Connection) -> dict[str, SigningKey]:
-    """Return the keys whose tokens count, by their ids."""
+    """Return the keys whose tokens are valid, by their ids."""
     rows = connection.execute("SELECT id, private FROM keys ORDER BY made DESC").fetchall()
     return {id: SigningKey.from_jwk(private, id) for id, private in rows}
 
@@ -42,9 +42,9 @@ def sign_claims(key: SigningKey, claims: Claims) -> str:
 
 
 def read_claims(token: SignedToken, keys: Mapping[str, SigningKey]) -> Claims | None:
-    """Return the claims of an access token that one of the keys has signed; None if none has.
+    """Return the claims of an access token signed by one of the keys; None if none has signed it.
 
-    Dates are not looked at.
+    Dates are not checked.
     """
     key = None if token.kid is None else keys.get(token.kid)
     is_ours = key is not None and key.has_signed(token.algorithm, token.signed, token.signature)

@@ -1,4 +1,4 @@
-"""What clients may know: where the endpoints are and what they can do (RFC 8414), and the public keys (RFC 7517)."""
+"""Public documents for clients: the endpoints and their capabilities (RFC 8414), and the public keys (RFC 7517)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ class Metadata:
         self._access_s = access_s
 
     async def describe_server(self, request: PageRequest) -> Response:
-        """Answer GET /.well-known/oauth-authorization-server."""
+        """Handle GET /.well-known/oauth-authorization-server."""
         return json_response(self._describe(), headers=_PUBLIC)
 
     async def describe_provider(self, request: PageRequest) -> Response:
-        """Answer GET /.well-known/openid-configuration, which some clients ask first.
+        """Handle GET /.well-known/openid-configuration, which some clients request first.
 
-        Such a document must have some members more (OpenID Connect Discovery, section 3); ID tokens there are none.
+        This document has further required members (OpenID Connect Discovery, section 3), although there are no ID
+        tokens.
         """
-        more = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
-        return json_response({**self._describe(), **more}, headers=_PUBLIC)
+        required = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
+        return json_response({**self._describe(), **required}, headers=_PUBLIC)
 
     async def list_keys(self, request: PageRequest) -> Response:
-        """Answer GET /.well-known/jwks.json."""
+        """Handle GET /.well-known/jwks.json."""
         now, access_s = self._now(), self._access_s
 
         def work(connection: sqlite3.Connection) -> list[object]:
@@ -66,7 +67,7 @@ class Metadata:
             "registration_endpoint": at.url(addresses.REGISTER),
             "revocation_endpoint": at.url(addresses.REVOKE),
             "jwks_uri": at.url(addresses.JWKS),
-            # some clients ask for all that is listed here: those of access rules are named by whoever misses them
+            # some clients request all scopes listed here: those of access rules are named where they are missing
             "scopes_supported": [OFFLINE],
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],

@@ -1,6 +1,6 @@
-"""Asks an OpenID Connect provider who somebody is: the authorization code flow with PKCE, state and nonce.
+"""Authenticates users by an OpenID Connect provider: the authorization code flow with PKCE, state and nonce.
 
-What the ID token says counts only when its signature, issuer, audience, time and nonce are right.
+An ID token is accepted only if its signature, issuer, audience, time and nonce are valid.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from msgspec import Struct
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server.addresses import CALLBACK, Addresses
-from dynamic_mcp.features.login_server.identity import NotIdentified, Question, check_size
-from dynamic_mcp.features.login_server.records import Person
+from dynamic_mcp.features.login_server.identity import IdentificationRequest, NotIdentified, check_size
+from dynamic_mcp.features.login_server.records import LoginUser
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.web import signed_token
 from dynamic_mcp.web.address_policy import AddressPolicy
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEEWAY_S = 60.0
-LOGIN_S = 30.0  # as long as somebody who comes back from the provider may have to wait
-# Never a shared secret: our secret is for the token endpoint only.
+LOGIN_S = 30.0  # how long a user who returns from the provider may have to wait
+# No algorithms with a shared secret: ours is for the token endpoint only.
 _ALGORITHMS = frozenset(each for algorithms in ALGORITHMS.values() for each in algorithms)
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
 _ACCESS_TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
-# What a provider says of its token and of our client there is nothing about the person.
-_NOT_ABOUT_PERSONS = frozenset({"iss", "aud", "azp", "picture", "profile", "website", "locale", "zoneinfo"})
-_UNAVAILABLE = "the provider could not be asked; try again later"
+# Claims that do not describe the user, or are of no use.
+_IGNORED_CLAIMS = frozenset({"iss", "aud", "azp", "picture", "profile", "website", "locale", "zoneinfo"})
+_UNAVAILABLE = "the identity provider is unavailable; retry later"
 
 
 class OidcError(NotIdentified):
-    """The provider has not told who somebody is; the message is for a person, and repeats no secret."""
+    """Raised if the provider does not identify the user; the message is for the user, and has no secrets."""
 
 
 class AuthenticationRequest(Private, frozen=True):
-    """A login that has begun: send the browser to `url`, and keep the rest until it comes back with the `state`."""
+    """A started login: redirect the browser to `url`, and store the rest until it returns with the `state`."""
 
     shown: ClassVar = ()
     url: str
@@ -62,7 +62,7 @@ class AuthenticationRequest(Private, frozen=True):
 
 
 class OidcUser(Struct, frozen=True):
-    """Who somebody is, as the provider says; `claims` are those that are texts, as `Authentication` has them."""
+    """A user as the provider describes them; `claims` are the text claims, as in `Authentication`."""
 
     issuer: str
     subject: str
@@ -70,7 +70,7 @@ class OidcUser(Struct, frozen=True):
 
 
 class _Metadata(Struct, frozen=True):
-    """What is read of the metadata of a provider; everything else is ignored."""
+    """The used part of a provider's metadata."""
 
     authorization_endpoint: str
     token_endpoint: str
@@ -80,29 +80,26 @@ class _Metadata(Struct, frozen=True):
 
 
 class OidcIdentityProvider:
-    """Asks an OpenID Connect provider, whose answers come to `/login/callback`."""
+    """An OpenID Connect provider, which redirects to `/login/callback`."""
 
     def __init__(self, config: Oidc, at: Addresses) -> None:
         self._client = OidcClient(config, at.url(CALLBACK))
 
-    async def begin(self) -> Question:
-        """Return where to send a browser. Raises NotIdentified."""
+    async def begin(self) -> IdentificationRequest:
         pending = await self._client.begin()
-        return Question(pending.url, pending.state, msgspec.json.encode(pending).decode())
+        return IdentificationRequest(pending.url, pending.state, msgspec.json.encode(pending).decode())
 
-    async def finish(self, kept: str, parameters: Mapping[str, str]) -> Person:
-        """Return who has come back with these parameters. Raises NotIdentified."""
+    async def finish(self, kept: str, parameters: Mapping[str, str]) -> LoginUser:
         user = await self._client.finish(decode_as(kept, AuthenticationRequest), parameters)
-        claims = tuple(pair for pair in user.claims if pair[0] not in _NOT_ABOUT_PERSONS)
-        return check_size(Person(user.subject, claims=claims))
+        claims = tuple(pair for pair in user.claims if pair[0] not in _IGNORED_CLAIMS)
+        return check_size(LoginUser(user.subject, claims=claims))
 
     async def close(self) -> None:
-        """End what it does in the background."""
         await self._client.close()
 
 
 class OidcClient:
-    """Our client at one provider, to which browsers come back at `redirect_uri`."""
+    """Our client at one provider, which redirects to `redirect_uri`."""
 
     def __init__(
         self,
@@ -122,7 +119,7 @@ class OidcClient:
         self._asks = asyncio.Lock()
 
     async def begin(self) -> AuthenticationRequest:
-        """Return where to send the browser of whoever wants to log in. Raises OidcError."""
+        """Return the redirect for a browser. Raises OidcError."""
         metadata = await self._get_metadata()
         from dynamic_mcp.web.endpoints import authorization_url, create_secret
 
@@ -139,21 +136,20 @@ class OidcClient:
         return AuthenticationRequest(url, state, nonce, verifier)
 
     async def finish(self, pending: AuthenticationRequest, parameters: Mapping[str, str]) -> OidcUser:
-        """Return who has logged in; `parameters` are the query with which the browser has come. Raises OidcError."""
+        """Return the user who has logged in; `parameters` are from the query of the redirect. Raises OidcError."""
         metadata = await self._get_metadata()
         code = self._check_callback(pending, parameters, metadata)
         async with self._open() as server:
             tokens = await self._exchange(server, metadata, code, pending)
             claims = await self._check_id_token(tokens.get("id_token"), pending)
-            more = await self._fetch_userinfo(server, metadata, tokens, claims)
-        claims = {**more, **claims}
+            user_claims = await self._fetch_userinfo(server, metadata, tokens, claims)
+        claims = {**user_claims, **claims}
         return OidcUser(self._config.issuer, self._subject(claims), signed_token.pair_claims(claims))
 
     async def close(self) -> None:
-        """End what is done in the background."""
         await self._keys.close()
 
-    # --- the way there and back ------------------------------------------------------------------------
+    # --- the authorization code -----------------------------------------------------------------------
 
     async def _get_metadata(self) -> _Metadata:
         async with self._asks:
@@ -172,7 +168,7 @@ class OidcClient:
             return self._metadata
 
     def _parse_metadata(self, document: Document) -> _Metadata:
-        """Return metadata whose endpoints lead where they may. Raises MetadataError."""
+        """Return metadata whose endpoints are allowed. Raises MetadataError."""
         check_endpoints(AddressPolicy(self._config.issuer), document, _ENDPOINTS)
         try:
             return msgspec.convert(document, _Metadata, strict=False)  # some write `true` as a text
@@ -182,15 +178,15 @@ class OidcClient:
     def _check_callback(
         self, pending: AuthenticationRequest, parameters: Mapping[str, str], metadata: _Metadata
     ) -> str:
-        """Return the code of an answer to our question. Raises OidcError."""
+        """Return the code from the provider's response. Raises OidcError."""
         try:
             response = read_response(parameters, pending.state)
             is_promised = metadata.authorization_response_iss_parameter_supported is True
             check_issuer(response, self._config.issuer, is_promised=is_promised)
         except UnexpectedResponse as exc:
-            raise OidcError(f"the answer of the provider is not accepted: {exc}; begin again") from None
+            raise OidcError(f"invalid response from the identity provider: {exc}; start again") from None
         if response.error is not None or response.code is None:
-            raise OidcError(f"the provider refused: {quote_error(response.error)}")
+            raise OidcError(f"the identity provider refused: {quote_error(response.error)}")
         return response.code
 
     async def _exchange(
@@ -211,21 +207,21 @@ class OidcClient:
                 code_verifier=pending.verifier,
             )
         except endpoints.TokenDenied as exc:
-            raise OidcError(f"the provider refused the code: {quote_error(exc.code)}") from None
+            raise OidcError(f"the identity provider refused the code: {quote_error(exc.code)}") from None
         except endpoints.TokenRequestFailed as exc:
             log.warning("the provider %s: `%s` %s", self._config.issuer, metadata.token_endpoint, exc)
             raise OidcError(_UNAVAILABLE) from exc
 
-    # --- who it is -------------------------------------------------------------------------------------
+    # --- the user --------------------------------------------------------------------------------------
 
     async def _check_id_token(self, id_token: object, pending: AuthenticationRequest) -> Mapping[str, object]:
         """Return the claims of an ID token (OpenID Connect Core, section 3.1.3.7). Raises OidcError."""
         if not isinstance(id_token, str):
-            raise OidcError("the provider has sent no ID token")
+            raise OidcError("the identity provider sent no ID token")
         try:
             token = signed_token.parse_token(id_token)
             if token.algorithm not in _ALGORITHMS:
-                raise TokenError("it is not signed by a public key")
+                raise TokenError("unsupported signature algorithm")
             claims = token.claims
             signed_token.check_claims(claims, issuer=self._config.issuer, now=self._now(), leeway_s=LEEWAY_S)
             self._check_client(claims)
@@ -233,17 +229,17 @@ class OidcClient:
             if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), pending.nonce.encode()):
                 raise TokenError("it belongs to another login")
             if signed_token.read_name(claims, "sub") is None:
-                raise TokenError("it does not say who it is about")
+                raise TokenError("it has no subject")
             if not await self._keys.verify(token):
-                raise TokenError("its signature is wrong")
+                raise TokenError("invalid signature")
         except TokenError as exc:
-            raise OidcError(f"the ID token of the provider is not accepted: {exc}") from exc
+            raise OidcError(f"invalid ID token: {exc}") from exc
         except KeysUnavailable as exc:
-            raise OidcError("the keys of the provider could not be fetched; try again later") from exc
+            raise OidcError("could not fetch the keys of the identity provider; retry later") from exc
         return claims
 
     def _check_client(self, claims: Mapping[str, object]) -> None:
-        """Check that an ID token was issued to us, also if it is for others, too. Raises TokenError."""
+        """Check that an ID token was issued to us, even if it has other audiences too. Raises TokenError."""
         client_id, audiences = self._config.client_id, signed_token.read_texts(claims.get("aud"))
         if client_id not in audiences:
             raise TokenError("it is for another audience")
@@ -253,46 +249,46 @@ class OidcClient:
     async def _fetch_userinfo(
         self, server: Documents, metadata: _Metadata, tokens: Document, claims: Mapping[str, object]
     ) -> Mapping[str, object]:
-        """Return what the provider tells besides the ID token: many leave email and groups out of that."""
+        """Return further claims: many providers omit email and groups from the ID token."""
         access, url = tokens.get("access_token"), metadata.userinfo_endpoint
         if url is None or not isinstance(access, str) or not _ACCESS_TOKEN.fullmatch(access):
             return {}
         from dynamic_mcp.web.documents import DocumentError
 
         try:
-            found = await server.fetch(url, {"Authorization": f"Bearer {access}"})
+            claims_of_user = await server.fetch(url, {"Authorization": f"Bearer {access}"})
         except DocumentError as exc:
-            log.info("the provider %s does not tell more about a user: %s", self._config.issuer, exc)
+            log.info("the provider %s returned no further claims: %s", self._config.issuer, exc)
             return {}
-        # an answer about somebody else must not be mixed in (OpenID Connect Core, section 5.3.2)
-        return found if found.get("sub") == claims.get("sub") else {}
+        # claims of another user must not be mixed in (OpenID Connect Core, section 5.3.2)
+        return claims_of_user if claims_of_user.get("sub") == claims.get("sub") else {}
 
     def _subject(self, claims: Mapping[str, object]) -> str:
         """Return the name of the user. Raises OidcError."""
         if self._config.subject_claim is not None:
             subject = signed_token.read_name(claims, self._config.subject_claim)
             if subject is None:
-                raise OidcError(f"the provider does not tell the claim `{self._config.subject_claim}` of this user")
+                raise OidcError(f"the identity provider returned no claim `{self._config.subject_claim}`")
             return subject
         email, subject = (signed_token.read_name(claims, name) for name in ("email", "sub"))
         if email is not None and claims.get("email_verified") in (True, "true"):
             return email
-        if subject is None or "@" in subject:  # it could be the email of somebody else
-            raise OidcError("the provider has not verified the email of this user; set `oidc.subject` to `sub`")
+        if subject is None or "@" in subject:  # it could be the email of another user
+            raise OidcError("the identity provider has not verified this user's email; set `oidc.subject` to `sub`")
         return subject
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Documents]:
-        """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
+        """Connect to the provider, and convert errors. Raises OidcError."""
         documents = await asyncio.to_thread(import_module, "dynamic_mcp.web.documents")
-        await asyncio.to_thread(import_module, "dynamic_mcp.web.endpoints")  # for what is asked then
+        await asyncio.to_thread(import_module, "dynamic_mcp.web.endpoints")  # so that later imports do not block
         policy = AddressPolicy(self._config.issuer)
         try:
             async with asyncio.timeout(LOGIN_S), documents.open_documents(policy) as server:
                 yield server
         except (documents.DocumentError, TimeoutError) as exc:
-            log.warning("the provider %s: %s", self._config.issuer, str(exc) or "it did not answer in time")
+            log.warning("the provider %s: %s", self._config.issuer, str(exc) or "timed out")
             raise OidcError(_UNAVAILABLE) from exc
         except MetadataError as exc:
             log.warning("the provider %s: %s", self._config.issuer, exc)
-            raise OidcError(f"the metadata of the provider is wrong: {exc}") from exc
+            raise OidcError(f"invalid metadata of the identity provider: {exc}") from exc

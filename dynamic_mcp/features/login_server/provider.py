@@ -8,84 +8,94 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from dynamic_mcp.config.auth import Login
+from dynamic_mcp.config import auth
 from dynamic_mcp.config.http import Http
+from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.pages import error_page
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, Provider
 from dynamic_mcp.face.http.authenticator import AuthRejection, OpenPage, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.features.login_server import addresses, authorize
 from dynamic_mcp.features.login_server.access_tokens import AccessTokens
 from dynamic_mcp.features.login_server.addresses import Addresses
 from dynamic_mcp.features.login_server.authorize import AuthorizationEndpoint
 from dynamic_mcp.features.login_server.client_metadata import ClientDocuments, Fetch, guarded_fetch
 from dynamic_mcp.features.login_server.clients import OFFLINE
-from dynamic_mcp.features.login_server.database import Database, DatabaseError
+from dynamic_mcp.features.login_server.database import Database, DatabaseError, file_for
 from dynamic_mcp.features.login_server.forms import NAME, OAuthError
 from dynamic_mcp.features.login_server.grants import Lifetimes
-from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider, NotIdentified
+from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider, NotIdentified
 from dynamic_mcp.features.login_server.metadata import Metadata
-from dynamic_mcp.features.login_server.peer_addresses import PeerAddresses
 from dynamic_mcp.features.login_server.registration import Registration
-from dynamic_mcp.features.login_server.tokens import Tokens
+from dynamic_mcp.features.login_server.tokens import TokenEndpoint
 from dynamic_mcp.identity import Authentication
 
 
-class LoginProvider:
-    """Everything of it is in this file; `who` tells who somebody is."""
+def make_provider(config: auth.Login, http: Http, config_file: Path) -> LoginProvider:
+    """Return the provider of an entry of `settings.http.auth`."""
+    file = file_for(config_file)
+    if config.oidc is not None:
+        from dynamic_mcp.features.login_server.oidc import OidcIdentityProvider
+
+        return LoginProvider(config, http, file, OidcIdentityProvider(config.oidc, Addresses(http)))
+    forwarded = next((each for each in http.auth if isinstance(each, auth.Forwarded)), None)
+    assert forwarded is not None, "validated with the config"
+    return LoginProvider(config, http, file, ForwardedProvider(forwarded).identify)
+
+
+class LoginProvider(Provider):
+    """The login server as an authentication provider; `file` has its state, `who` identifies users."""
 
     name = NAME
 
     def __init__(
         self,
-        login: Login,
+        login: auth.Login,
         http: Http,
         file: Path,
-        who: IdentityProvider | Identify,
+        who: LoginIdentityProvider | Identify,
         *,
         now: Callable[[], float] = time.time,
         fetch: Fetch | None = None,
     ) -> None:
         assert http.public_url is not None
-        at, peers, known = Addresses(http), PeerAddresses(http.forwarders), frozenset({OFFLINE, *login.scopes})
+        at, forwarding = Addresses(http), Forwarding(http.forwarders)
+        scopes = frozenset({OFFLINE, *login.scopes})
         self._who = who
         self._database = database = Database(file)
         fetch = fetch or guarded_fetch(http.public_url, may_be_local=login.has_local_documents)
         self._documents = ClientDocuments(database, fetch, now)
         self._access = AccessTokens(at, database, now)
-        self._tokens = tokens = Tokens(
+        self._tokens = tokens = TokenEndpoint(
             at,
             database,
             Lifetimes(login.access_ttl_s, login.refresh_ttl_s),
             now=now,
             on_revoke=self._access.forget,
         )
-        authorization = AuthorizationEndpoint(at, database, self._documents, who, scopes=known, peers=peers, now=now)
+        authorization = AuthorizationEndpoint(
+            at, database, self._documents, who, scopes=scopes, forwarding=forwarding, now=now
+        )
         self._pages = _list_pages(
             at,
             authorization,
             tokens,
-            Registration(database, peers, now),
+            Registration(database, forwarding, now),
             Metadata(at, database, now=now, access_s=login.access_ttl_s),
         )
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
-        """Tell whether this is an access token that claims to be one of ours."""
         return token is not None and self._access.recognises(token)
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
-        """Tell whose access token this is."""
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         assert token is not None
         return self._access.authenticate(token, head.target)
 
     def is_valid(self, authentication: Authentication) -> bool:
-        """Tell whether a login still counts."""
         return self._access.is_valid(authentication)
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return the page at a path."""
         pages = self._pages.get(path)
         if pages is None:
             return None
@@ -94,7 +104,6 @@ class LoginProvider:
         return pages.get("GET" if method == "HEAD" else method) or partial(_refuse_method, pages)
 
     async def close(self) -> None:
-        """End what is under way, and close the file."""
         await self._documents.close()
         await self._access.close()
         await self._tokens.close()
@@ -110,19 +119,19 @@ _Pages = dict[bytes, dict[str, Page]]
 def _list_pages(
     at: Addresses,
     authorization: AuthorizationEndpoint,
-    tokens: Tokens,
+    tokens: TokenEndpoint,
     registration: Registration,
     metadata: Metadata,
 ) -> _Pages:
-    """Return what is at which path, by the method."""
+    """Return the pages by path and method."""
     pages: _Pages = {}
 
     def add(method: str, paths: tuple[str, ...], page: Page) -> None:
         pages.update({path.encode(): {method: page} for path in paths})
 
-    add("GET", at.paths(addresses.AUTHORIZE), partial(_for_people, authorization.begin))
-    add("GET", at.paths(addresses.CALLBACK), partial(_for_people, authorization.go_on))
-    add("POST", at.paths(addresses.CONSENT), partial(_for_people, authorization.decide))
+    add("GET", at.paths(addresses.AUTHORIZE), partial(_for_users, authorization.begin))
+    add("GET", at.paths(addresses.CALLBACK), partial(_for_users, authorization.go_on))
+    add("POST", at.paths(addresses.CONSENT), partial(_for_users, authorization.decide))
     add("POST", at.paths(addresses.TOKEN), partial(_for_programs, tokens.answer))
     add("POST", at.paths(addresses.REVOKE), partial(_for_programs, tokens.revoke))
     add("POST", at.paths(addresses.REGISTER), partial(_for_programs, registration.answer))
@@ -132,13 +141,13 @@ def _list_pages(
     return pages
 
 
-async def _for_people(answer: _Answer, request: PageRequest) -> Response:
+async def _for_users(answer: _Answer, request: PageRequest) -> Response:
     try:
         return await answer(request)
     except (OAuthError, NotIdentified) as exc:
         return _as_denial(authorize.to_page(exc), exc)
     except DatabaseError:
-        return error_page("this server cannot use its database now", 503, hint="Try again later.")
+        return error_page("this server cannot use its database", 503, hint="Try again later.")
 
 
 async def _for_programs(answer: _Answer, request: PageRequest) -> Response:
@@ -147,17 +156,17 @@ async def _for_programs(answer: _Answer, request: PageRequest) -> Response:
     except OAuthError as exc:
         return _as_denial(exc.to_json(), exc)
     except DatabaseError:
-        return OAuthError("temporarily_unavailable", "the database cannot be used now", 503).to_json()
+        return OAuthError("temporarily_unavailable", "the database is temporarily unavailable", 503).to_json()
 
 
 def _as_denial(response: Response, exc: OAuthError | NotIdentified) -> Response:
-    """Return an answer as the refusal of somebody, if it is one."""
+    """Return a response as a rejection, if the error is one."""
     is_denial = isinstance(exc, NotIdentified) or exc.is_denial
     return AuthRejection.of(response, str(exc), NAME) if is_denial else response
 
 
 async def _preflight(pages: dict[str, Page], request: PageRequest) -> Response:
-    """Answer a browser that asks before it sends; whether a page may read the answer is for the core to say."""
+    """Answer a preflight; the core decides whether a page may read the answer."""
     methods = _methods(pages)
     allowed = ((b"allow", methods), (b"access-control-allow-methods", methods))
     headers = ((b"access-control-allow-headers", b"content-type, mcp-protocol-version"),)
@@ -165,9 +174,7 @@ async def _preflight(pages: dict[str, Page], request: PageRequest) -> Response:
 
 
 async def _refuse_method(pages: dict[str, Page], request: PageRequest) -> Response:
-    return Response(
-        405, ((b"allow", _methods(pages)), (b"content-type", b"text/plain")), b"the method is not allowed"
-    )
+    return Response(405, ((b"allow", _methods(pages)), (b"content-type", b"text/plain")), b"method not allowed")
 
 
 def _methods(pages: dict[str, Page]) -> bytes:

@@ -1,4 +1,4 @@
-"""What is kept of a login while it happens, and of one that has happened."""
+"""The stored records of logins in progress and of granted access."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dynamic_mcp.features.login_server.clients import OAuthClient
 Claims = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-class Person(Struct, frozen=True):
-    """Who has logged in, as the identity provider or the reverse proxy has said it."""
+class LoginUser(Struct, frozen=True):
+    """A user as the identity provider or the reverse proxy describes them."""
 
     subject: str
     roles: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Person(Struct, frozen=True):
 
 
 class AuthorizationRequest(Struct, frozen=True):
-    """What a client asks for. `parts` are those of the server that it wants, as `Addresses.find_part` has them."""
+    """The request of a client. `parts` are the parts of the server, as in `Addresses.find_part`."""
 
     client: OAuthClient
     redirect_uri: str
@@ -32,7 +32,7 @@ class AuthorizationRequest(Struct, frozen=True):
 
 
 class PendingIdentification(Private, frozen=True):
-    """A request whose person has to be found out; `kept` is what the identity provider's client wants back."""
+    """A request whose user is not identified yet; `kept` is the data for the identity provider."""
 
     shown: ClassVar = ("request",)
     request: AuthorizationRequest
@@ -41,16 +41,16 @@ class PendingIdentification(Private, frozen=True):
 
 
 class PendingConsent(Struct, frozen=True):
-    """A request that waits for the person's decision. `browser` and `csrf` are hashes."""
+    """A request that waits for the user's decision. `browser` and `csrf` are hashes."""
 
     request: AuthorizationRequest
     browser: str
     csrf: str
-    person: Person
+    user: LoginUser
 
 
-class Grant(Struct, frozen=True):
-    """What a person has granted a client."""
+class AccessGrant(Struct, frozen=True):
+    """The access that a user has granted a client."""
 
     client_id: str
     may_refresh: bool
@@ -58,4 +58,4 @@ class Grant(Struct, frozen=True):
     challenge: str
     scopes: tuple[str, ...]
     parts: tuple[str, ...]
-    person: Person
+    user: LoginUser

@@ -1,4 +1,4 @@
-"""Dynamic client registration (RFC 7591): whoever asks becomes a client, which can do no more than ask people."""
+"""Dynamic client registration (RFC 7591). Any program can register, and can then only ask users for access."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.headers import is_json
 from dynamic_mcp.features.login_server import store
 from dynamic_mcp.features.login_server.clients import (
@@ -20,21 +21,20 @@ from dynamic_mcp.features.login_server.clients import (
 )
 from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import OAuthError, json_response
-from dynamic_mcp.features.login_server.peer_addresses import PeerAddresses
 from dynamic_mcp.system.rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
 
-# Enough for a company whose people all begin on one morning behind one address.
+# Enough for a company whose users all start on one morning behind one address.
 _BURST, _EVERY_S = 60, 1.0
 
 
 class Registration:
     """The registration endpoint."""
 
-    def __init__(self, database: Database, peers: PeerAddresses, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, forwarding: Forwarding, now: Callable[[], float]) -> None:
         self._database = database
-        self._peers = peers
+        self._forwarding = forwarding
         self._now = now
         self._limiter = RateLimiter[str](_BURST, _EVERY_S)
 
@@ -42,20 +42,20 @@ class Registration:
         """Register a client. Raises OAuthError."""
         if not is_json(request.head.headers):
             raise OAuthError("invalid_client_metadata", "`Content-Type` must be `application/json`", 415)
-        if not self._limiter.take(self._peers.find(request.head), self._now()):
-            raise OAuthError("temporarily_unavailable", "too many registrations: try again in a minute", 429)
+        if not self._limiter.take(self._forwarding.site_of(request.head), self._now()):
+            raise OAuthError("temporarily_unavailable", "too many registrations; retry in a minute", 429)
         try:
             client = make_client(secrets.token_urlsafe(16), read_metadata(request.body), has_document=False)
         except ForbiddenClient as exc:
             raise OAuthError(exc.error, exc.why) from None
         now = self._now()
         await self._database.run(lambda connection: store.add_client(connection, client, now))
-        log.info("a client has registered as %s: %s", client.id, ascii(client.name or "without a name"))
+        log.info("registered the client %s: %s", client.id, ascii(client.name or "without a name"))
         return json_response(_describe(client, now), 201)
 
 
 def _describe(client: OAuthClient, now: float) -> dict[str, object]:
-    """Return what was registered (RFC 7591, section 3.2.1): what was asked for otherwise was replaced."""
+    """Return the registered metadata, with unsupported values replaced (RFC 7591, section 3.2.1)."""
     described: dict[str, object] = {
         "client_id": client.id,
         "client_id_issued_at": int(now),

@@ -1,6 +1,6 @@
-"""Seals an answer with the refresh token that was shown for it, so that only that client can have it again.
+"""Seals an answer with the refresh token of its request, so that only that client can get it again.
 
-Imports cryptography, which comes with the first token in any case.
+Imports cryptography, which the first token needs in any case.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def open_sealed(sealed: bytes, token: str) -> bytes | None:
 
 
 def _cipher(token: str) -> AESGCM:
-    # the token has 256 random bits, and the database has only its plain hash, which is another value than this key
+    # the token has 256 random bits, and the database only has its plain hash, from which this key does not follow
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(hmac.new(token.encode(), _PURPOSE, sha256).digest())

@@ -1,4 +1,4 @@
-"""Clients, documents of clients, and requests in progress, as rows. Every function is part of a transaction."""
+"""Stores clients, their documents, and requests in progress. Every function is part of a transaction."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 MAX_CLIENTS = 10_000
 MAX_DOCUMENTS = 1_000
 MAX_REQUESTS = 10_000
-# A client that nobody has logged in with is forgotten; others keep their id for ever, and cannot ask for a new one.
+# Clients without a login are deleted sooner: others keep using their id, and do not register again.
 _UNUSED_S = 30 * 24 * 3600.0
 _FORGOTTEN_S = 400 * 24 * 3600.0
 _REQUEST_S = 600.0
 
 
 def hash_of(secret: str) -> str:
-    """Return what is kept of a secret that comes back."""
+    """Return the hash that is stored for a secret."""
     return sha256(secret.encode()).hexdigest()
 
 
@@ -32,7 +32,7 @@ def hash_of(secret: str) -> str:
 
 
 def add_client(connection: sqlite3.Connection, client: OAuthClient, now: float) -> None:
-    """Keep a client that has registered; of too many that nobody has used, the oldest goes."""
+    """Store a new client; at the limit, the oldest unused one is deleted."""
     connection.execute(
         "DELETE FROM clients WHERE used < CASE has_logged_in WHEN 0 THEN ? ELSE ? END",
         (now - _UNUSED_S, now - _FORGOTTEN_S),
@@ -49,13 +49,13 @@ def add_client(connection: sqlite3.Connection, client: OAuthClient, now: float) 
 
 
 def find_client(connection: sqlite3.Connection, id: str) -> OAuthClient | None:
-    """Return a client that has registered."""
+    """Return a registered client."""
     row = connection.execute("SELECT data FROM clients WHERE id = ?", (id,)).fetchone()
     return None if row is None else decode_as(row[0], OAuthClient)
 
 
 def touch_client(connection: sqlite3.Connection, id: str, now: float) -> None:
-    """Take down that somebody has logged in with a client."""
+    """Record a login with a client, so that it is not deleted."""
     connection.execute("UPDATE clients SET used = ?, has_logged_in = 1 WHERE id = ?", (now, id))
 
 
@@ -63,7 +63,7 @@ def touch_client(connection: sqlite3.Connection, id: str, now: float) -> None:
 
 
 def keep_document(connection: sqlite3.Connection, client: OAuthClient, until: float, now: float) -> None:
-    """Keep what the document of a client said, as long as it may be kept."""
+    """Cache the client that a document describes."""
     connection.execute("DELETE FROM documents WHERE until < ?", (now,))
     (count,) = connection.execute("SELECT count(*) FROM documents").fetchone()
     if count >= MAX_DOCUMENTS:
@@ -73,7 +73,7 @@ def keep_document(connection: sqlite3.Connection, client: OAuthClient, until: fl
 
 
 def find_document(connection: sqlite3.Connection, url: str, now: float) -> OAuthClient | None:
-    """Return the client of a document that is still good."""
+    """Return the client of a cached document."""
     row = connection.execute("SELECT data FROM documents WHERE url = ? AND until > ?", (url, now)).fetchone()
     return None if row is None else decode_as(row[0], OAuthClient)
 
@@ -84,7 +84,7 @@ def find_document(connection: sqlite3.Connection, url: str, now: float) -> OAuth
 def add_request(
     connection: sqlite3.Connection, pending: msgspec.Struct, now: float, *, secret: str | None = None
 ) -> str:
-    """Keep a request for ten minutes, and return the secret that finds it, or the one that is given."""
+    """Store a request for ten minutes, and return the secret that finds it, which may be given."""
     connection.execute("DELETE FROM requests WHERE until < ?", (now,))
     (count,) = connection.execute("SELECT count(*) FROM requests").fetchone()
     if count >= MAX_REQUESTS:
@@ -104,7 +104,7 @@ def find_request(connection: sqlite3.Connection, secret: str, kind: type[T], now
 
 
 def end_request(connection: sqlite3.Connection, secret: str, kind: type) -> None:
-    """Forget a request: each is decided once."""
+    """Delete a request: each is decided once."""
     connection.execute("DELETE FROM requests WHERE id = ?", (_key(secret, kind),))
 
 

@@ -1,4 +1,4 @@
-"""The token and the revocation endpoint: access tokens for codes and refresh tokens (OAuth 2.1, section 4)."""
+"""The token and revocation endpoints: access tokens for codes and refresh tokens (OAuth 2.1, section 4)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from dynamic_mcp.features.login_server.clients import CODE, REFRESH
 from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_response, parse_form
 from dynamic_mcp.features.login_server.grants import Family, GrantError, Issue, Lifetimes
-from dynamic_mcp.features.login_server.records import Grant
+from dynamic_mcp.features.login_server.records import AccessGrant
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.web.signed_token import TokenError, parse_token
 
 log = logging.getLogger(__name__)
 
-# An answer is deleted so long after it counted for the last time: several at once, if clients refresh together.
+# The delay after which answers that are no longer repeated are deleted together.
 _LATER_S = 1.0
 _VERIFIER = re.compile(r"[A-Za-z0-9\-._~]{43,128}", re.ASCII)
 
 
-class Tokens:
-    """Issues tokens, and revokes them. `on_revoke` is called when a login has ended before its time."""
+class TokenEndpoint:
+    """Issues and revokes tokens. `on_revoke` is called when a login was revoked."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Tokens:
         self._forgetting: asyncio.TimerHandle | None = None
 
     async def answer(self, request: PageRequest) -> Response:
-        """Answer POST /token. Raises OAuthError."""
+        """Handle POST /token. Raises OAuthError."""
         fields = parse_form(request.head.headers, request.body)
         grant_type = fields.need("grant_type")
         if grant_type not in (CODE, REFRESH):
@@ -73,7 +73,7 @@ class Tokens:
         return Response(200, JSON + NO_STORE, answer)
 
     async def revoke(self, request: PageRequest) -> Response:
-        """Answer POST /revoke (RFC 7009): 200, whatever the token was. Raises OAuthError."""
+        """Handle POST /revoke (RFC 7009): 200, whatever the token was. Raises OAuthError."""
         fields = parse_form(request.head.headers, request.body)
         token, client_id = fields.need("token"), fields.need("client_id")
         now, lifetimes = self._now(), self._lifetimes
@@ -81,23 +81,22 @@ class Tokens:
         def work(connection: sqlite3.Connection) -> None:
             family = grants.find_family(connection, token)
             owner = None if family is None else (family.id, family.grant.client_id)
-            found = owner or _read_access_token(connection, token)
-            if found is not None and found[1] == client_id:
-                grants.revoke(connection, found[0], lifetimes, now)
+            login = owner or _read_access_token(connection, token)
+            if login is not None and login[1] == client_id:
+                grants.revoke(connection, login[0], lifetimes, now)
 
         await self._database.run(work)
         self._on_revoke()
         return json_response({})
 
     async def close(self) -> None:
-        """End what is under way."""
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._tasks.cancel_all()
         await self._tasks.wait()
 
     def _forget_answers_later(self) -> None:
-        """Delete the answer from the database once it is not given again."""
+        """Delete the answer from the database when it is not repeated any more."""
         if self._forgetting is None:
             loop = asyncio.get_running_loop()
             self._forgetting = loop.call_later(grants.GRACE_S + _LATER_S, self._forget_answers)
@@ -126,11 +125,11 @@ class Tokens:
             self._check_client(connection, client_id)
             grant = grants.find_code(connection, code, client_id)
             if grant is not None:
-                # OAuth 2.1 has no `redirect_uri` here; where it is sent, it counts (RFC 6749, section 4.1.3)
+                # optional in OAuth 2.1, but it must match if it is sent (RFC 6749, section 4.1.3)
                 is_same = redirect_uri in (None, grant.redirect_uri)
                 if not is_same or not _fits(verifier, grant):
                     grants.spend_code(connection, code)
-                    return GrantError("`code_verifier` or `redirect_uri` is wrong: the code does not count any more")
+                    return GrantError("`code_verifier` or `redirect_uri` is wrong: the code is now invalid")
             return grants.redeem_code(connection, code, client_id, self._lifetimes, now, issue)
 
         return work
@@ -148,12 +147,12 @@ class Tokens:
         return work
 
     def _check_client(self, connection: sqlite3.Connection, id: str) -> None:
-        """Check that there is a client: one that is told `invalid_client` registers anew. Raises OAuthError."""
+        """Check that a client exists; with `invalid_client`, it registers again. Raises OAuthError."""
         if not is_document_url(id) and store.find_client(connection, id) is None:
-            raise OAuthError("invalid_client", "the client is not known: register it again", 401)
+            raise OAuthError("invalid_client", "unknown client: register it again", 401)
 
     def _issuer(self, fields: Fields, now: float) -> Issue:
-        """Return what makes the answer with the tokens that are asked for."""
+        """Return the function that creates the answer with the requested tokens."""
 
         def issue(connection: sqlite3.Connection, family: Family, refresh_token: str | None) -> bytes:
             grant = family.grant
@@ -174,9 +173,11 @@ class Tokens:
 
     def _narrow_parts(self, resources: tuple[str, ...], granted: tuple[str, ...]) -> tuple[str, ...]:
         """Return the parts of the server that a token is for (RFC 8707, section 2.2). Raises OAuthError."""
-        asked = [self._at.find_part(each) for each in resources]
-        parts = tuple(each for each in asked if each is not None and any(is_within(each, known) for known in granted))
-        if len(parts) < len(asked):
+        requested = [self._at.find_part(each) for each in resources]
+        parts = tuple(
+            each for each in requested if each is not None and any(is_within(each, part) for part in granted)
+        )
+        if len(parts) < len(requested):
             raise OAuthError("invalid_target", "`resource` was not granted")
         return parts or granted
 
@@ -186,25 +187,25 @@ class Tokens:
         """Return an access token (RFC 9068)."""
         from dynamic_mcp.features.login_server import keys
 
-        person = family.grant.person
+        user = family.grant.user
         claims = {
             "iss": self._at.issuer,
             "aud": audience if len(audience) > 1 else audience[0],
-            "sub": person.subject,
+            "sub": user.subject,
             "client_id": family.grant.client_id,
             "iat": int(now),
             "exp": int(now + self._lifetimes.access_s),
             "jti": secrets.token_urlsafe(16),
             "sid": family.id,
             "scope": " ".join(scopes),
-            "roles": list(person.roles),
-            "claims": {name: list(texts) for name, texts in person.claims},
+            "roles": list(user.roles),
+            "claims": {name: list(texts) for name, texts in user.claims},
         }
         return keys.sign_claims(keys.current_key(connection, now, self._lifetimes.access_s), claims)
 
 
-def _fits(verifier: str, grant: Grant) -> bool:
-    """Tell whether a verifier is the one of a challenge (RFC 7636, section 4.6)."""
+def _fits(verifier: str, grant: AccessGrant) -> bool:
+    """Return whether a verifier matches the challenge (RFC 7636, section 4.6)."""
     if _VERIFIER.fullmatch(verifier) is None:
         return False
     from authlib.oauth2.rfc7636 import create_s256_code_challenge
@@ -213,22 +214,24 @@ def _fits(verifier: str, grant: Grant) -> bool:
     return hmac.compare_digest(challenge.encode(), grant.challenge.encode())
 
 
-def _narrow_scopes(asked: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the scopes of a token: none that was not granted (RFC 6749, section 6)."""
-    if asked is None:
+def _narrow_scopes(scope: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes of a token: the requested ones that were granted (RFC 6749, section 6)."""
+    if scope is None:
         return granted
-    wanted = asked.split()
-    return tuple(each for each in granted if each in wanted)
+    requested = scope.split()
+    return tuple(each for each in granted if each in requested)
 
 
 def _refuse_secret(request: PageRequest, fields: Fields) -> None:
-    """Refuse a client that authenticates: none has a secret here, so it is meant for another server."""
+    """Refuse a client that authenticates: clients have no secrets here, so it is for another server."""
     if b"authorization" in request.head.headers or fields.get("client_secret") or fields.get("client_assertion"):
-        raise OAuthError("invalid_client", "clients have no secret here: `token_endpoint_auth_method` is `none`", 401)
+        raise OAuthError(
+            "invalid_client", "client secrets are not supported: `token_endpoint_auth_method` is `none`", 401
+        )
 
 
 def _read_access_token(connection: sqlite3.Connection, token: str) -> tuple[str, str] | None:
-    """Return the login and the client of an access token of ours."""
+    """Return the login and the client of one of our access tokens."""
     from dynamic_mcp.features.login_server import keys
 
     try:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from hmac import compare_digest
 
 from dynamic_mcp.errors import UnsafeAddress
-from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
-from dynamic_mcp.face.http.guard import Guard
-from dynamic_mcp.face.http.listen_address import find_place, open_at
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
+from dynamic_mcp.face.http.guard import BrowserGuard
+from dynamic_mcp.face.http.listen_address import listen_at, resolve_address
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.face.http.server import HttpServer
@@ -37,17 +37,17 @@ class MetricsListener:
     async def open(self) -> None:
         """Listen. Raises OSError and ListenError."""
         settings = self._settings
-        place = await find_place(settings.address)
+        place = await resolve_address(settings.address)
         if settings.token is None and not place.is_loopback:  # a name that was not known to be another machine's
             raise UnsafeAddress(f"other machines can reach `{settings.address}`, and there is no `token`")
         options = HttpOptions(own_hosts=place.list_hosts(), accepts_any_address=place.is_any)
         self._server = HttpServer(MetricsFace(self._answer, options, token=settings.token))
-        self.url = f"http://{await open_at(self._server, place)}{_PATH}"
+        self.url = f"http://{await listen_at(self._server, place)}{_PATH}"
 
     async def stop(self, within_s: float) -> None:
         """Listen no more, and give answers on their way this long."""
         if self._server is not None:
-            await self._server.stop(within_s)
+            await self._server.drain(within_s)
 
     def _answer(self, accept: str) -> tuple[str, bytes]:
         form = negotiate(accept)
@@ -65,10 +65,10 @@ class MetricsFace:
         self, read: Callable[[str], tuple[str, bytes]], options: HttpOptions, *, token: str | None = None
     ) -> None:
         self._read = read
-        self._guard = Guard(options)
+        self._guard = BrowserGuard(options)
         self._token = None if token is None else token.encode()
 
-    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
         """Answer a request; its body is of no interest."""
         exchange.respond(self._refuse(head) or self._answer(head))
         return None
@@ -77,9 +77,9 @@ class MetricsFace:
         if self._token is None and self._guard.check(head) is not None:
             return _plain(403, "metrics without a token are read under an address of this machine, and by no page")
         if head.target.partition(b"?")[0] != _PATH.encode():
-            return _plain(404, f"there is nothing at this path; metrics are at {_PATH}")
+            return _plain(404, f"not found; metrics are at {_PATH}")
         if head.method not in ("GET", "HEAD"):
-            return _plain(405, "only GET and HEAD are for this path", ((b"allow", _ALLOWED),))
+            return _plain(405, "only GET and HEAD are allowed for this path", ((b"allow", _ALLOWED),))
         if self._token is not None and not self._may_read(self._token, head):
             challenge = ((b"www-authenticate", b'Bearer realm="metrics"'),)
             return _plain(401, "the header `Authorization` must have the bearer token of the metrics", challenge)

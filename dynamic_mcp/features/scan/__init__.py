@@ -1,1 +1,1 @@
-"""Scanning: makes a pack for review of what a program says of itself. Nothing here runs when a config is served."""
+"""Creates packs for review by scanning a program's documentation. Nothing here runs when a config is served."""

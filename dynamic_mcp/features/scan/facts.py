@@ -1,4 +1,4 @@
-"""What a source says of a program. None, and an empty text, mean that it does not say."""
+"""Facts about a program from one source. None and empty texts mean unknown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from msgspec import Struct
 from dynamic_mcp.packs.model import Effect, FlagType, PositionalType, Style
 
 
-class Value(Struct, frozen=True, kw_only=True):
-    """What a flag or a word takes, as far as a source says."""
+class ValueFact(Struct, frozen=True, kw_only=True):
+    """The values of a flag, as far as they are known."""
 
     type: FlagType | None = None
     values: tuple[str, ...] = ()
@@ -18,10 +18,10 @@ class Value(Struct, frozen=True, kw_only=True):
 
 
 class FlagFact(Struct, frozen=True, kw_only=True):
-    """A flag. `names` are all of its names, `value` None if it is not known whether it takes any."""
+    """A flag. `names` are all of its names; `value` is None if it is unknown whether it takes one."""
 
     names: tuple[str, ...]
-    value: Value | None = None
+    value: ValueFact | None = None
     description: str = ""
     required: bool | None = None
     style: Style | None = None
@@ -29,7 +29,7 @@ class FlagFact(Struct, frozen=True, kw_only=True):
 
 
 class WordFact(Struct, frozen=True, kw_only=True):
-    """A word without a flag before it."""
+    """A positional argument."""
 
     name: str
     type: PositionalType | None = None
@@ -40,7 +40,7 @@ class WordFact(Struct, frozen=True, kw_only=True):
 
 
 class Subcommand(Struct, frozen=True):
-    """A command below another one, as it is listed there; `usage` is what the list says that it takes."""
+    """A subcommand, as its parent lists it; `usage` is its usage in that list."""
 
     name: str
     description: str = ""
@@ -48,10 +48,10 @@ class Subcommand(Struct, frozen=True):
 
 
 class CommandFact(Struct, frozen=True, kw_only=True):
-    """A command, as one source has it.
+    """A command, from one source.
 
-    `source` says which one. A source that `is_whole` knows every flag and word: what it does not list is not there.
-    `words` None are not known. `separator` tells whether `--` ends the flags.
+    `source` names the source. One that `is_whole` lists all flags and words. `words` is None if they are unknown.
+    `separator` is whether `--` ends the flags.
     """
 
     source: str

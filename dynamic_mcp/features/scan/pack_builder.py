@@ -1,4 +1,4 @@
-"""Makes a pack for review of what was found. What a pack cannot hold is left out, and a remark says so."""
+"""Builds a pack for review from a scan. Parts that a pack cannot hold are left out, with a remark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dynamic_mcp.features.scan.facts import FlagFact, Value, WordFact
+from dynamic_mcp.features.scan.facts import FlagFact, ValueFact, WordFact
 from dynamic_mcp.features.scan.help.values import read_value
 from dynamic_mcp.features.scan.merge import MergedCommand, SourcedFlag
 from dynamic_mcp.packs.model import FLAG, RESERVED, Command, Flag, Pack, Positional
@@ -17,11 +17,11 @@ T = TypeVar("T", Command, Flag, Positional)
 _PROPERTY = re.compile(r"[a-z][a-z0-9_]*")
 _COMMAND = re.compile(r"[a-z0-9]([a-z0-9 _-]*[a-z0-9])?")
 _NOT_NAME = re.compile(r"[^a-z0-9_]+")
-# What they do is no use to a call, and with them a command does nothing else.
+# Flags that are useless in a call.
 _NEVER = frozenset(("--help", "--version", "--help-all", "--show-completion", "--install-completion"))
 _MAX_FLAGS = 500
 ROOT = "run"
-# Parts of names, in the order in which they are looked for.
+# Parts of names, in the order of the search.
 _DANGEROUS_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -39,7 +39,7 @@ _DANGEROUS_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
         "may write a file",
     ),
     (re.compile(r"^remove|^delete|^unlink|^purge|^force$|^clobber"), "may delete or replace files"),
-    (re.compile(r"^config(?:-file|-dir)?$|^rc-?file$|^init-?file$|^include$|^load"), "may read settings of others"),
+    (re.compile(r"^config(?:-file|-dir)?$|^rc-?file$|^init-?file$|^include$|^load"), "may read other settings"),
 )
 _DANGEROUS_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -63,34 +63,34 @@ _DANGEROUS_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-class Built(msgspec.Struct, frozen=True):
-    """A pack, and what a reviewer should know of it."""
+class BuiltPack(msgspec.Struct, frozen=True):
+    """A pack, and remarks for the reviewer."""
 
     pack: Pack
     remarks: tuple[str, ...]
 
 
-def build_pack(program: str, commands: Sequence[MergedCommand], *, description: str, source: str) -> Built | None:
-    """Return the pack of a program with these commands; None if none of them can be in one."""
+def build_pack(program: str, commands: Sequence[MergedCommand], *, description: str, source: str) -> BuiltPack | None:
+    """Return the pack of a program with these commands; None if none of them fits into one."""
     remarks: list[str] = []
     built = (_build_command(command, remarks) for command in commands)
-    made = {each.name: each for each in built if each is not None}
-    if not made:
+    by_name = {each.name: each for each in built if each is not None}
+    if not by_name:
         return None
     name = _NOT_NAME.sub("-", program.lower().removesuffix(".exe")).strip("-_")[:40] or "program"
     pack = Pack(
         name=name if name[0].isalnum() else f"p{name}",
         program=program,
         description=(description or f"The program {program}.")[:2000],
-        commands=list(made.values()),
+        commands=list(by_name.values()),
         source=source[:300],
         reviewed=False,
     )
-    return Built(pack, tuple(remarks))
+    return BuiltPack(pack, tuple(remarks))
 
 
 def command_name(path: Sequence[str]) -> str:
-    """Return what the config calls a command."""
+    """Return the name of a command in the config."""
     return " ".join(path).lower().replace(".", "-").replace(":", "-").replace("+", "-") or ROOT
 
 
@@ -127,7 +127,7 @@ def _build_flags(
         if _NEVER.intersection(each.flag.names):
             continue
         if each.flag.value is None:
-            remarks.append(f"`{command}`: `{each.flag.names[0]}` is left out: nothing says whether it takes a value")
+            remarks.append(f"`{command}`: `{each.flag.names[0]}` is left out: it is unknown whether it takes a value")
             continue
         members = _flag_members(each, names)
         if members is None:
@@ -145,9 +145,9 @@ def _flag_members(sourced: SourcedFlag, taken: set[str]) -> dict[str, Any] | Non
     if not names:
         return None
     name = max(names, key=lambda each: (each.startswith("--"), len(each) > 2, -names.index(each)))
-    value = flag.value or Value(type="boolean")
+    value = flag.value or ValueFact(type="boolean")
     type_ = value.type or "string"
-    if type_ == "string" and read_value(name.lstrip("-")).type == "path":  # `--file=ARCHIVE`, kept in the roots too
+    if type_ == "string" and read_value(name.lstrip("-")).type == "path":  # `--file=ARCHIVE`
         type_ = "path"
     members = {
         "name": name,
@@ -179,15 +179,15 @@ def _style(flag: FlagFact, name: str, type_: str) -> str | None:
 
 
 def _name_and_convert(members: dict[str, Any], taken: set[str], remarks: list[str], command: str) -> Flag | None:
-    """Return a flag whose argument no other one has: a name with dashes goes by its words, else by another name."""
+    """Return a flag with a unique argument: from its name with underscores, or else from another name."""
     names = [members["name"], *members["aliases"]]
-    own = re.sub(r"[.-]", "_", members["name"].lstrip("-")).lower()
-    options = [own, *(_argument(name) for name in names), f"flag_{_argument(members['name'])}"]
+    default = re.sub(r"[.-]", "_", members["name"].lstrip("-")).lower()
+    options = [default, *(_argument(name) for name in names), f"flag_{_argument(members['name'])}"]
     options += [f"{options[-1]}_{number}" for number in range(2, 9)]
     for argument in options:
         if _PROPERTY.fullmatch(argument) and argument not in taken and len(argument) <= 64:
-            return _convert({**members, **({} if argument == own else {"as": argument})}, Flag, remarks, command)
-    remarks.append(f"`{command}`: the flag `{members['name']}` is left out, since its name is taken")
+            return _convert({**members, **({} if argument == default else {"as": argument})}, Flag, remarks, command)
+    remarks.append(f"`{command}`: the flag `{members['name']}` is left out: its name is taken")
     return None
 
 
@@ -216,12 +216,12 @@ def _build_words(words: Sequence[WordFact], remarks: list[str], command: str) ->
             "required": bool(word.required) and not is_optional,
             "repeatable": bool(word.repeatable),
         }
-        made = _convert({k: v for k, v in members.items() if v is not None}, Positional, remarks, command)
-        if made is not None:
-            yield msgspec.to_builtins(made)
+        positional = _convert({k: v for k, v in members.items() if v is not None}, Positional, remarks, command)
+        if positional is not None:
+            yield msgspec.to_builtins(positional)
         if word.repeatable:
             if number + 1 < len(words):
-                remarks.append(f"`{command}`: the words after `{name}` are left out: a pack cannot have them")
+                remarks.append(f"`{command}`: the words after `{name}` are left out: a pack does not support them")
             return
 
 
@@ -234,7 +234,7 @@ def _convert(members: Mapping[str, Any], kind: type[T], remarks: list[str], comm
 
 
 def find_danger(flag: FlagFact) -> str:
-    """Return what a flag may do that a reviewer must allow; empty if nothing suggests it."""
+    """Return what a flag may do that a reviewer must allow; empty if nothing suggests a danger."""
     for name in flag.names:
         bare = name.lstrip("-").lower().replace("_", "-")
         for pattern, why in _DANGEROUS_NAMES:

@@ -1,8 +1,8 @@
 """Prints the command line of an installed Python program as JSON. Runs in that program's interpreter, not in ours.
 
-It imports what the program's script imports. A click command or a typer app is described as it stands. Of a function,
-which is then called with `--help`, the first click command or argparse parser that is asked to parse is described.
-It works with Python 3.8 and later, and imports nothing that the program does not.
+It imports the module of the program's script. A click command or typer app is described directly. A function is
+called with `--help`, and the first click command or argparse parser that would parse is described. It works with
+Python 3.8 and later, and imports nothing that the program does not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from typing import Any  # the objects of other people's libraries
+from typing import Any  # objects of foreign libraries
 
 _MAX_DEPTH = 5
 _MAX_COMMANDS = 1000
@@ -18,18 +18,18 @@ _NUMBERS = {"int": "integer", "float": "number"}
 
 
 class _Captured(BaseException):
-    """Carries what would have parsed the arguments."""
+    """Carries the object that would have parsed the arguments."""
 
 
 def main(module: str, name: str, program: str) -> None:
     """Describe the program that calls `name` of a module."""
     sys.argv = [program, "--help"]
-    found = _find(module, name)
-    if hasattr(found, "list_commands") or (hasattr(found, "params") and hasattr(found, "make_context")):
-        described = {"kind": "click", "command": _describe_click(found, program, 0, [0])}
+    parser = _find(module, name)
+    if hasattr(parser, "list_commands") or (hasattr(parser, "params") and hasattr(parser, "make_context")):
+        description = {"kind": "click", "command": _describe_click(parser, program, 0, [0])}
     else:
-        described = {"kind": "argparse", "command": _describe_argparse(found, 0, [0])}
-    sys.stdout.write("\n" + json.dumps(described) + "\n")
+        description = {"kind": "argparse", "command": _describe_argparse(parser, 0, [0])}
+    sys.stdout.write("\n" + json.dumps(description) + "\n")
 
 
 def _find(module: str, name: str) -> Any:
@@ -44,7 +44,7 @@ def _find(module: str, name: str) -> Any:
 
 
 def _capture(function: Any) -> Any:
-    """Call a function up to the point where its arguments would be parsed."""
+    """Call a function until its arguments would be parsed; return the parser."""
     import argparse
 
     def stop(parser: Any, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ def _capture(function: Any) -> Any:
         function()
     except _Captured as captured:
         return captured.args[0]
-    raise SystemExit("it parses no arguments with click or argparse")
+    raise SystemExit("no click command or argparse parser found")
 
 
 # --- click -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Recognises an installed Python program by its script, and reads what the probe printed about it."""
+"""Recognises an installed Python program by its script, and reads the probe's output about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, ValueFact, WordFact
 from dynamic_mcp.features.scan.help.text import shorten
 from dynamic_mcp.features.scan.help.usage import property_name
 from dynamic_mcp.packs.model import PositionalType
@@ -22,16 +22,16 @@ _SHEBANG = re.compile(
 )
 
 
-class Entry(Struct, frozen=True):
-    """What a script calls: an object of a module, in this interpreter."""
+class EntryPoint(Struct, frozen=True):
+    """The object of a module that a script calls, and its interpreter."""
 
     interpreter: str
     module: str
     name: str
 
 
-def find_entry(file: Path) -> Entry | None:
-    """Return what an installed script calls; None if the file is no such script."""
+def find_entry(file: Path) -> EntryPoint | None:
+    """Return the entry point of an installed script; None if the file is not one."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MAX_SCRIPT_BYTES)
@@ -45,10 +45,10 @@ def find_entry(file: Path) -> Entry | None:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    return next((Entry(interpreter, module, name) for module, name in _called(tree)), None)
+    return next((EntryPoint(interpreter, module, name) for module, name in _called(tree)), None)
 
 
-def probe_words(entry: Entry, program: str) -> tuple[str, ...]:
+def probe_words(entry: EntryPoint, program: str) -> tuple[str, ...]:
     """Return the words with which the interpreter describes the program."""
     script = files(__package__).joinpath("python_probe.py").read_text(encoding="utf-8")
     return ("-c", script, entry.module, entry.name, program)
@@ -66,11 +66,11 @@ def _called(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Call):
             name, _, rest = ast.unparse(node.func).partition(".")
             if name in imported and not (node.args or node.keywords):
-                module, own = imported[name]
-                yield module, ".".join(filter(None, (own, rest)))
+                module, attribute = imported[name]
+                yield module, ".".join(filter(None, (attribute, rest)))
 
 
-# --- what the probe prints -----------------------------------------------------------------------------------
+# --- the probe's output --------------------------------------------------------------------------------------
 
 
 class _Described(Struct):
@@ -83,7 +83,7 @@ class _Described(Struct):
     maximum: float | None = None
 
 
-class _Flag(_Described):
+class _ProbedFlag(_Described):
     names: list[str] = []
     off: list[str] = []
     arity: int = 1
@@ -95,7 +95,7 @@ class _Word(_Described):
 
 class _Command(Struct):
     description: str = ""
-    flags: list[_Flag] = []
+    flags: list[_ProbedFlag] = []
     words: list[_Word] = []
     commands: dict[str, _Command] = {}
 
@@ -106,7 +106,7 @@ class _Answer(Struct):
 
 
 def read_probe(text: str) -> list[CommandFact]:
-    """Return what the probe printed, which is its last line. Raises msgspec.DecodeError."""
+    """Return the commands in the probe's output, which is its last line. Raises msgspec.DecodeError."""
     last = text.rstrip().rpartition("\n")[2]
     answer = decode_as(last, _Answer)
     return list(_read_command(answer.command, (), f"{answer.kind} introspection"))
@@ -127,7 +127,7 @@ def _read_command(command: _Command, path: tuple[str, ...], source: str) -> Iter
         yield from _read_command(each, (*path, name), source)
 
 
-def _read_flag(flag: _Flag) -> Iterator[FlagFact]:
+def _read_flag(flag: _ProbedFlag) -> Iterator[FlagFact]:
     yield FlagFact(
         names=tuple(flag.names),
         value=_value(flag),
@@ -136,16 +136,16 @@ def _read_flag(flag: _Flag) -> Iterator[FlagFact]:
         style="equals" if flag.arity == 1 and flag.type == "boolean" else None,
     )
     if flag.off:
-        yield FlagFact(names=tuple(flag.off), value=Value(type="boolean"), description="The opposite.")
+        yield FlagFact(names=tuple(flag.off), value=ValueFact(type="boolean"), description="The opposite.")
 
 
-def _value(flag: _Flag) -> Value:
+def _value(flag: _ProbedFlag) -> ValueFact:
     if flag.arity == 0:
-        return Value(type="boolean")
+        return ValueFact(type="boolean")
     if flag.arity == 2:
-        return Value(type="pairs")
+        return ValueFact(type="pairs")
     types = {"integer": "integer", "number": "number", "path": "path", "boolean": "boolean"}
-    return Value(
+    return ValueFact(
         type="enum" if flag.values else types.get(flag.type, "string"),  # type: ignore[arg-type]  # of these five
         values=tuple(flag.values),
         repeatable=flag.repeatable,

@@ -1,4 +1,4 @@
-"""Runs the program that is scanned: only with words that ask for help, and only so often, so long and so much."""
+"""Runs the scanned program: only with arguments that print help, and within limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dynamic_mcp.config.environment import minimal_variables
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.upstream.cli.run import run
 
-# Wide, so that nothing is wrapped or cut; no pager, no colour, no questions.
-_SURROUNDINGS = {
+# Wide, so that nothing is wrapped or cut; without pager, colour and prompts.
+_VARIABLES = {
     "COLUMNS": "200",
     "MANWIDTH": "200",
     "PAGER": "cat",
@@ -34,15 +34,15 @@ MAX_RUN_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 64 << 20
 
 
-class Ran(Struct, frozen=True):
-    """What was run, and how it ended: its exit code, or why it was ended."""
+class RunResult(Struct, frozen=True):
+    """A run, and its exit code or why it was stopped."""
 
     words: tuple[str, ...]
     end: str
 
 
-class Limits(Struct, frozen=True):
-    """How often, how long and how much."""
+class RunLimits(Struct, frozen=True):
+    """The limits of all runs of a scan."""
 
     runs: int = MAX_RUNS
     total_s: float = MAX_TOTAL_S
@@ -52,20 +52,20 @@ class Limits(Struct, frozen=True):
 
 
 class Runner:
-    """Runs programs in an empty directory, with a minimal environment and nothing to read."""
+    """Runs programs in an empty directory, with a minimal environment and without input."""
 
     def __init__(
         self,
         directory: Path,
         environment: Mapping[str, str],
         *,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: RunLimits = RunLimits(),  # noqa: B008 - frozen
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.ran: list[Ran] = []
+        self.results: list[RunResult] = []
         self._directory = directory
         ceiling = {"GIT_CEILING_DIRECTORIES": os.fspath(directory.parent)}
-        self._env = {**minimal_variables(environment, (), platform=sys.platform), **_SURROUNDINGS, **ceiling}
+        self._env = {**minimal_variables(environment, (), platform=sys.platform), **_VARIABLES, **ceiling}
         self._limits = limits
         self._now = now
         self._started = now()
@@ -73,15 +73,15 @@ class Runner:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing more may be run."""
+        """Whether a limit is reached."""
         return (
-            len(self.ran) >= self._limits.runs
+            len(self.results) >= self._limits.runs
             or self._bytes >= self._limits.total_bytes
             or self._now() - self._started >= self._limits.total_s
         )
 
     async def read(self, command: str, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> str:
-        """Run a program and return what it printed: stdout, or stderr if that is empty."""
+        """Run a program and return its stdout, or its stderr if that is empty."""
         if self.is_exhausted:
             return ""
         program = Program(
@@ -92,9 +92,9 @@ class Runner:
                 program, stdin=None, timeout_s=self._limits.run_s, output_limit=self._limits.run_bytes
             )
         except (OSError, ValueError) as exc:
-            self.ran.append(Ran((command, *words), str(exc)))
+            self.results.append(RunResult((command, *words), str(exc)))
             return ""
         self._bytes += outcome.stdout.size + outcome.stderr.size
-        self.ran.append(Ran((command, *words), outcome.stopped or f"exit code {outcome.code}"))
+        self.results.append(RunResult((command, *words), outcome.stopped or f"exit code {outcome.code}"))
         stdout = outcome.stdout.text()
         return stdout if stdout.strip() else outcome.stderr.text()

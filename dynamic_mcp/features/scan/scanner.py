@@ -1,4 +1,4 @@
-"""Finds out about a program, one command after another, from all sources that it has."""
+"""Scans a program, one command after another, by all available sources."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dynamic_mcp.features.scan.runner import Runner
 SOURCES = ("spec", "python", "complete", "help", "man")
 MAX_COMMANDS = 1000
 _SKIPPED = frozenset(("help", "completion", "completions", "__complete"))
-# So many commands that print the help of the one above them show that all do, and no other is run.
+# After this many commands that print their parent's help, all others are assumed to do so.
 _SHARED_ENOUGH = 2
 _LISTS_GLOBAL = re.compile(r'Use "[\w-]+ options" for a list of global')
 Path_ = tuple[str, ...]
 
 
-class Target(Struct, frozen=True):
-    """What is scanned: the file of a program, what it is called, and how far to go."""
+class ScanTarget(Struct, frozen=True):
+    """The scanned program: its file, its name, and the limits of the scan."""
 
     file: Path
     name: str
@@ -41,7 +41,7 @@ class Target(Struct, frozen=True):
 
 
 class Scan(Struct, frozen=True):
-    """What was found: the commands, the first of which is the program itself, and remarks for the reviewer."""
+    """The commands that were found, starting with the program itself, and remarks for the reviewer."""
 
     commands: tuple[MergedCommand, ...]
     remarks: tuple[str, ...]
@@ -50,41 +50,41 @@ class Scan(Struct, frozen=True):
 class Scanner:
     """Scans one program."""
 
-    def __init__(self, target: Target, runner: Runner, *, man: str | None = None) -> None:
+    def __init__(self, target: ScanTarget, runner: Runner, *, man: str | None = None) -> None:
         self._target = target
         self._runner = runner
         self._man = man
-        self._known: dict[Path_, list[CommandFact]] = {}
+        self._facts: dict[Path_, list[CommandFact]] = {}
         self._remarks: list[str] = []
         self._is_cobra = False
         self._is_git = target.name == "git"
         self._root_help = ""
         self._has_short_help = False
-        # of a command that prints the help of the one above it: nothing below it has a help of its own
+        # commands that print their parent's help: so do all commands below them
         self._shares_help: set[Path_] = set()
         self._shared_below: Counter[Path_] = Counter()
         self._helps: dict[Path_, str] = {}
         self._global: CommandFact | None = None
 
     async def scan(self) -> Scan:
-        """Find out about the program and the commands below it that are wanted."""
-        self._keep(self._target.spec)
-        if "python" in self._target.sources and not self._known:
+        """Scan the program and its selected commands."""
+        self._add(self._target.spec)
+        if "python" in self._target.sources and not self._facts:
             await self._introspect()
         self._is_cobra = "complete" in self._target.sources and complete.is_cobra(self._target.file.resolve())
-        found: list[MergedCommand] = []
+        commands: list[MergedCommand] = []
         queue: deque[tuple[Path_, str]] = deque([((), "")])
-        while queue and len(found) < MAX_COMMANDS:
+        while queue and len(commands) < MAX_COMMANDS:
             path, usage = queue.popleft()
             merged = await self._scan_command(path, usage)
             if merged is None:
                 continue
-            found.append(merged)
+            commands.append(merged)
             if len(path) < self._target.depth and path not in self._shares_help:
                 queue.extend(self._below(merged.fact))
         if queue or self._runner.is_exhausted:
-            self._remarks.append("not all commands were looked at: the scan reached its limits")
-        return Scan(tuple(found), tuple(self._remarks))
+            self._remarks.append("not all commands were scanned: a limit was reached")
+        return Scan(tuple(commands), tuple(self._remarks))
 
     def _below(self, fact: CommandFact) -> Iterable[tuple[Path_, str]]:
         for each in fact.subcommands:
@@ -93,7 +93,7 @@ class Scanner:
                 yield path, each.usage
 
     def _is_wanted(self, path: Path_) -> bool:
-        """Tell whether a command, or one below it, may be wanted."""
+        """Return whether a command, or one below it, may be selected."""
         name = command_name(path)
         return any(
             fnmatchcase(name, glob) or fnmatchcase(name, " ".join(glob.split()[: len(path)]))
@@ -101,15 +101,15 @@ class Scanner:
         )
 
     async def _scan_command(self, path: Path_, usage: str) -> MergedCommand | None:
-        facts = list(self._known.get(path, ()))
-        is_known = any(fact.is_whole and all(f.value and f.value.type for f in fact.flags) for fact in facts)
-        if not is_known:
+        facts = list(self._facts.get(path, ()))
+        is_complete = any(fact.is_whole and all(f.value and f.value.type for f in fact.flags) for fact in facts)
+        if not is_complete:
             if "help" in self._target.sources and (help_ := await self._read_help(path, usage)) is not None:
                 facts.append(help_)
             if "man" in self._target.sources and (page := await self._read_man(path)) is not None:
                 facts.append(page)
             if "complete" in self._target.sources and (listed := await self._complete(path, facts)) is not None:
-                # git's helper shows no value where it may be left out, so manuals know more
+                # git's helper omits optional values, so manuals are better
                 facts.insert(len(facts) if self._is_git else sum(fact.is_whole for fact in facts), listed)
             if facts and (shared := await self._read_global()) is not None:
                 facts.append(msgspec.structs.replace(shared, path=path))
@@ -117,9 +117,9 @@ class Scanner:
 
     # --- sources -----------------------------------------------------------------------------------------------
 
-    def _keep(self, facts: Iterable[CommandFact]) -> None:
+    def _add(self, facts: Iterable[CommandFact]) -> None:
         for fact in facts:
-            self._known.setdefault(fact.path, []).append(fact)
+            self._facts.setdefault(fact.path, []).append(fact)
 
     async def _introspect(self) -> None:
         entry = find_entry(self._target.file)
@@ -127,14 +127,14 @@ class Scanner:
             return
         text = await self._runner.read(entry.interpreter, probe_words(entry, self._target.name))
         try:
-            self._keep(read_probe(text))
+            self._add(read_probe(text))
         except msgspec.DecodeError:
-            self._remarks.append("its Python code does not say what it parses; `--help` was read instead")
+            self._remarks.append("its Python code could not be introspected; `--help` was read instead")
 
     async def _read_help(self, path: Path_, usage: str) -> CommandFact | None:
         if path and self._shared_below[path[:-1]] >= _SHARED_ENOUGH:
-            known = self._helps[path[:-1]]
-            return _with_usage(read_text(known, path[:-1], source="--help"), path, usage)
+            shared = self._helps[path[:-1]]
+            return _with_usage(read_text(shared, path[:-1], source="--help"), path, usage)
         for words in self._help_words(path):
             text = await self._runner.read(str(self._target.file), words)
             fact = read_text(text, path, source=" ".join(words))
@@ -152,7 +152,7 @@ class Scanner:
         return None
 
     def _help_words(self, path: Path_) -> Iterable[tuple[str, ...]]:
-        """Yield words that ask for help. `-h` may mean something else: only where the program says so."""
+        """Yield the arguments that print help. `-h` only if the program documents it: it may mean something else."""
         if self._is_git:
             yield (*path, "-h") if path else ("help", "-a")
         yield (*path, "--help")
@@ -160,7 +160,7 @@ class Scanner:
             yield (*path, "-h")
 
     async def _read_global(self) -> CommandFact | None:
-        """Return the flags that all commands have, if the program lists them by a command `options`."""
+        """Return the global flags, if the program lists them by a command `options`."""
         if self._global is None and self._is_cobra and _LISTS_GLOBAL.search("\n".join(self._helps.values())):
             text = await self._runner.read(str(self._target.file), ("options",))
             self._global = CommandFact(source="options", flags=read_text(text).flags)
@@ -187,7 +187,7 @@ class Scanner:
 
 
 def _with_usage(fact: CommandFact, path: Path_, usage: str) -> CommandFact:
-    """Return a command that has no help of its own, with what the list of commands says that it takes."""
+    """Return a command without a help of its own, with the usage from the list of commands."""
     words, _ = read_usage([f"{path[-1]} {usage}"] if usage else [], (), is_group=False)
     return msgspec.structs.replace(
         fact,
@@ -204,7 +204,7 @@ def _without_commands(fact: CommandFact) -> CommandFact:
 
 
 def select(scan: Scan, globs: Sequence[str]) -> list[MergedCommand]:
-    """Return the commands for a pack: those that are wanted and do something themselves."""
+    """Return the selected commands that do something themselves, for a pack."""
     described: Mapping[Path_, str] = {
         (*each.fact.path, below.name): below.description for each in scan.commands for below in each.fact.subcommands
     }

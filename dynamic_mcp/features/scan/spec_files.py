@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, ValueFact, WordFact
 from dynamic_mcp.features.scan.help.text import shorten
 from dynamic_mcp.features.scan.help.usage import property_name
 from dynamic_mcp.features.scan.help.values import read_value
@@ -27,7 +27,7 @@ _EFFECTS: Mapping[str | None, Effect] = {"read": "read", "write": "write", "dest
 
 
 class BadSpec(ValueError):
-    """Why a spec cannot be used; `hint` says how to go on."""
+    """Raised for an unusable spec, with a `hint`."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -35,21 +35,21 @@ class BadSpec(ValueError):
 
 
 def read_spec_file(file: Path) -> Sequence[CommandFact]:
-    """Return what a spec says of each command. Raises BadSpec and OSError."""
+    """Return the commands in a spec. Raises BadSpec and OSError."""
     data = read_bytes(file, most=MAX_BYTES)
     if file.suffix == ".kdl":
         hint = f"`usage generate json --file {file}` prints it as JSON"
-        raise BadSpec(f"`{file}` is KDL, which is not read here", hint=hint)
+        raise BadSpec(f"`{file}` is KDL, which is not supported", hint=hint)
     try:
         if data.lstrip()[:1] == b"{":
             return _read_usage_spec(data)
         return _read_carapace(_parse_yaml(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise BadSpec(f"`{file}` is not a usage spec as JSON, nor a carapace spec: {exc}") from exc
+        raise BadSpec(f"`{file}` is neither a usage spec as JSON nor a carapace spec: {exc}") from exc
 
 
 def _parse_yaml(data: bytes) -> object:
-    """Parse YAML that holds plain data. Raises msgspec.DecodeError."""
+    """Parse YAML of plain data. Raises msgspec.DecodeError."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -81,11 +81,11 @@ _Flags = dict[str, str | _FlagMembers | None]
 
 
 def _read_carapace(tree: object) -> list[CommandFact]:
-    """Return what a carapace spec says of each command. Raises msgspec.ValidationError.
+    """Return the commands in a carapace spec. Raises msgspec.ValidationError.
 
-    It is YAML with flags such as `-s, --long=`, whose last characters say what they take: `=` takes a value, `?` may
-    take one, `*` repeats, `!` is required and `&` is hidden (https://carapace-sh.github.io/carapace-spec). Types and
-    effects are not in it.
+    It is YAML with flags such as `-s, --long=`, whose last characters are marks: `=` takes a value, `?` may take one,
+    `*` repeats, `!` is required and `&` is hidden (https://carapace-sh.github.io/carapace-spec). It has no types or
+    effects.
     """
     command = msgspec.convert(tree, _CarapaceCommand)
     return list(_read_carapace_command(command, (), {}))
@@ -97,7 +97,7 @@ def _read_carapace_command(
     passed = {**inherited, **command.persistentflags}
     below = [each for each in command.commands if not each.hidden]
     values = command.completion.flag if command.completion is not None else {}
-    flags = (_read_carapace_flag(spelled, about, values) for spelled, about in {**command.flags, **passed}.items())
+    flags = (_read_carapace_flag(spelling, about, values) for spelling, about in {**command.flags, **passed}.items())
     yield CommandFact(
         source=_CARAPACE,
         path=path,
@@ -111,13 +111,13 @@ def _read_carapace_command(
 
 
 def _read_carapace_flag(
-    spelled: str, about: str | _FlagMembers | None, values: dict[str, list[str]]
+    spelling: str, about: str | _FlagMembers | None, values: dict[str, list[str]]
 ) -> FlagFact | None:
-    found = _CARAPACE_FLAG.fullmatch(spelled.strip())
-    if found is None or "&" in found["marks"]:
+    match = _CARAPACE_FLAG.fullmatch(spelling.strip())
+    if match is None or "&" in match["marks"]:
         return None
-    names = tuple(name.strip() for name in found["names"].split(","))
-    marks = found["marks"]
+    names = tuple(name.strip() for name in match["names"].split(","))
+    marks = match["marks"]
     description = about.description if isinstance(about, _FlagMembers) else about or ""
     completed = next((values[key] for name in names if (key := name.lstrip("-")) in values), [])
     return FlagFact(
@@ -130,18 +130,18 @@ def _read_carapace_flag(
     )
 
 
-def _switch(marks: str) -> Value:
-    return Value(type="boolean", repeatable=None if "*" not in marks else True)
+def _switch(marks: str) -> ValueFact:
+    return ValueFact(type="boolean", repeatable=None if "*" not in marks else True)
 
 
-def _read_carapace_value(completed: list[str], *, is_repeatable: bool) -> Value:
-    """Return a type only if the values say it; a list that calls a macro is not whole."""
+def _read_carapace_value(completed: list[str], *, is_repeatable: bool) -> ValueFact:
+    """Return a type only if the values show it; a list that calls a macro is incomplete."""
     words = [word.partition("\t")[0] for word in completed]
     if any(word.startswith(_CARAPACE_FILES) for word in words):
-        return Value(type="path", repeatable=is_repeatable)
+        return ValueFact(type="path", repeatable=is_repeatable)
     if words and not any(word.startswith("$") for word in words):
-        return Value(type="enum", values=tuple(dict.fromkeys(words)), repeatable=is_repeatable)
-    return Value(repeatable=is_repeatable)
+        return ValueFact(type="enum", values=tuple(dict.fromkeys(words)), repeatable=is_repeatable)
+    return ValueFact(repeatable=is_repeatable)
 
 
 class _Choices(Struct):
@@ -187,9 +187,9 @@ class _Spec(Struct):
 
 
 def _read_usage_spec(data: bytes) -> list[CommandFact]:
-    """Return what a usage spec says of each command. Raises msgspec.DecodeError.
+    """Return the commands in a usage spec. Raises msgspec.DecodeError.
 
-    It is in the form of JSON, as `usage generate json` prints it (https://usage.jdx.dev/spec).
+    It is JSON, as `usage generate json` prints it (https://usage.jdx.dev/spec).
     """
     spec = decode_as(data, _Spec)
     return list(_read_usage_command(spec.cmd, (), [], spec.about or ""))
@@ -222,20 +222,20 @@ def _read_usage_flag(flag: _Flag) -> Iterator[FlagFact]:
         return
     yield FlagFact(
         names=names,
-        value=Value(type="boolean") if flag.arg is None else _read_usage_value(flag.arg, is_repeatable=flag.var),
+        value=ValueFact(type="boolean") if flag.arg is None else _read_usage_value(flag.arg, is_repeatable=flag.var),
         description=shorten(flag.help or ""),
         required=flag.required,
         effect=_EFFECTS.get(flag.effect),
     )
     if flag.negate:
-        yield FlagFact(names=(flag.negate,), value=Value(type="boolean"), description="The opposite.")
+        yield FlagFact(names=(flag.negate,), value=ValueFact(type="boolean"), description="The opposite.")
 
 
-def _read_usage_value(argument: _Argument, *, is_repeatable: bool) -> Value:
+def _read_usage_value(argument: _Argument, *, is_repeatable: bool) -> ValueFact:
     if argument.choices is not None and argument.choices.choices:
-        return Value(type="enum", values=tuple(argument.choices.choices), repeatable=is_repeatable)
-    read = read_value(argument.name)
-    return Value(type=read.type if read.type != "boolean" else "string", repeatable=is_repeatable)
+        return ValueFact(type="enum", values=tuple(argument.choices.choices), repeatable=is_repeatable)
+    value = read_value(argument.name)
+    return ValueFact(type=value.type if value.type != "boolean" else "string", repeatable=is_repeatable)
 
 
 def _read_word(argument: _Argument) -> WordFact:

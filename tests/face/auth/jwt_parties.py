@@ -10,7 +10,7 @@ from typing import Any
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.face.auth.audiences import Audiences
 from dynamic_mcp.face.auth.jwt import JwtProvider
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.web.jwks import FETCH_S, KeyDirectory
@@ -43,13 +43,13 @@ class Door:
         keys = KeyDirectory(jwt.issuer, jwt.jwks_url, now=self.clock, fetch_s=fetch_s)
         self.provider = JwtProvider(jwt, audiences, keys=keys, now=self.clock)
 
-    def begin(self, token: str, path: str = "/mcp") -> Authentication | Denial | Future[Authentication | Denial]:
+    def begin(self, token: str, path: str = "/mcp") -> AuthResult | Future[AuthResult]:
         """Show a token that is recognised."""
         head = head_of(token, path)
         assert self.provider.recognises(head, token)
         return self.provider.authenticate(head, token)
 
-    async def show(self, token: str, path: str = "/mcp") -> Authentication | Denial:
+    async def show(self, token: str, path: str = "/mcp") -> AuthResult:
         """Show a token, and wait until it is known what it is worth."""
         found = self.begin(token, path)
         async with asyncio.timeout(BOUND_S):
@@ -64,7 +64,7 @@ class Door:
     async def refuse(self, token: str, path: str = "/mcp") -> str:
         """Show a token that is not, and return why."""
         found = await self.show(token, path)
-        assert isinstance(found, Denial), found
+        assert isinstance(found, CredentialDenial), found
         assert found.error == "invalid_token"
         return found.why
 

@@ -163,7 +163,7 @@ async def test_operators_are_told_that_it_serves_and_nothing_else(face: HttpFace
         ready = HttpClient(face).send(method, "/ready")
         assert (ready.status, ready.json) == (200, {"status": "ready"})
     assert HttpClient(face).send("GET", "/health").json == {"status": "alive"}
-    await face.finish(0)
+    await face.drain(0)
     assert HttpClient(face).send("GET", "/ready").json == {"status": "ending"}
 
 

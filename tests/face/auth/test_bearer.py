@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.config.auth import Bearer
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.face.auth.bearer import BearerProvider
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import CredentialDenial
 from dynamic_mcp.face.auth.token_store import TokenStore
 from dynamic_mcp.identity import Authentication, Principal
 from tests.face.auth.parties import BEARER, TOKEN, head_of, make_token
@@ -44,7 +44,7 @@ def found(known: BearerProvider, token: str) -> Authentication:
 def why_not(known: BearerProvider, token: str) -> str:
     """Return why a token is refused."""
     outcome = known.authenticate(head_of(), token)
-    assert isinstance(outcome, Denial)
+    assert isinstance(outcome, CredentialDenial)
     assert outcome.error == "invalid_token"
     assert token not in outcome.why
     return outcome.why
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_lets_nobody_in_and_is_not_overwritten(store: TokenS
 
     assert why_not(known, token)
     assert not known.is_valid(ann)
-    with pytest.raises(DynamicMcpError, match="cannot be read"):
+    with pytest.raises(DynamicMcpError, match="could not read"):
         make_token(store)
     assert store.file.read_text() == "{"
 

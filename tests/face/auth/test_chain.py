@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.authenticator import Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.identity import Authentication, Principal
@@ -23,7 +23,7 @@ URL = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
 class Scripted:
     """A provider that recognises tokens with its letter, and answers as told."""
 
-    def __init__(self, letter: str, answer: Authentication | Denial | Future[Authentication | Denial]) -> None:
+    def __init__(self, letter: str, answer: AuthResult | Future[AuthResult]) -> None:
         self.letter = letter
         self.name = f"scripted {letter}"
         self.answer = answer
@@ -33,9 +33,7 @@ class Scripted:
         """Tell whether a token begins with the letter."""
         return token is not None and token.startswith(self.letter)
 
-    def authenticate(
-        self, head: RequestHead, token: str | None
-    ) -> Authentication | Denial | Future[Authentication | Denial]:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         """Answer as told."""
         self.asked.append(token)
         return self.answer
@@ -64,7 +62,7 @@ def refused(outcome: Outcome | Future[Outcome]) -> tuple[int, str]:
 
 
 def test_the_first_provider_that_recognises_a_credential_decides_for_good_or_bad() -> None:
-    bad, good = Scripted("a", Denial("invalid_token", "it is bad")), Scripted("", ANN)
+    bad, good = Scripted("a", CredentialDenial("invalid_token", "it is bad")), Scripted("", ANN)
     both = chain(bad, good)
 
     status, challenge = refused(both.authenticate(head_of(authorization="Bearer abc")))
@@ -125,7 +123,7 @@ def test_a_token_in_the_query_is_none() -> None:
 
 
 def test_a_lack_of_scopes_is_forbidden_and_names_them() -> None:
-    lacking = Scripted("", Denial("insufficient_scope", "it lacks a scope", ("a", "b")))
+    lacking = Scripted("", CredentialDenial("insufficient_scope", "it lacks a scope", ("a", "b")))
     told = 'Bearer error="insufficient_scope", error_description="{}", scope="a b", resource_metadata="' + URL + '"'
 
     assert refused(chain(lacking).authenticate(head_of(authorization="Bearer x"))) == (
@@ -134,7 +132,7 @@ def test_a_lack_of_scopes_is_forbidden_and_names_them() -> None:
     )
     assert refused(chain().lacks_scope(("a", "b"))) == (
         403,
-        told.format("the token lacks a scope that this needs"),
+        told.format("the token lacks a required scope"),
     )
 
 
@@ -154,15 +152,15 @@ def test_the_metadata_is_that_of_the_very_url_that_was_asked(target: str, below:
 
 
 def test_a_reason_cannot_end_its_quotes() -> None:
-    quoting = Scripted("", Denial("invalid_token", 'a "quote" \\ and ü'))
+    quoting = Scripted("", CredentialDenial("invalid_token", 'a "quote" \\ and ü'))
 
     challenge = refused(chain(quoting).authenticate(head_of(authorization="Bearer x")))[1]
     assert "error_description=\"a 'quote' / and ?\"" in challenge
 
 
 async def test_an_answer_that_takes_its_time_is_waited_for() -> None:
-    for answer, status in ((ANN, None), (Denial("invalid_token", "no"), 401)):
-        later: Future[Authentication | Denial] = asyncio.get_running_loop().create_future()
+    for answer, status in ((ANN, None), (CredentialDenial("invalid_token", "no"), 401)):
+        later: Future[AuthResult] = asyncio.get_running_loop().create_future()
         outcome = chain(Scripted("", later)).authenticate(head_of(authorization="Bearer x"))
         assert isinstance(outcome, Future)
         later.set_result(answer)
@@ -173,7 +171,7 @@ async def test_an_answer_that_takes_its_time_is_waited_for() -> None:
 
 async def test_whoever_cannot_be_judged_is_not_let_in() -> None:
     for failure in (RuntimeError("a bug"), None):
-        later: Future[Authentication | Denial] = asyncio.get_running_loop().create_future()
+        later: Future[AuthResult] = asyncio.get_running_loop().create_future()
         outcome = chain(Scripted("", later)).authenticate(head_of(authorization="Bearer x"))
         assert isinstance(outcome, Future)
         if failure is None:
@@ -188,4 +186,4 @@ async def test_whoever_cannot_be_judged_is_not_let_in() -> None:
 
 def test_what_was_shown_counts_as_long_as_a_provider_says_so() -> None:
     assert chain(Scripted("a", ANN)).is_valid(ANN)
-    assert not chain(Scripted("a", Denial("invalid_token", "no"))).is_valid(ANN)
+    assert not chain(Scripted("a", CredentialDenial("invalid_token", "no"))).is_valid(ANN)

@@ -107,7 +107,7 @@ async def test_a_modern_client_hears_nothing_more_but_its_call_is_answered(tmp_p
         face.tick()
 
         assert not is_open(listening)
-        assert listener.reasons == ["the credential of the client is not valid any more"]
+        assert listener.reasons == ["the client's credential is no longer valid"]
         assert is_open(called)
         dispatcher.call.answer()
         assert not is_open(called)

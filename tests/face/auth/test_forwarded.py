@@ -6,7 +6,7 @@ import pytest
 
 from dynamic_mcp.config.auth import Forwarded
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import CredentialDenial
 from dynamic_mcp.face.http.exchange import GONE
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from tests.face.auth.parties import head_of
@@ -50,7 +50,7 @@ def test_a_header_that_is_there_twice_is_refused(name: str) -> None:
     head = head_of("10.0.0.1", repeated=name, x_forwarded_user="ann, eve", x_forwarded_groups="a, b")
 
     denial = ForwardedProvider(PROXY).authenticate(head, None)
-    assert isinstance(denial, Denial)
+    assert isinstance(denial, CredentialDenial)
     assert denial.error == "invalid_request"
     assert "eve" not in denial.why
 
@@ -68,7 +68,8 @@ def test_headers_of_other_names_are_those_of_the_config() -> None:
 )
 def test_too_much_of_a_name_or_of_groups_is_refused(headers: dict[str, str]) -> None:
     assert isinstance(
-        ForwardedProvider(PROXY).authenticate(head_of("", **{"x_forwarded_user": "ann", **headers}), None), Denial
+        ForwardedProvider(PROXY).authenticate(head_of("", **{"x_forwarded_user": "ann", **headers}), None),
+        CredentialDenial,
     )
 
 

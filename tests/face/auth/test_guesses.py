@@ -6,7 +6,7 @@ import pytest
 
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.guesses import BURST, TokenGuesses
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.authenticator import Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.identity import Authentication, Principal
@@ -27,10 +27,10 @@ class OneToken:
         """Take every token."""
         return token is not None
 
-    def authenticate(self, head: RequestHead, token: str | None) -> Authentication | Denial:
+    def authenticate(self, head: RequestHead, token: str | None) -> AuthResult:
         """Return ann for hers."""
         self.asked.append(token)
-        return ANN if token == "right" else Denial("invalid_token", "it is not known here")
+        return ANN if token == "right" else CredentialDenial("invalid_token", "it is not known here")
 
     def is_valid(self, authentication: Authentication) -> bool:
         """Return whether it is ann."""

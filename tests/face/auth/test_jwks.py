@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import CredentialDenial
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.web.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S
 from dynamic_mcp.web.metadata import openid_urls
@@ -31,7 +31,7 @@ async def door(issuer: OidcProvider) -> AsyncIterator[Door]:
 async def unavailable(door: Door, token: str) -> None:
     """Show a token, of which nobody can know what it is worth."""
     found = await door.show(token)
-    assert isinstance(found, Denial)
+    assert isinstance(found, CredentialDenial)
     assert found.error == "temporarily_unavailable"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.config.auth import Claims
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import CredentialDenial
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.web.signed_token import TokenError, check_claims, parse_token
 from tests.face.auth.jwt_parties import PUBLIC_URL, Door
@@ -93,7 +93,7 @@ async def test_a_token_without_the_required_scopes_lacks_them_all_at_once(issuer
 
     found = await door.show(issuer.mint(PUBLIC_URL, scope="tools"))
 
-    assert isinstance(found, Denial)
+    assert isinstance(found, CredentialDenial)
     assert (found.error, found.scopes) == ("insufficient_scope", ("tools", "more"))
 
 

@@ -16,7 +16,7 @@ from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, encode_value
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from tests.face.http.parties import Reply
 from tests.fakes import FakeUpstream, Json, Opener
 
@@ -107,7 +107,7 @@ class FakeModernCall:
 
     frame: Frame
     channel: Channel
-    origin: Origin
+    origin: ClientOrigin
     reasons: list[str] = field(default_factory=list)
 
     def cancel(self, reason: str) -> None:
@@ -153,7 +153,7 @@ class FakeDispatcher:
         return self.calls[-1]
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> FakeModernCall | None:
         """Keep a request, or refuse it."""
         call = FakeModernCall(frame, channel, origin)
@@ -169,7 +169,7 @@ class FakeDispatcher:
         """Count."""
         self.ticks += 1
 
-    async def finish(self, within_s: float) -> None:
+    async def drain(self, within_s: float) -> None:
         """End what listens with a result, and the rest with an error."""
         for call in self.calls:
             if call.frame.method == LISTEN:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dynamic_mcp.face.http.authenticator import LocalAuthenticator, Outcome
 from dynamic_mcp.face.http.core import HttpFace
-from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.event_stream import EventStream
@@ -32,7 +32,7 @@ class Reply:
         self.is_stream = self.has_ended = self.is_aborted = False
         self.unread = 0
         self.reads_nothing = False
-        self.receiver: Receiver | None = None
+        self.receiver: BodyReceiver | None = None
         self._changed = asyncio.Event()
 
     # --- Exchange --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_mcp.config.addresses import UnixAddress
 from dynamic_mcp.face.http import limits
-from dynamic_mcp.face.http.admission import Admission
+from dynamic_mcp.face.http.admission import ConnectionLimiter
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.server import HttpServer
 from tests.face.http.ways_in import Client, FakeHandler, OurServer, our_server, post
@@ -106,7 +106,7 @@ async def test_peers_of_a_unix_socket_are_bounded_in_all_only(tmp_path: Path) ->
 
 
 def test_nothing_is_remembered_of_those_who_have_gone() -> None:
-    admission = Admission(lambda: 0.0)
+    admission = ConnectionLimiter(lambda: 0.0)
     sites = [admission.admit(f"2001:db8:{number:x}::1") for number in range(100)]
     for site in sites:
         assert site
@@ -115,9 +115,9 @@ def test_nothing_is_remembered_of_those_who_have_gone() -> None:
     assert site
     admission.end_request(site)
 
-    assert repr(admission) == "<Admission 0 connections, 0 addresses>"
+    assert repr(admission) == "<ConnectionLimiter 0 connections, 0 addresses>"
 
 
 def test_a_network_of_ipv6_counts_as_one_address() -> None:
-    admission = Admission(lambda: 0.0)
+    admission = ConnectionLimiter(lambda: 0.0)
     assert [admission.admit(f"2001:db8::{number}") is not None for number in range(4)] == [True, True, True, False]

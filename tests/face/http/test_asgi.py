@@ -238,5 +238,5 @@ async def test_a_websocket_is_refused() -> None:
         server = Server({"type": "websocket.connect"})
         await AsgiApp(FakeHandler())({"type": "websocket"}, server.receive, server.send)
         assert server.sent.get_nowait()["type"] == "websocket.close"
-        with pytest.raises(ValueError, match="not served"):
+        with pytest.raises(ValueError, match="unsupported ASGI scope"):
             await AsgiApp(FakeHandler())({"type": "smtp"}, server.receive, server.send)

@@ -120,7 +120,7 @@ async def test_one_principal_has_half_of_the_sessions_at_most() -> None:
         refused = await _begin(face, "ann")
 
         assert (refused.status, int(refused.headers["retry-after"]) > 0) == (503, True)
-        assert "your share" in refused.json["error"]["message"]
+        assert "your limit" in refused.json["error"]["message"]
         assert (await _begin(face, "admin")).status == 200
 
 
@@ -357,7 +357,7 @@ async def test_at_the_end_calls_get_their_time_and_streams_are_told_to_come_back
         listening, reply = client.listen(), client.call("hold")
         call = await upstream.hears("tools/call")
 
-        finishing = asyncio.create_task(face.finish(BOUND_S))
+        finishing = asyncio.create_task(face.drain(BOUND_S))
         await settled()
         refused, late = HttpClient(face).request("initialize", HELLO), client.request("ping")
         ready = client.send("GET", "/ready")
@@ -380,7 +380,7 @@ async def test_a_call_that_takes_too_long_at_the_end_is_told_that_it_may_have_ru
         await upstream.hears("tools/call")
 
         async with asyncio.timeout(BOUND_S):
-            await face.finish(0.01)
+            await face.drain(0.01)
 
         assert "may have run" in (await reply.ends()).json["result"]["content"][0]["text"]
 

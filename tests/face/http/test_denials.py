@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.face.auth.token_store import PREFIX
 from dynamic_mcp.face.http.authenticator import AuthRejection
-from dynamic_mcp.face.http.denials import EACH_MINUTE, MAX_SITES, WINDOW_S, Denials
+from dynamic_mcp.face.http.denials import EACH_MINUTE, MAX_SITES, WINDOW_S, DenialReporter
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.proxy.request import Event
@@ -18,7 +18,7 @@ from tests.face.auth.parties import FORWARDED, TOKEN, client_of, guarded_face
 from tests.face.http.modern_parties import ModernHttpClient, modern
 from tests.recorder import Recorder
 
-UNKNOWN = AuthRejection(401, provider="bearer", why="the token is not known here, or was revoked")
+UNKNOWN = AuthRejection(401, provider="bearer", why="unknown or revoked token")
 
 
 class Clock:
@@ -30,12 +30,12 @@ class Clock:
 
 
 class Told:
-    """Denials, and what they have told."""
+    """A reporter, and its reports."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.clock = Clock()
-        self.denials = Denials(self.events.append, self.clock)
+        self.denials = DenialReporter(self.events.append, self.clock)
 
     def refuse(self, address: str, target: str = "/mcp") -> None:
         head = RequestHead(method="POST", target=target.encode(), headers={}, peer=address)
@@ -114,7 +114,7 @@ async def test_a_request_without_a_credential_is_told_as_such(tmp_path: Path) ->
     async with guarded_face(tmp_path / "c.json", observer=seen) as face:
         assert ModernHttpClient(face).post(modern("tools/list")).status == 401
 
-        assert [each["reason"] for each in seen.named("auth.denied")] == ["there is no credential"]
+        assert [each["reason"] for each in seen.named("auth.denied")] == ["no credential"]
 
 
 async def test_whoever_is_let_in_is_told_once_for_each_session(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_the_address_is_that_behind_the_reverse_proxy_of_a_provider(tmp_pa
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        ({"host": "evil.example"}, "the host `evil.example` is not one of this server"),
+        ({"host": "evil.example"}, "unknown host `evil.example`"),
         ({"origin": "https://evil.example"}, "pages of `https://evil.example` may not use this server"),
     ],
 )

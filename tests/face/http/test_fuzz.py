@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.face.http.connection import HttpConnection
 from dynamic_mcp.face.http.connections import Connections
-from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.rules import join_fields
 from tests.examples import examples
 from tests.program import BOUND_S
@@ -83,7 +83,7 @@ class Listener:
         self.is_refused = False
         self._pending: tuple[RequestHead, Exchange]
 
-    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver:
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver:
         """Wait for the body."""
         self._pending = head, exchange
         return self

@@ -9,27 +9,27 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.face.http.head_cache import HeadCache
-from dynamic_mcp.face.http.parser import MessageParser, Peer, Request
-from dynamic_mcp.face.http.rules import Refusal
+from dynamic_mcp.face.http.parser import MessageParser, ParsedRequest, Peer
+from dynamic_mcp.face.http.rules import HttpRefusal
 from tests.examples import examples
 
 PEER = Peer("127.0.0.1", is_secure=False)
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: here\r\nContent-Length: %b\r\nAccept: */*\r\n\r\n"
 
 
-def parse_alone(raw: bytes) -> Request | int:
+def parse_alone(raw: bytes) -> ParsedRequest | int:
     try:
         return MessageParser().parse_head(raw, PEER)
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         return refusal.status
 
 
-def parse_after(first: bytes, raw: bytes) -> Request | int:
+def parse_after(first: bytes, raw: bytes) -> ParsedRequest | int:
     cache = HeadCache(PEER)
     cache.parse(first)
     try:
         return cache.parse(raw)[0]
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         return refusal.status
 
 

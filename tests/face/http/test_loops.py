@@ -48,7 +48,7 @@ async def _use(handler: FakeHandler, server: HttpServer, port: int, tls: ssl.SSL
         vanishing.writer.transport.abort()
         assert (await client.ask(GET)).status == 200
         assert handler.calls[0].head.is_secure is (tls is not None)
-        await server.stop(0)
+        await server.drain(0)
         await stream.rest()
         for each in (client, stream):
             await each.close()

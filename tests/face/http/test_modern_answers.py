@@ -12,7 +12,7 @@ from dynamic_mcp.face.limits import FLOOD_BYTES, UNREAD_BYTES
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
-from dynamic_mcp.session.client_connection import Origin
+from dynamic_mcp.session.client_connection import ClientOrigin
 from tests.face.http.modern_parties import (
     LISTEN,
     FakeDispatcher,
@@ -79,7 +79,7 @@ async def test_who_listens_gets_a_stream_at_once_and_hears_on_it_until_the_end()
         reply = ModernHttpClient(face).post(modern(LISTEN, {"notifications": {}}))
         assert (reply.status, reply.headers["content-type"], reply.messages) == (200, "text/event-stream", [])
         dispatcher.call.say("notifications/tools/list_changed")
-        await face.finish(0)
+        await face.drain(0)
 
         assert [each.get("method") or each["result"] for each in reply.messages] == [
             "notifications/tools/list_changed",
@@ -202,7 +202,7 @@ class _Talkative(FakeDispatcher):
     """Says something while a request begins."""
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> FakeModernCall | None:
         call = super().begin(frame, channel, origin, members)
         for _ in range(2):
@@ -253,7 +253,7 @@ async def test_a_server_that_is_about_to_end_takes_no_requests_and_says_that_it_
     async with face_of(opener(), dispatcher=dispatcher) as face:
         client = ModernHttpClient(face)
         held = client.post(call_of("echo"))
-        await face.finish(0)
+        await face.drain(0)
         refused = client.post(call_of("echo", id="late"))
 
         assert held.json["error"]["code"] == -32603
@@ -284,7 +284,7 @@ async def test_a_thousand_that_listen_cost_nothing_once_they_have_gone() -> None
         for reply in replies[::2]:
             reply.cut()
         assert ready(face)["modern_requests"] == 500
-        await face.finish(0)
+        await face.drain(0)
 
         assert ready(face)["modern_requests"] == 0
         assert all(len(call.reasons) == 1 for call in dispatcher.calls[::2])

@@ -180,7 +180,7 @@ async def test_who_listens_is_told_when_the_server_ends(way_in: str) -> None:
         listener.send(encode(modern(LISTEN, {"notifications": {}}, id="l")))
         await listener.head()
         await messages_of(listener, 1)
-        await served.face.finish(BOUND_S)
+        await served.face.drain(BOUND_S)
         [ended] = await messages_of(listener, 1)
         assert (ended["id"], ended["result"]["resultType"]) == ("l", "complete")
         assert await listener.chunk() == b""

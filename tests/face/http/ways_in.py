@@ -14,7 +14,7 @@ import uvicorn
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.asgi import AsgiApp
-from dynamic_mcp.face.http.exchange import Exchange, Handler, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, Handler, RequestHead, Response
 from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.identity import Authentication
 from tests.idle_loop import IdleLoop
@@ -82,7 +82,7 @@ class FakeHandler:
         self.calls: list[FakeCall] = []
         self._queue = asyncio.Queue[FakeCall]()
 
-    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
         """Take a request."""
         call = FakeCall(head, exchange)
         self.calls.append(call)

@@ -52,7 +52,7 @@ async def test_each_line_says_who_and_from_where(tmp_path: Path) -> None:
     ]
     assert (lines[0]["outcome"], lines[0]["auth"]) == ("denied", "bearer")
     assert lines[0]["detail"] == {
-        "reason": "the token is not known here, or was revoked",
+        "reason": "unknown or revoked token",
         "path": "/mcp",
     }
 

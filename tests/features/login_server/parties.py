@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.features.login_server.client_metadata import FetchedDocument, FetchError
-from dynamic_mcp.features.login_server.identity import Identify, IdentityProvider
+from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider
 from dynamic_mcp.features.login_server.provider import LoginProvider
 from dynamic_mcp.identity import Authentication, Principal
 
@@ -130,13 +130,13 @@ class Site:
         own = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
         return await self.post_form("/token", {**own, "client_id": tokens["client_id"], **fields})
 
-    async def authenticate(self, token: str, path: str = "/mcp") -> Authentication | Denial:
+    async def authenticate(self, token: str, path: str = "/mcp") -> AuthResult:
         """Return what the server makes of an access token."""
         head = RequestHead("POST", path.encode(), {})
         if not self.provider.recognises(head, token):
-            return Denial("invalid_token", "nobody recognises it")
+            return CredentialDenial("invalid_token", "nobody recognises it")
         outcome = self.provider.authenticate(head, token)
-        return outcome if isinstance(outcome, Authentication | Denial) else await outcome
+        return outcome if isinstance(outcome, AuthResult) else await outcome
 
     async def is_good(self, token: str, path: str = "/mcp") -> bool:
         """Tell whether an access token lets somebody in."""
@@ -147,7 +147,7 @@ class Site:
 async def open_site(
     folder: Path,
     *,
-    who: IdentityProvider | Identify = forwarded,
+    who: LoginIdentityProvider | Identify = forwarded,
     clock: Clock | None = None,
     public_url: str = URL,
     scopes: tuple[str, ...] = ("files",),

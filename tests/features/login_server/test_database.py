@@ -149,16 +149,6 @@ async def test_an_answer_is_deleted_once_it_is_not_given_again(
                 await asyncio.sleep(0)
 
 
-async def test_a_file_that_could_have_tokens_in_plain_text_is_deleted(tmp_path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        (tmp_path / f"a.v1.sqlite{suffix}").write_bytes(b"token")
-    (tmp_path / "b.v1.sqlite").write_bytes(b"of another config")
-    database = Database(tmp_path / "a.v2.sqlite")
-    await database.run(lambda connection: connection.execute("SELECT 1").fetchone())
-    await database.close()
-    assert {file.name for file in _files(tmp_path) if ".v1." in file.name} == {"b.v1.sqlite"}
-
-
 def _row(folder: Path, query: str) -> tuple[Any, ...]:
     with contextlib.closing(sqlite3.connect(folder / "logins.sqlite")) as connection:
         found: tuple[Any, ...] = connection.execute(query).fetchone()

@@ -184,16 +184,16 @@ async def test_a_login_does_without_a_userinfo_endpoint_that_fails(provider: Oid
         ({"aud": ["us", "them"], "azp": "them"}, "another client"),
         ({"azp": "them"}, "another client"),
         ({"exp": 1}, "expired"),
-        ({"exp": None}, "never expires"),
+        ({"exp": None}, "has no expiry"),
         ({"exp": "soon"}, "not a time"),
         ({"iat": 1 << 40}, "not valid yet"),
         ({"nonce": "of-another-login"}, "another login"),
         ({"nonce": None}, "another login"),
         ({"nonce": 5}, "another login"),
-        ({"sub": None}, "who it is about"),
-        ({"sub": ""}, "who it is about"),
-        ({"sub": ["u-1"]}, "who it is about"),
-        ({"sub": "a\nb"}, "who it is about"),
+        ({"sub": None}, "has no subject"),
+        ({"sub": ""}, "has no subject"),
+        ({"sub": ["u-1"]}, "has no subject"),
+        ({"sub": "a\nb"}, "has no subject"),
     ],
 )
 async def test_an_id_token_with_wrong_claims_is_refused(
@@ -209,7 +209,7 @@ async def test_an_id_token_that_is_signed_with_a_shared_secret_is_refused(provid
     forged = sign({"alg": "HS256"}, claims, SECRET.encode())
     provider.manners.token = {"id_token": forged}
 
-    assert "not signed by a public key" in await refusal(client_of(provider))
+    assert "unsupported signature algorithm" in await refusal(client_of(provider))
 
 
 async def test_an_id_token_with_a_signature_of_another_key_is_refused(provider: OidcProvider) -> None:
@@ -237,7 +237,7 @@ async def test_what_is_no_id_token_is_refused(provider: OidcProvider, token: Any
         ({"iss": None}, "does not name"),
         ({"code": None}, "no code"),
         ({"error": "access_denied"}, "`access_denied`"),
-        ({"error": "<script>alert(1)</script>"}, "does not say why"),
+        ({"error": "<script>alert(1)</script>"}, "gave no reason"),
     ],
 )
 async def test_a_wrong_callback_exchanges_no_code(provider: OidcProvider, changes: dict[str, Any], why: str) -> None:
@@ -298,7 +298,7 @@ async def test_nobody_is_sent_to_what_is_no_plain_link(provider: OidcProvider, e
 async def test_the_secret_goes_to_no_metadata_service(provider: OidcProvider) -> None:
     provider.manners.metadata = {"token_endpoint": "https://169.254.169.254/token"}
 
-    assert "could not be asked" in await refusal(client_of(provider))
+    assert "is unavailable" in await refusal(client_of(provider))
 
 
 async def test_metadata_of_another_issuer_is_refused(provider: OidcProvider) -> None:
@@ -332,9 +332,9 @@ async def test_a_provider_that_is_down_is_an_error_and_is_asked_again(provider: 
     clock = Clock()
     client = client_of(provider, now=clock)
     await provider.stop()
-    assert "try again" in await refusal(client)
+    assert "retry" in await refusal(client)
 
     async with provider:
-        assert "try again" in await refusal(client)
+        assert "retry" in await refusal(client)
         clock.pass_s(RETRY_S)
         assert (await log_in(client)).subject == "ann@example.com"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.provider import CredentialDenial
 from tests.features.login_server.parties import (
     CHALLENGE,
     error_of,
@@ -204,7 +204,7 @@ async def test_an_unsigned_token_lets_nobody_in(tmp_path: Path) -> None:
     async with open_site(tmp_path) as site:
         claims = (await site.log_in())["access_token"].split(".")[1]
         for header_ in ("eyJhbGciOiJub25lIiwia2lkIjoiYSIsInR5cCI6ImF0K2p3dCJ9", "eyJhbGciOiJub25lIn0"):
-            assert isinstance(await site.authenticate(f"{header_}.{claims}."), Denial)
+            assert isinstance(await site.authenticate(f"{header_}.{claims}."), CredentialDenial)
 
 
 async def test_a_token_that_has_expired_lets_nobody_in(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from dynamic_mcp.features.scan.runner import Limits, Runner
-from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target
+from dynamic_mcp.features.scan.runner import RunLimits, Runner
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, ScanTarget
 
 _SCRIPT = """\
 #!{python}
@@ -58,7 +58,7 @@ async def scan(
     folder: Path,
     *,
     environment: dict[str, str] | None = None,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     sources: tuple[str, ...] = SOURCES,
     globs: tuple[str, ...] = ("*",),
     depth: int = 3,
@@ -66,6 +66,6 @@ async def scan(
     """Scan a program in an empty directory."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    runner = Runner(work, environment or {"PATH": "/usr/bin:/bin"}, limits=limits or Limits(run_s=20))
-    target = Target(file=file, name=file.name, depth=depth, globs=globs, sources=sources)
+    runner = Runner(work, environment or {"PATH": "/usr/bin:/bin"}, limits=limits or RunLimits(run_s=20))
+    target = ScanTarget(file=file, name=file.name, depth=depth, globs=globs, sources=sources)
     return await Scanner(target, runner).scan()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Value, WordFact
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, ValueFact, WordFact
 from dynamic_mcp.features.scan.merge import merge
 from dynamic_mcp.features.scan.pack_builder import build_pack
 
@@ -12,8 +12,8 @@ HELP = CommandFact(
     description="Brews.",
     words=(WordFact(name="source", required=True),),
     flags=(
-        FlagFact(names=("-c", "--cups"), value=Value(type="integer"), description="Cups"),
-        FlagFact(names=("--bean",), value=Value(type="enum", values=("arabica", "robusta"))),
+        FlagFact(names=("-c", "--cups"), value=ValueFact(type="integer"), description="Cups"),
+        FlagFact(names=("--bean",), value=ValueFact(type="enum", values=("arabica", "robusta"))),
     ),
 )
 
@@ -21,24 +21,24 @@ HELP = CommandFact(
 def test_each_fact_is_from_the_best_source_that_has_it() -> None:
     merged = merge([LISTED, HELP])
     cups = merged.flags[0]
-    assert cups.flag == FlagFact(names=("--cups", "-c"), value=Value(type="integer"), description="How many")
+    assert cups.flag == FlagFact(names=("--cups", "-c"), value=ValueFact(type="integer"), description="How many")
     assert cups.source == "list; type: help"
     assert [each.flag.names for each in merged.flags] == [("--cups", "-c"), ("--cold",), ("--bean",)]
     assert merged.fact.description == "Brews."
 
 
 def test_what_a_whole_source_lacks_is_not_there() -> None:
-    whole = CommandFact(source="spec", flags=(FlagFact(names=("--cups",), value=Value()),), is_whole=True)
+    whole = CommandFact(source="spec", flags=(FlagFact(names=("--cups",), value=ValueFact()),), is_whole=True)
     merged = merge([whole, HELP])
     assert [(each.flag.names, each.flag.value) for each in merged.flags] == [
-        (("--cups", "-c"), Value(type="integer"))
+        (("--cups", "-c"), ValueFact(type="integer"))
     ]
 
 
 def test_a_flag_that_takes_a_value_is_no_boolean_because_another_source_shows_none() -> None:
-    first = CommandFact(source="spec", flags=(FlagFact(names=("--cups",), value=Value()),))
-    second = CommandFact(source="help", flags=(FlagFact(names=("--cups",), value=Value(type="boolean")),))
-    assert merge([first, second]).flags[0].flag.value == Value(type="string")
+    first = CommandFact(source="spec", flags=(FlagFact(names=("--cups",), value=ValueFact()),))
+    second = CommandFact(source="help", flags=(FlagFact(names=("--cups",), value=ValueFact(type="boolean")),))
+    assert merge([first, second]).flags[0].flag.value == ValueFact(type="string")
 
 
 def test_what_is_not_known_to_read_has_an_unknown_effect() -> None:
@@ -50,7 +50,7 @@ def test_what_is_not_known_to_read_has_an_unknown_effect() -> None:
 def test_flags_whose_names_differ_in_case_only_become_different_arguments() -> None:
     names = [("-c",), ("-C",), ("--cups",), ("--Cups",), ("--cwd",)]
     fact = CommandFact(
-        source="help", flags=tuple(FlagFact(names=each, value=Value(type="boolean")) for each in names)
+        source="help", flags=tuple(FlagFact(names=each, value=ValueFact(type="boolean")) for each in names)
     )
     built = build_pack("brew", [merge([fact])], description="", source="a scan")
     assert built is not None

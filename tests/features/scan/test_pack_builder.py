@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Value
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, ValueFact
 from dynamic_mcp.features.scan.merge import merge
 from dynamic_mcp.features.scan.pack_builder import build_pack, find_danger
 
 
 def flag(*names: str, description: str = "") -> FlagFact:
-    return FlagFact(names=names, description=description, value=Value(type="string"))
+    return FlagFact(names=names, description=description, value=ValueFact(type="string"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.scan.merge import MergedCommand
-from dynamic_mcp.features.scan.python_program import Entry, find_entry
+from dynamic_mcp.features.scan.python_program import EntryPoint, find_entry
 from tests.features.scan.programs import scan
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts need a shebang")
@@ -121,4 +121,4 @@ def test_other_files_are_no_python_programs(tmp_path: Path, script: str) -> None
 def test_a_script_with_a_long_path_of_its_interpreter_is_recognised(tmp_path: Path) -> None:
     file = tmp_path / "it"
     file.write_text("#!/bin/sh\n'''exec' \"/a long/bin/python3\" \"$0\" \"$@\"\n' '''\nfrom a.b import c\nc()\n")
-    assert find_entry(file) == Entry("/a long/bin/python3", "a.b", "c")
+    assert find_entry(file) == EntryPoint("/a long/bin/python3", "a.b", "c")

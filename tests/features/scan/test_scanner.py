@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.features.scan.runner import Limits
+from dynamic_mcp.features.scan.runner import RunLimits
 from dynamic_mcp.features.scan.scanner import select
 from tests.features.scan.programs import FakeProgram, scan
 
@@ -60,14 +60,14 @@ async def test_the_depth_is_a_limit(tmp_path: Path) -> None:
 
 async def test_the_number_of_runs_is_a_limit_and_a_remark_says_so(tmp_path: Path) -> None:
     brew = FakeProgram(tmp_path, TEXTS)
-    found = await scan(brew.file, tmp_path, limits=Limits(runs=2))
+    found = await scan(brew.file, tmp_path, limits=RunLimits(runs=2))
     assert len(brew.words) == 2
-    assert any("limits" in remark for remark in found.remarks)
+    assert any("limit" in remark for remark in found.remarks)
 
 
 async def test_the_number_of_bytes_is_a_limit(tmp_path: Path) -> None:
     brew = FakeProgram(tmp_path, TEXTS)
-    await scan(brew.file, tmp_path, limits=Limits(total_bytes=10))
+    await scan(brew.file, tmp_path, limits=RunLimits(total_bytes=10))
     assert len(brew.words) == 1
 
 
@@ -75,7 +75,7 @@ async def test_a_program_that_does_not_end_is_ended(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\necho 'Usage: slow FILE'\nexec sleep 600\n")
     slow.chmod(0o755)
-    found = await scan(slow, tmp_path, limits=Limits(run_s=0.2, runs=1))
+    found = await scan(slow, tmp_path, limits=RunLimits(run_s=0.2, runs=1))
     assert [each.fact.path for each in found.commands] == [()]
 
 

@@ -1,1 +1,1 @@
-"""What `cli` does: scanning a program, with the agreement of a person."""
+"""The command `cli`: scans a program, after the user has agreed."""

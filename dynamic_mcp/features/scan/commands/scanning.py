@@ -1,4 +1,4 @@
-"""`cli scan`: shows what is run, scans a program, and writes a pack for review."""
+"""`cli scan`: shows what it will run, scans a program, and writes a pack for review."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.environment import minimal_variables
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.features.scan.complete import is_cobra
-from dynamic_mcp.features.scan.pack_builder import ROOT, Built, build_pack
+from dynamic_mcp.features.scan.pack_builder import ROOT, BuiltPack, build_pack
 from dynamic_mcp.features.scan.python_program import find_entry
 from dynamic_mcp.features.scan.runner import MAX_RUNS, MAX_TOTAL_S, Runner
-from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, Target, select
+from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, ScanTarget, select
 from dynamic_mcp.features.scan.spec_files import BadSpec, read_spec_file
 from dynamic_mcp.packs.model import Effect, Pack
 from dynamic_mcp.policy import verbs
@@ -53,35 +53,35 @@ def scan(this: Invocation, program: str, options: Options) -> int:
         raise InvalidArguments(f"`{output}` exists", hint="a reviewed pack is not overwritten; choose another file")
     if not _agree(this, target, yes=options.yes):
         return 1
-    found, runner = run(_scan(this, target))
+    result, runner = run(_scan(this, target))
     built = build_pack(
         target.name,
-        select(found, target.globs),
-        description=found.commands[0].fact.description if found.commands else "",
+        select(result, target.globs),
+        description=result.commands[0].fact.description if result.commands else "",
         source="a scan, for review",
     )
     if built is None:
         raise DynamicMcpError(
-            f"`{program}` says nothing of its commands that can be read",
+            f"`{program}` has no readable documentation of its commands",
             hint="`--spec FILE` reads a usage or carapace spec",
         )
-    _deliver(this, built, found, runner, output)
+    _deliver(this, built, result, runner, output)
     return 0
 
 
-# --- before ------------------------------------------------------------------------------------------------------
+# --- the target---------------------------------------------------------------------------------------------------
 
 
-def _make_target(program: str, options: Options) -> Target:
-    """Return what to scan. Raises NotFound and InvalidArguments."""
+def _make_target(program: str, options: Options) -> ScanTarget:
+    """Return the target of the scan. Raises NotFound and InvalidArguments."""
     if options.origin == "spec" and options.spec is None:
-        raise InvalidArguments("--from spec needs a spec", hint="`--spec FILE` gives one")
+        raise InvalidArguments("`--from spec` needs a spec", hint="`--spec FILE` gives one")
     file = _find(program)
     try:
         spec = () if options.spec is None else tuple(read_spec_file(Path(options.spec)))
     except BadSpec as exc:
         raise InvalidArguments(str(exc), hint=exc.hint) from exc
-    return Target(
+    return ScanTarget(
         file=file,
         name=Path(program).name,
         depth=options.depth,
@@ -94,14 +94,14 @@ def _make_target(program: str, options: Options) -> Target:
 def _find(program: str) -> Path:
     if program.startswith("-"):
         raise InvalidArguments(f"`{program}` is not a program")
-    found = shutil.which(program, path=minimal_variables(os.environ, (), platform="").get("PATH", os.defpath))
-    if found is None:
+    file = shutil.which(program, path=minimal_variables(os.environ, (), platform="").get("PATH", os.defpath))
+    if file is None:
         raise NotFound("program", program, hint="it must be on the PATH, or a path")
-    return Path(found).absolute()
+    return Path(file).absolute()
 
 
-def _agree(this: Invocation, target: Target, *, yes: bool) -> bool:
-    """Show what will be run, and ask. Raises InvalidArguments if nobody can answer."""
+def _agree(this: Invocation, target: ScanTarget, *, yes: bool) -> bool:
+    """Show what will be run, and ask. Raises InvalidArguments if there is no terminal."""
     plans = _plans(target)
     if not plans:
         return True
@@ -111,7 +111,7 @@ def _agree(this: Invocation, target: Target, *, yes: bool) -> bool:
     return agree(this, "Run these?", done="run", yes=yes)
 
 
-def _plans(target: Target) -> Sequence[str]:
+def _plans(target: ScanTarget) -> Sequence[str]:
     """Return the kinds of command lines that a scan may run."""
     file, plans = quote(str(target.file)), []
     has_types = all(flag.value and flag.value.type for fact in target.spec for flag in fact.flags)
@@ -119,9 +119,9 @@ def _plans(target: Target) -> Sequence[str]:
         return ()
     entry = find_entry(target.file) if "python" in target.sources else None
     if entry is not None:
-        plans.append(f"{quote(entry.interpreter)}, which imports `{entry.module}` and describes what it parses")
+        plans.append(f"{quote(entry.interpreter)}, which imports `{entry.module}` and describes its parser")
     if "help" in target.sources:
-        plans.append(f"{file} [COMMAND…] --help, or -h where it says that this is help")
+        plans.append(f"{file} [COMMAND…] --help, or -h if that is documented")
     if "complete" in target.sources and is_cobra(target.file.resolve()):
         plans.append(f"{file} __complete [COMMAND…] --, for flags, and without -- for commands")
     if "complete" in target.sources and target.name == "git":
@@ -134,7 +134,7 @@ def _plans(target: Target) -> Sequence[str]:
 # --- the scan ----------------------------------------------------------------------------------------------------
 
 
-async def _scan(this: Invocation, target: Target) -> tuple[Scan, Runner]:
+async def _scan(this: Invocation, target: ScanTarget) -> tuple[Scan, Runner]:
     with tempfile.TemporaryDirectory(prefix="dynamic-mcp-scan-") as folder:
         runner = Runner(Path(folder), os.environ)
         man = shutil.which("man", path=os.defpath)
@@ -142,11 +142,11 @@ async def _scan(this: Invocation, target: Target) -> tuple[Scan, Runner]:
             return await Scanner(target, runner, man=man).scan(), runner
 
 
-# --- after -------------------------------------------------------------------------------------------------------
+# --- the result---------------------------------------------------------------------------------------------------
 
 
-def _deliver(this: Invocation, built: Built, found: Scan, runner: Runner, output: Path | None) -> None:
-    remarks = [*found.remarks, *built.remarks]
+def _deliver(this: Invocation, built: BuiltPack, result: Scan, runner: Runner, output: Path | None) -> None:
+    remarks = [*result.remarks, *built.remarks]
     if output is not None:
         output.write_bytes(encode(built.pack))
     if this.out.is_json_requested:
@@ -170,23 +170,23 @@ def _report(pack: Pack, remarks: Sequence[str], runner: Runner) -> object:
             "effects": {each.name: _propose_effect(each.name) for each in pack.commands if each.effect == "unknown"},
             "remarks": list(remarks),
         },
-        "ran": [{"words": [word[:200] for word in each.words], "end": each.end} for each in runner.ran],
+        "ran": [{"words": [word[:200] for word in each.words], "end": each.end} for each in runner.results],
     }
 
 
 def _tell(this: Invocation, pack: Pack, remarks: Sequence[str], output: Path | None) -> None:
-    """Say what a reviewer has to look at."""
+    """Print what needs a review."""
     flags = sum(len(each.flags) for each in pack.commands)
-    this.out.say(f"{pluralize(len(pack.commands), 'command')} with {pluralize(flags, 'flag')}; all is for review:")
+    this.out.say(f"{pluralize(len(pack.commands), 'command')} with {pluralize(flags, 'flag')}; review all of them:")
     unknown = [each.name for each in pack.commands if each.effect == "unknown"]
     for effect in ("read", "destructive"):
         names = [name for name in unknown if _propose_effect(name) == effect]
         if names:
             this.out.say(f"  perhaps `{effect}`, by name only: {', '.join(names)}")
     for danger, names in _dangers(pack).items():
-        this.out.say(f"  left out, since it {danger}, until you remove its `danger`: {', '.join(names)}")
+        this.out.say(f"  left out until you remove its `danger`, since it {danger}: {', '.join(names)}")
     if unknown:
-        this.out.say(f"  {pluralize(len(unknown), 'effect')} unknown, which counts as write: set `effect`")
+        this.out.say(f"  {pluralize(len(unknown), 'effect')} unknown, which counts as `write`: set `effect`")
     for remark in remarks[:_MAX_REMARKS]:
         this.out.say(f"  {remark}")
     if len(remarks) > _MAX_REMARKS:
@@ -196,23 +196,23 @@ def _tell(this: Invocation, pack: Pack, remarks: Sequence[str], output: Path | N
 
 
 def _dangers(pack: Pack) -> dict[str, list[str]]:
-    """Return the flags that are held back, by what they may do."""
-    found: dict[str, list[str]] = {}
+    """Return the flags that are left out, by their danger."""
+    dangers: dict[str, list[str]] = {}
     for command in pack.commands:
         for flag in command.flags:
             if flag.danger is not None:
                 name = flag.name if command.name == ROOT else f"{command.name} {flag.name}"
-                found.setdefault(flag.danger, []).append(name)
-    return found
+                dangers.setdefault(flag.danger, []).append(name)
+    return dangers
 
 
 def _propose_effect(name: str) -> Effect:
-    """Return what a command of this name probably does. What is not known well is `unknown`."""
-    found = re.findall(r"[a-z]+", name)
-    if any(word in _DESTRUCTIVE for word in found):
+    """Return the probable effect of a command with this name, or `unknown`."""
+    words = re.findall(r"[a-z]+", name)
+    if any(word in _DESTRUCTIVE for word in words):
         return "destructive"
-    if any(word in verbs.WRITE for word in found):
+    if any(word in verbs.WRITE for word in words):
         return "write"
-    if found and (found[-1] in verbs.READ or found[0] in verbs.READ):
+    if words and (words[-1] in verbs.READ or words[0] in verbs.READ):
         return "read"
     return "unknown"

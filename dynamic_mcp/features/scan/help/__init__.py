@@ -1,1 +1,1 @@
-"""Help texts: `--help` and manual pages of all usual forms, read without running anything."""
+"""Parses help texts: `--help` and manual pages of all common forms, without running anything."""

@@ -1,4 +1,4 @@
-"""The parts of a help text: its usage, what it says first, and the entries under its headings."""
+"""Splits a help text into its usage, its first lines, and the entries under its headings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ _HEADING = re.compile(
     r"^[A-Za-z(\[][^.]{0,70}:$|^[A-Z][A-Z0-9 ,/&()'-]{2,60}$|^[A-Z][\w'-]*(?: [A-Za-z/()'-]+){0,6}$"
 )
 _OVERSTRIKE = re.compile(".\x08")
-# A line that is not one of an entry, although it is as deep.
 _MAX_LINES = 20_000
 
 
-class Entry(Struct):
-    """A line that begins with a flag or a word, and what is said of it.
+class HelpEntry(Struct):
+    """A line that starts with a flag or a word, and its description.
 
-    `has_gap` says that two spaces divide the two, as in a list; lines of prose have none.
+    `has_gap` is set if two spaces divide the two, as in a list; lines of prose have none.
     """
 
     head: str
@@ -33,17 +32,16 @@ class Entry(Struct):
 
     @property
     def description(self) -> str:
-        """What is said of it, on one line."""
         return join(self.lines)
 
 
 class Layout(Struct):
-    """A help text in parts. `first` is what it says before any heading."""
+    """The parts of a help text. `first` is the text before any heading."""
 
     usage: list[str] = field(default_factory=list)
     first: list[str] = field(default_factory=list)
-    flags: list[Entry] = field(default_factory=list)
-    words: list[Entry] = field(default_factory=list)
+    flags: list[HelpEntry] = field(default_factory=list)
+    words: list[HelpEntry] = field(default_factory=list)
 
 
 def read_layout(text: str) -> Layout:
@@ -54,7 +52,7 @@ def read_layout(text: str) -> Layout:
 
 
 def join(lines: Sequence[str]) -> str:
-    """Return lines as one; a word that was divided at a line's end is put together."""
+    """Join lines; a word that was hyphenated at the end of a line is joined without the hyphen's space."""
     text = ""
     for line in filter(None, map(str.strip, lines)):
         is_divided = re.search(r"\w-$", text) is not None and line[:1].islower()
@@ -67,7 +65,7 @@ class _Reader:
         self._lines = lines
         self._layout = Layout()
         self._heading = ""
-        self._entry: Entry | None = None
+        self._entry: HelpEntry | None = None
         self._has_entries = False
 
     def read(self) -> Layout:
@@ -81,7 +79,7 @@ class _Reader:
         return self._layout
 
     def _read_usage(self, position: int, rest: str) -> int:
-        """Read the lines of a usage, up to an empty one or a heading; return the position after it."""
+        """Read the lines of a usage, up to an empty line or a heading; return the position after it."""
         indent = _indent(self._lines[position])
         usage = [rest] if rest.strip() else []
         position += 1
@@ -130,10 +128,10 @@ class _Reader:
             if not self._has_entries:
                 self._layout.first.append(text)
 
-    def _begin(self, entries: list[Entry], text: str, indent: int) -> None:
+    def _begin(self, entries: list[HelpEntry], text: str, indent: int) -> None:
         head, description = _divide(text)
         lines = [description] if description else []
-        self._entry = Entry(head, indent, self._heading, has_gap=bool(description), lines=lines)
+        self._entry = HelpEntry(head, indent, self._heading, has_gap=bool(description), lines=lines)
         entries.append(self._entry)
         self._has_entries = True
 
@@ -144,13 +142,13 @@ class _Reader:
         return following > indent or (following == indent and text.endswith(":"))
 
 
-def _is_deeper(entry: Entry, indent: int, text: str) -> bool:
-    """Tell whether a line that begins with a flag belongs to the description of an entry: it is much deeper."""
+def _is_deeper(entry: HelpEntry, indent: int, text: str) -> bool:
+    """Return whether a line that starts with a flag belongs to an entry's description: it is indented much deeper."""
     return indent > entry.indent + 8 and not (_GAP.search(text) and indent <= entry.indent + 10)
 
 
 def _divide(text: str) -> tuple[str, str]:
-    """Divide a line where two spaces are, unless more names of a flag follow."""
+    """Split a line at two spaces, unless more names of a flag follow."""
     position = 0
     while gap := _GAP.search(text, position):
         rest = text[gap.end() :]

@@ -1,4 +1,4 @@
-"""How a help text spells a flag: `-f, --file=FILE`, `--[no-]color`, `-o [a|b]`, `--log-level string`."""
+"""Parses how a help text spells a flag: `-f, --file=FILE`, `--[no-]color`, `-o [a|b]`, `--log-level string`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _GROUP = re.compile(
     r"<[^<>]*(?:<[^<>]*>[^<>]*)*>|\{[^{}]*\}|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|'[^']*'|\"[^\"]*\""
 )
 _BARE = re.compile(r"[^\s,\[\]]+(?:\|[^\s,]+)*")
-# `-<number>, ` in front of the names: no name
+# `-<number>, ` before the names
 _NUMBER = re.compile(r"^-<[^<>]+>,\s*")
-# Brackets in brackets, twice.
+# With two levels of nested brackets.
 _OPTIONAL = re.compile(r"\[=?((?!=)(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)\]")
 _JOINED = re.compile(r"<[^<>]+>")
 _GLUED = re.compile(r"(?:[^\s,|:][^\s,]*)?")
 
 
 class Spelling(Struct, frozen=True, kw_only=True):
-    """A flag as it is spelled. `placeholder` None: it takes no value. `rest` is what follows on the line.
+    """The spelling of a flag. `placeholder` is None if it takes no value. `rest` is the rest of the line.
 
-    `off` are the names that mean the opposite: `--color / --no-color`.
+    `off` are the names with the opposite meaning: `--color / --no-color`.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class Spelling(Struct, frozen=True, kw_only=True):
 
 
 def read_spelling(text: str) -> Spelling | None:
-    """Return the flag at the beginning of a text; None if there is none. `sign` is what joins name and value."""
+    """Return the flag at the beginning of a text; None if there is none. `sign` joins name and value."""
     text = _NUMBER.sub("", text)
     names: list[str] = []
     off: list[str] = []
@@ -72,7 +72,7 @@ def read_spelling(text: str) -> Spelling | None:
 
 
 class _Found:
-    """The value of a flag, while its names are read."""
+    """The value of a flag, while its names are parsed."""
 
     def __init__(self) -> None:
         self.placeholder: str | None = None
@@ -81,7 +81,7 @@ class _Found:
         self.sign = ""
 
     def read(self, text: str, position: int) -> int:
-        """Read a value after a name; return where it ends."""
+        """Parse a value after a name; return where it ends."""
         if match := _OPTIONAL.match(text, position):  # `--color[=WHEN]`, `-C[<n>]`
             self._take(match[1].strip("<>"), "=")
             self.is_optional = True
@@ -120,7 +120,7 @@ class _Found:
         return self._read_more(text, end, word)
 
     def _read_more(self, text: str, position: int, first: str) -> int:
-        """Read what follows a placeholder: the same again, a second one, or `...`."""
+        """Parse what follows a placeholder: the same again, a second one, or `...`."""
         while match := re.compile(r" (\[[^\[\]]*(?:\[[^\]]*\])?[^\]]*\](?:\.\.\.)?|\.\.\.)").match(text, position):
             position = match.end()
         again = re.compile(r" (" + re.escape(first) + r"|<[^<>]+>|[A-Z][A-Z0-9_]*|[a-z]{1,2})(?=\s|$|,)").match(
@@ -136,5 +136,5 @@ class _Found:
 
 
 def _is_off(name: str, names: list[str]) -> bool:
-    """Tell whether a name is `--no-color` beside `--color`."""
+    """Return whether a name is `--no-color` beside `--color`."""
     return name.startswith("--no-") and "--" + name[5:] in names

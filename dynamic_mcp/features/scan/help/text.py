@@ -1,4 +1,4 @@
-"""Reads a help text or a rendered manual page: the flags, words and commands that it lists."""
+"""Reads a help text or a rendered manual page: its flags, words and commands."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, Value, WordFact
-from dynamic_mcp.features.scan.help.layout import Entry, Layout, join, read_layout
+from dynamic_mcp.features.scan.facts import CommandFact, FlagFact, Subcommand, ValueFact, WordFact
+from dynamic_mcp.features.scan.help.layout import HelpEntry, Layout, join, read_layout
 from dynamic_mcp.features.scan.help.spelling import Spelling, read_spelling
 from dynamic_mcp.features.scan.help.usage import commands_of_usage, read_usage
 from dynamic_mcp.features.scan.help.values import listed_values, read_value, says_repeatable
@@ -28,9 +28,9 @@ _BOX_COLUMNS = re.compile(
     r"^\s*(?P<star>\*?)\s+(?P<names>-\S+(?:\s+-\S+)*)(?:\s+(?P<takes>[A-Z<\[]\S*(?: RANGE)?))?(?=\s{2,}|$)"
 )
 _BULLET = re.compile(r"^(\s*)[○•●∙](?=\s)")
-_NOTHING = Value(type="boolean")
+_NOTHING = ValueFact(type="boolean")
 _DURATION = re.compile(r"\d+(?:\.\d+)?(?:ns|us|ms|s|m|h)+[\dhms]*")
-_ValueReader = Callable[[Spelling, str], Value]
+_ValueReader = Callable[[Spelling, str], ValueFact]
 _Form = Literal["argparse", "click", "cobra", "clap", "docopt", "go", "gnu"]
 # The first that is found. Each program framework prints some words that the others do not.
 _SIGNS: tuple[tuple[_Form, str], ...] = (
@@ -54,7 +54,7 @@ _WITH_SEPARATOR = frozenset(("argparse", "click", "cobra", "clap", "docopt"))
 
 
 def read_text(text: str, path: Sequence[str] = (), *, source: str = "--help") -> CommandFact:
-    """Return what a text says of the command with these words after the program's name."""
+    """Return the command with this path, as a text describes it."""
     text = _without_boxes(text)
     form, layout = find_form(text), read_layout(text)
     subcommands = tuple(_read_subcommands(form, layout, path))
@@ -71,7 +71,7 @@ def read_text(text: str, path: Sequence[str] = (), *, source: str = "--help") ->
 
 
 def shorten(text: str) -> str:
-    """Return the first sentences of a description, as many as fit a line of a pack."""
+    """Return the first sentences of a description, as many as fit into a pack's line."""
     text = " ".join(text.split())
     if len(text) <= _MAX_DESCRIPTION:
         return text
@@ -83,7 +83,7 @@ def shorten(text: str) -> str:
 # --- flags -------------------------------------------------------------------------------------------------------
 
 
-def _read_flags(form: _Form, entries: Sequence[Entry]) -> Iterator[FlagFact]:
+def _read_flags(form: _Form, entries: Sequence[HelpEntry]) -> Iterator[FlagFact]:
     spelled = [(entry, found) for entry in entries if (found := read_spelling(entry.head)) is not None]
     has_equals = form in _WITH_EQUALS or any(found.sign == "=" for _, found in spelled)
     seen: set[str] = set()
@@ -118,8 +118,8 @@ def _flags_of(form: _Form, spelling: Spelling, description: str, *, has_equals: 
 # --- words and commands ------------------------------------------------------------------------------------------
 
 
-def _explain(words: Sequence[WordFact], entries: Sequence[Entry]) -> Iterator[WordFact]:
-    """Yield the words of a usage with what the text says of them below."""
+def _explain(words: Sequence[WordFact], entries: Sequence[HelpEntry]) -> Iterator[WordFact]:
+    """Yield the words of a usage with their descriptions in the text."""
     said = {_name(entry.head): entry for entry in entries if _ARGUMENTS.match(entry.heading)}
     for word in words:
         entry = said.get(word.name)
@@ -154,7 +154,7 @@ def _read_subcommands(form: _Form, layout: Layout, path: Sequence[str]) -> Itera
                 yield each
 
 
-def _commands_of(entry: Entry, layout: Layout) -> Iterator[Subcommand]:
+def _commands_of(entry: HelpEntry, layout: Layout) -> Iterator[Subcommand]:
     if entry.head.startswith("{"):
         if any(re.search(re.escape(entry.head.split("}")[0] + "}") + r"\s+\.\.\.", line) for line in layout.usage):
             yield from _parsers_of(entry)
@@ -178,8 +178,8 @@ def _commands_of(entry: Entry, layout: Layout) -> Iterator[Subcommand]:
         yield Subcommand(found[1].rstrip(":"), shorten(entry.description), rest if rest[:1] in _USAGE_SIGNS else "")
 
 
-def _parsers_of(entry: Entry) -> Iterator[Subcommand]:
-    """Yield the commands of argparse: their names in braces, and then each in a line of its own."""
+def _parsers_of(entry: HelpEntry) -> Iterator[Subcommand]:
+    """Yield the commands of argparse: their names in braces, and then each on its own line."""
     names = entry.head.strip("{}").split("}")[0].split(",")
     described = {line.split()[0]: line.partition("  ")[2] for line in entry.lines if line.split()}
     aliases = {
@@ -196,7 +196,7 @@ def _describe(layout: Layout) -> str:
 
 
 def _without_boxes(text: str) -> str:
-    """Return the text with a heading for each box, and without bullets in front of lines."""
+    """Return the text with a heading for each box, and without bullets."""
     if "│" not in text and not any(mark in text for mark in "○•●∙"):
         return text
     return "\n".join(_open_box(line) for line in text.splitlines())
@@ -213,22 +213,22 @@ def _open_box(line: str) -> str:
 
 
 def _join_columns(match: re.Match[str]) -> str:
-    """Put the names of a flag and what it takes side by side; a star in front says that it must be given."""
+    """Join the names of a flag and its value; a leading star marks it as required."""
     star = "[required] " if match["star"] else ""
     return f"{' '.join(match['names'].split())}{' ' + match['takes'] if match['takes'] else ''}   {star}"
 
 
-def _read_flag_value(form: _Form, spelling: Spelling, description: str) -> Value:
-    """Return what a flag takes, as a text of this form says it."""
+def _read_flag_value(form: _Form, spelling: Spelling, description: str) -> ValueFact:
+    """Return the value of a flag in a text of this form."""
     if spelling.placeholder is None:
         return _NOTHING
     if spelling.second is not None:
-        return Value(type="pairs")
+        return ValueFact(type="pairs")
     return _READERS.get(form, _read_gnu)(spelling, description)
 
 
-def _style_of(form: _Form, spelling: Spelling, value: Value, *, has_equals: bool) -> Style | None:
-    """Return how a flag is written, if not as a pack has it by default. `has_equals`: the program knows `--a=b`."""
+def _style_of(form: _Form, spelling: Spelling, value: ValueFact, *, has_equals: bool) -> Style | None:
+    """Return how a flag is written, if not in a pack's default way. `has_equals`: the program supports `--a=b`."""
     name = next((each for each in spelling.names if each.startswith("--")), spelling.names[0])
     if value.type == "boolean":
         return "equals" if _takes_boolean(form, spelling) else None
@@ -240,66 +240,66 @@ def _style_of(form: _Form, spelling: Spelling, value: Value, *, has_equals: bool
 
 
 def _takes_boolean(form: _Form, spelling: Spelling) -> bool:
-    """Tell whether a boolean needs its value: it is on by default, or spelled with one, as Go's flags are."""
+    """Return whether a boolean needs its value: it is on by default, or spelled with one, as Go's flags are."""
     text = (spelling.placeholder or "").strip("<>'\"").lower()
     return text == "true" or (form == "go" and text == "false") or text in ("bool", "boolean")
 
 
-def _read_gnu(spelling: Spelling, description: str) -> Value:
+def _read_gnu(spelling: Spelling, description: str) -> ValueFact:
     return read_value(spelling.placeholder or "", description)
 
 
-def _read_named(spelling: Spelling, description: str) -> Value:
-    """Read a placeholder that is the flag's own name unless the author chose one: `--count COUNT` says no type."""
+def _read_named(spelling: Spelling, description: str) -> ValueFact:
+    """Read a placeholder that is the flag's own name unless the author chose one: `--count COUNT` gives no type."""
     value = read_value(spelling.placeholder or "", description)
     text = re.sub(r"[^a-z0-9]", "", (spelling.placeholder or "").lower())
     is_default = any(text == re.sub(r"[^a-z0-9]", "", name.lower()) for name in spelling.names)
     if (is_default and value.type in ("integer", "number", "boolean")) or value.type == "boolean":
-        return Value(type="string", repeatable=value.repeatable)
+        return ValueFact(type="string", repeatable=value.repeatable)
     return value
 
 
-def _read_argparse(spelling: Spelling, description: str) -> Value:
+def _read_argparse(spelling: Spelling, description: str) -> ValueFact:
     """Read `{a,b}`, a metavar, or one that is a comma-separated list of values."""
     value = _read_named(spelling, description)
     # `FILE [FILE ...]` takes all words that follow; given twice, the last one counts
     return value if says_repeatable(description) else _without_repeats(value)
 
 
-def _read_click(spelling: Spelling, description: str) -> Value:
+def _read_click(spelling: Spelling, description: str) -> ValueFact:
     text = (spelling.placeholder or "").strip()
     if text.startswith("<") and " " in text:
-        return Value(type="pairs") if len(text.split()) == 2 else Value(type="string")
+        return ValueFact(type="pairs") if len(text.split()) == 2 else ValueFact(type="string")
     value = read_value(text, description)
     if value.type == "enum" and not text.startswith("["):
-        return Value(type="string")
+        return ValueFact(type="string")
     return value
 
 
-def _read_cobra(spelling: Spelling, description: str) -> Value:
+def _read_cobra(spelling: Spelling, description: str) -> ValueFact:
     text = (spelling.placeholder or "").strip("'\"")
     if spelling.sign != "=":
         return _NOTHING if text == "count" else read_value(text, description)
     if text in ("true", "false"):
         return _NOTHING
     if text == "[]":
-        return Value(type="string", repeatable=True)
+        return ValueFact(type="string", repeatable=True)
     if re.fullmatch(r"-?\d+", text):
-        return Value(type="integer")
+        return ValueFact(type="integer")
     if _DURATION.fullmatch(text):
-        return Value(type="string")
+        return ValueFact(type="string")
     return read_value("string", description)  # what stands there is the default
 
 
-def _read_go(spelling: Spelling, description: str) -> Value:
+def _read_go(spelling: Spelling, description: str) -> ValueFact:
     text = (spelling.placeholder or "").strip("'\"")
     if text in ("true", "false"):
         return _NOTHING
     return read_value(text if re.fullmatch(r"[\w|-]+", text) else "string", description)
 
 
-def _without_repeats(value: Value) -> Value:
-    return Value(type=value.type, values=value.values, minimum=value.minimum, maximum=value.maximum)
+def _without_repeats(value: ValueFact) -> ValueFact:
+    return ValueFact(type=value.type, values=value.values, minimum=value.minimum, maximum=value.maximum)
 
 
 _READERS: Mapping[_Form, _ValueReader] = {

@@ -1,4 +1,4 @@
-"""The words that a usage line asks for: `prog [OPTIONS] SOURCE... [DEST]`."""
+"""Parses the words of a usage line: `prog [OPTIONS] SOURCE... [DEST]`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MAX_WORDS = 12
 
 
 def read_usage(lines: Sequence[str], path: Sequence[str], *, is_group: bool) -> tuple[list[WordFact] | None, bool]:
-    """Return the words of a usage, and whether it shows `--`. None: it cannot be told, since there are several.
+    """Return the words of a usage, and whether it has `--`. The words are None if its lines differ too much.
 
-    Of a command that `is_group`, the word that names the command below, and what follows it, are left out.
+    For a command that `is_group`, the name of the subcommand and the words after it are left out.
     """
     if not lines:
         return None, False
@@ -37,18 +37,18 @@ def read_usage(lines: Sequence[str], path: Sequence[str], *, is_group: bool) -> 
 
 
 def commands_of_usage(lines: Sequence[str], path: Sequence[str]) -> list[str]:
-    """Return the commands that several lines of a usage name: `prog ship new NAME`, `prog ship move`."""
+    """Return the commands in several usage lines: `prog ship new NAME`, `prog ship move`."""
     following = (_after_path(_TOKEN.findall(line), path) for line in lines)
     return list(dict.fromkeys(rest[0] for rest in following if rest and _LITERAL.fullmatch(rest[0])))
 
 
 def property_name(name: str) -> str:
-    """Return the name of a word as an argument: small letters, digits and `_`."""
+    """Return the name of a word as an argument: lower case, digits and `_`."""
     return _NAME.sub("_", name.lower()).strip("_")[:64]
 
 
 def _common(read: list[list[WordFact]]) -> list[WordFact] | None:
-    """Of several usages, take the words only if one has them all, and what the others lack is optional."""
+    """Return the words of several usages if one has them all; words that others lack are optional."""
     longest = max(read, key=len)
     others = {word.name for line in read for word in line}
     if others - {word.name for word in longest}:
@@ -65,7 +65,7 @@ def _shape(words: Sequence[WordFact]) -> list[tuple[str, bool | None]]:
 
 
 def _after_path(tokens: list[str], path: Sequence[str]) -> list[str]:
-    """Return what follows the program's name and the words of the command."""
+    """Return the tokens after the program's name and the command."""
     rest = tokens[1:]
     for word in path:
         if word in rest:

@@ -1,10 +1,10 @@
-"""What the placeholder of a value says of its type: `FILE`, `<N>`, `{a,b}`, `stringArray`, `INTEGER RANGE`."""
+"""Reads the type of a value from its placeholder: `FILE`, `<N>`, `{a,b}`, `stringArray`, `INTEGER RANGE`."""
 
 from __future__ import annotations
 
 import re
 
-from dynamic_mcp.features.scan.facts import Value
+from dynamic_mcp.features.scan.facts import ValueFact
 from dynamic_mcp.policy.verbs import words
 
 _INTEGERS = words("int int8 int16 int32 int64 uint uint8 uint16 uint32 uint64 integer n num number count depth")
@@ -31,24 +31,24 @@ _AGAIN = re.compile(
 _RANGE = re.compile(r"(?:(-?\d+(?:\.\d+)?)(<=?))?x(?:(<=|<|>=|>)(-?\d+(?:\.\d+)?))?")
 
 
-def read_value(placeholder: str, description: str = "") -> Value:
-    """Return what a flag with this placeholder takes; the description may list values and say that it repeats."""
+def read_value(placeholder: str, description: str = "") -> ValueFact:
+    """Return the value for a placeholder; the description may list values and say that it repeats."""
     text = placeholder.strip().strip("\"'").strip()
     is_list = text.endswith("...") or bool(_AGAIN.search(description))
     text = text.removesuffix("...").strip()
     if values := _choices(text):
-        return Value(type="enum", values=values, repeatable=is_list or None)
+        return ValueFact(type="enum", values=values, repeatable=is_list or None)
     word = text.strip("<>[]").lower()
     if word in _LISTS:
-        return Value(type="string", repeatable=True)
+        return ValueFact(type="string", repeatable=True)
     if word in _INTEGER_LISTS:
-        return Value(type="integer", repeatable=True)
+        return ValueFact(type="integer", repeatable=True)
     value = _by_word(word, description)
     if value.type == "string" and (values := listed_values(description)):
-        value = Value(type="enum", values=values)
+        value = ValueFact(type="enum", values=values)
     if value.type == "boolean":
         return value
-    return Value(
+    return ValueFact(
         type=value.type,
         values=value.values,
         repeatable=is_list or None,
@@ -57,17 +57,17 @@ def read_value(placeholder: str, description: str = "") -> Value:
     )
 
 
-def _by_word(word: str, description: str) -> Value:
+def _by_word(word: str, description: str) -> ValueFact:
     if word in _BOOLEANS:
-        return Value(type="boolean")
+        return ValueFact(type="boolean")
     if word in ("integer range", "float range"):
         least, most = _range(description)
-        return Value(type="integer" if word.startswith("i") else "number", minimum=least, maximum=most)
+        return ValueFact(type="integer" if word.startswith("i") else "number", minimum=least, maximum=most)
     if word in _INTEGERS or _INTEGER_ENDING.search(word):
-        return Value(type="integer")
+        return ValueFact(type="integer")
     if word in _NUMBERS:
-        return Value(type="number")
-    return Value(type="path" if word in _PATHS or _PATH_ENDING.search(word) else "string")
+        return ValueFact(type="number")
+    return ValueFact(type="path" if word in _PATHS or _PATH_ENDING.search(word) else "string")
 
 
 def listed_values(description: str) -> tuple[str, ...]:
@@ -83,12 +83,12 @@ def listed_values(description: str) -> tuple[str, ...]:
 
 
 def says_repeatable(description: str) -> bool:
-    """Tell whether a description says that a flag may be given more than once."""
+    """Return whether a flag may be given more than once, by its description."""
     return bool(_AGAIN.search(description))
 
 
 def _choices(text: str) -> tuple[str, ...]:
-    """Return the values of `{a,b}`, `[a|b]`, `(a|b)` and `a|b`. In `<a|b>` they may stand for other things."""
+    """Return the values of `{a,b}`, `[a|b]`, `(a|b)` and `a|b`. In `<a|b>` they may be placeholders."""
     bracket = re.fullmatch(r"\{([^{}]+)\}|[\[(]([^\[\]()|]+(?:\|[^\[\]()|]+)+)[\])]", text)
     inner = next((group for group in bracket.groups() if group), "") if bracket else text
     if bracket is None and "|" not in text:
