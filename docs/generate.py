@@ -70,9 +70,9 @@ def fields() -> str:
 # What is in a server, and the same for all servers.
 _SERVER, _SETTINGS = "mcpServers.NAME", "settings"
 _TITLES = {
-    "Program": "A server that is started",
-    "Remote": "A server that is reached",
-    "CommandLine": "A command line program",
+    "ProgramEntry": "A server that is started",
+    "RemoteEntry": "A server that is reached",
+    "CommandLineEntry": "A command line program",
 }
 
 

@@ -384,7 +384,7 @@ class ProtocolViolation(UpstreamError):
     """The server violated the protocol."""
 
 
-class Refused(UpstreamError):
+class ErrorAnswer(UpstreamError):
     """The server answered one of our own requests with a JSON-RPC `error`, as it came; its code is `code`."""
 
     def __init__(self, group: str, message: str, *, code: int | None = None, error: bytes = b"") -> None:

@@ -17,11 +17,11 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.identity import LOCAL_USER, Principal
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.fakes import BOUND_S, FakeUpstream, PresentedGroup
 
 
-def link_to(upstream: FakeUpstream, *, listener: Listener | None = None, home: Caller | None = None) -> Link:
+def link_to(upstream: FakeUpstream, *, listener: LinkOwner | None = None, home: Caller | None = None) -> Link:
     """Return an open link to this upstream, without a handshake."""
     upstream.link = Link("up", upstream, listener or Ear(home))
     return upstream.link

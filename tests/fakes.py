@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.client import ClientHello, Transport
 from dynamic_mcp.config.resolved import (
-    Answers,
+    CallHandling,
     Config,
     Exposure,
     Features,
@@ -36,7 +36,7 @@ from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.idle_loop import IdleLoop
 from tests.upstreams import full
 
@@ -49,7 +49,7 @@ PRESENTATION = Presentation(
     features=Features(tools=True, resources=True, prompts=True),
     tools=ToolFilter(include=("*",), exclude=()),
     exposure=Exposure(direct=False, pinned=()),
-    answers=Answers(validate=None, limit=100_000, compact=False),
+    answers=CallHandling(validate=None, limit=100_000, compact=False),
 )
 
 
@@ -201,7 +201,7 @@ class Opener:
         self.gate.set()
 
     async def __call__(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[Link, ServerHello]:
         self.opened.append(config.name)
         await self.gate.wait()

@@ -10,13 +10,13 @@ from dynamic_mcp.errors import (
     ConfigError,
     Disabled,
     DynamicMcpError,
+    ErrorAnswer,
     InvalidArguments,
     LinkLost,
     LoginNeeded,
     NotFound,
     NotSent,
     ProtocolViolation,
-    Refused,
     TimedOut,
     Unreachable,
     UpstreamError,
@@ -34,7 +34,7 @@ ALL: list[DynamicMcpError] = [
     NotSent("x", "the server has stopped reading its input"),
     TimedOut("x", "`add` was not answered within 60 s"),
     ProtocolViolation("x", "answered `add` with neither"),
-    Refused("x", "answered tools/list with an error"),
+    ErrorAnswer("x", "answered tools/list with an error"),
 ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.proxy_status import Process, parse_ps, read_processes
+from dynamic_mcp.cli.proxy_status import ProcessInfo, parse_ps, read_processes
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.observe import log_output
@@ -87,8 +87,8 @@ def test_windows_lists_no_processes_and_leaves_ctrl_c_to_the_runner() -> None:
 
 def test_macos_lists_processes_as_ps_does() -> None:
     assert parse_ps("    1     0  9000\n  345     1   120\n") == {
-        1: Process(0, 9000 << 10),
-        345: Process(1, 120 << 10),
+        1: ProcessInfo(0, 9000 << 10),
+        345: ProcessInfo(1, 120 << 10),
     }
 
 

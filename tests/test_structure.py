@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
 
 import grimp
+
+import dynamic_mcp
+
+PACKAGE = Path(dynamic_mcp.__file__).parent
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -21,6 +28,18 @@ def test_the_table_of_features_imports_nothing_of_the_program() -> None:
     graph = grimp.build_graph("dynamic_mcp", cache_dir=None)
 
     assert graph.find_modules_directly_imported_by("dynamic_mcp.features.table") == set()
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    """A name leads a reader to one class. Those that only one file uses begin with `_`."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                files[node.name].append(str(file.relative_to(PACKAGE)))
+
+    assert len(files) > 500
+    assert {name: found for name, found in files.items() if len(found) > 1} == {}
 
 
 def test_a_circle_is_found() -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from msgspec import Raw
 
 from dynamic_mcp.cli.access_catalogs import known_catalogs
-from dynamic_mcp.cli.access_subject import Question
+from dynamic_mcp.cli.access_subject import AccessQuery
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
-from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT, Effect, Kind, Rule
+from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT, AccessKind, AccessRule, Effect
 from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
 from dynamic_mcp.policy.classify import access_of
-from dynamic_mcp.policy.rule import Target
+from dynamic_mcp.policy.rule import AccessTarget
 from dynamic_mcp.proxy.profiles import choose, narrow
 
 _EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
@@ -38,7 +38,7 @@ class _Case:
     """One request, with all that decides about it. `policy` None is a config without rules."""
 
     group: str
-    kind: Kind
+    kind: AccessKind
     name: str
     access: str
     who: Authentication
@@ -75,7 +75,9 @@ class _Case:
 
     def _consider_approve(self, approve: Approve) -> ConsideredRule:
         """Return `approve` of the server, which is no rule of a role: it asks about what those allow."""
-        mismatch = "" if approve.is_about(Target(self.group, self.kind, self.name)) else "its tools do not match"
+        mismatch = (
+            "" if approve.is_about(AccessTarget(self.group, self.kind, self.name)) else "its tools do not match"
+        )
         if not mismatch and self.decide()[0].effect is Effect.DENY:
             mismatch = "nothing allows it, so there is nothing to approve"
         about = f"tools {', '.join(approve.globs)} of {self.group}, if allowed"
@@ -85,7 +87,7 @@ class _Case:
         return {id(rule): why for rule, why in own.explain(self.kind, self.name, self.access, self.arguments)}
 
 
-def check_access(this: Invocation, question: Question) -> int:
+def check_access(this: Invocation, question: AccessQuery) -> int:
     """Print the decision; return its exit code. Raises InvalidArguments and NotFound."""
     case = _read_case(this, question)
     decision, facts = _decide(this, case)
@@ -96,7 +98,7 @@ def check_access(this: Invocation, question: Question) -> int:
     return _EXIT_CODES[decision.effect]
 
 
-def explain_access(this: Invocation, question: Question) -> int:
+def explain_access(this: Invocation, question: AccessQuery) -> int:
     """Print the decision and all rules that were considered; return its exit code."""
     case = _read_case(this, question)
     decision, facts = _decide(this, case)
@@ -106,7 +108,7 @@ def explain_access(this: Invocation, question: Question) -> int:
         return _EXIT_CODES[decision.effect]
     _show_decision(this, decision, str(facts["reason"]))
     this.out.print_line(f"roles: {', '.join(case.rules.roles) if case.rules and case.rules.roles else 'none'}")
-    if case.kind is Kind.TOOL:
+    if case.kind is AccessKind.TOOL:
         this.out.print_line(f"the tool counts as `{case.access}`")
     rows = [[each.id, each.effect, each.about, each.mismatch or "matches"] for each in considered]
     if rows:
@@ -114,7 +116,7 @@ def explain_access(this: Invocation, question: Question) -> int:
     return _EXIT_CODES[decision.effect]
 
 
-def describe_rule(rule: Rule) -> str:
+def describe_rule(rule: AccessRule) -> str:
     """Return what a rule is about, in one line: `tools delete_* of github; only write`."""
     kinds = {"tools": rule.tools, "prompts": rule.prompts, "resources": rule.resources}
     if all(globs == ("*",) for globs in kinds.values()):
@@ -133,12 +135,12 @@ def describe_rule(rule: Rule) -> str:
     return "; ".join(parts)
 
 
-def _read_case(this: Invocation, question: Question) -> _Case:
+def _read_case(this: Invocation, question: AccessQuery) -> _Case:
     config = this.read_config()
     if question.group not in config.presentations:
         raise unknown_group(question.group, config)
     kind, name = question.target
-    access = _class_of(this, config, question.group, name) if kind is Kind.TOOL else "read"
+    access = _class_of(this, config, question.group, name) if kind is AccessKind.TOOL else "read"
     policy = Policy(config.access) if config.access is not None else None
     who = question.authentication(config)
     case = _Case(question.group, kind, name, access, who, question.raw_arguments, policy)
@@ -177,7 +179,7 @@ def _shows(presentations: Mapping[str, Presentation], case: _Case) -> bool:
     shown = presentations.get(case.group)
     if shown is None or not shown.features.allows(f"{case.kind.value}s"):
         return False
-    return case.kind is not Kind.TOOL or shown.tools.allows(case.name)
+    return case.kind is not AccessKind.TOOL or shown.tools.allows(case.name)
 
 
 def _decide(this: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]:
@@ -197,7 +199,7 @@ def _decide(this: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]
         "subject": case.who.principal.subject,
         "roles": sorted(rules.roles) if rules is not None else [],
     }
-    if case.kind is Kind.TOOL:
+    if case.kind is AccessKind.TOOL:
         facts["access"] = case.access
     if decision.scopes:
         facts["scopes"] = list(decision.scopes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dynamic_mcp.cli.access_catalogs import read_catalogs
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.config.access import DEFAULT, Effect, Kind
+from dynamic_mcp.config.access import DEFAULT, AccessKind, Effect
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.identity import Authentication, Principal
@@ -61,7 +61,7 @@ def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]
 def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> str:
     """Return what follows for somebody who has this role alone, and of whom nothing else is known."""
     somebody = Authentication(Principal("token", ""), "bearer", (role,))
-    judgement = policy.rules_for(somebody).for_group(group).judge(Kind.TOOL, tool, access)
+    judgement = policy.rules_for(somebody).for_group(group).judge(AccessKind.TOOL, tool, access)
     if judgement.settled is None:
         return DEPENDS if judgement.is_visible else Effect.DENY.value
     own = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]

@@ -12,8 +12,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.cli import strict_json
-from dynamic_mcp.config.access import LOCAL_NAME, Kind
-from dynamic_mcp.config.auth import Bearer, Jwt, Provider
+from dynamic_mcp.config.access import LOCAL_NAME, AccessKind
+from dynamic_mcp.config.auth import BearerAuth, Jwt, Provider
 from dynamic_mcp.config.issuers import FORWARDED, TOKEN, issuers_of
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import InvalidArguments
@@ -29,7 +29,7 @@ _PROVIDERS = {TOKEN: "bearer", FORWARDED: "forwarded"}
 
 
 @dataclass(frozen=True)
-class Question:
+class AccessQuery:
     """The options. One of `tool`, `prompt` and `resource` is given."""
 
     group: str
@@ -42,13 +42,13 @@ class Question:
     arguments: str | None = None
 
     @property
-    def target(self) -> tuple[Kind, str]:
+    def target(self) -> tuple[AccessKind, str]:
         """What is asked for. Raises InvalidArguments."""
-        given = [(Kind.TOOL, self.tool), (Kind.PROMPT, self.prompt), (Kind.RESOURCE, self.resource)]
+        given = [(AccessKind.TOOL, self.tool), (AccessKind.PROMPT, self.prompt), (AccessKind.RESOURCE, self.resource)]
         named = [(kind, name) for kind, name in given if name is not None]
         if len(named) != 1:
             raise InvalidArguments("give one of `--tool`, `--prompt` and `--resource`")
-        if self.arguments is not None and named[0][0] is Kind.RESOURCE:
+        if self.arguments is not None and named[0][0] is AccessKind.RESOURCE:
             raise InvalidArguments("a resource has no arguments", hint="leave out `--args`")
         return named[0]
 
@@ -101,7 +101,7 @@ def _find_principal(config: Config, name: str) -> Principal:
 
 def stored_tokens(config: Config) -> tuple[StoredToken, ...]:
     """Return the tokens that commands have made, if they count. Raises DynamicMcpError if they cannot be read."""
-    if not any(isinstance(each, Bearer) for each in _providers(config)):
+    if not any(isinstance(each, BearerAuth) for each in _providers(config)):
         return ()
     return tuple(token for token in token_store(config.file).load() if not token.has_expired(time.time()))
 
@@ -121,7 +121,7 @@ def _find_provider(config: Config, claims: Mapping[str, object]) -> Jwt:
 def _roles_of_tokens(config: Config, subject: str) -> Iterable[str]:
     """Yield the roles of all tokens for a subject."""
     for provider in _providers(config):
-        for token in provider.tokens if isinstance(provider, Bearer) else ():
+        for token in provider.tokens if isinstance(provider, BearerAuth) else ():
             if token.subject == subject:
                 yield from token.roles
     for stored in stored_tokens(config):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(Protocol):
+class CommandClient(Protocol):
     """A session with a proxy; log messages and progress from upstreams go to stderr."""
 
     @property
@@ -52,7 +52,9 @@ def introduce(command: str, inbox: Inbox) -> dict[str, object]:
     return {"protocolVersion": NEWEST.name, "capabilities": inbox.capabilities, "clientInfo": info}
 
 
-async def for_each_group(client: Client, progress: Progress, do: Callable[[ClientGroup], Awaitable[T]]) -> list[T]:
+async def for_each_group(
+    client: CommandClient, progress: Progress, do: Callable[[ClientGroup], Awaitable[T]]
+) -> list[T]:
     """Do something with all groups at once; return the results in the order of the groups."""
 
     async def do_one(group: ClientGroup) -> T:

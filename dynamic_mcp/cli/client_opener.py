@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.cli.client import Client
+from dynamic_mcp.cli.client import CommandClient
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.asynccontextmanager
-async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[Client]:
+async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[CommandClient]:
     """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given.
 
     A command that `may_ask` shows forms, if there is a person at the terminal.

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import Client, for_each_group
+from dynamic_mcp.cli.client import CommandClient, for_each_group
 from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -140,7 +140,7 @@ async def _load_catalog(group: ClientGroup) -> str:
 class _Meter:
     """Measures what a client of the proxy gets."""
 
-    def __init__(self, client: Client, counter: _Counter) -> None:
+    def __init__(self, client: CommandClient, counter: _Counter) -> None:
         self._client = client
         self._counter = counter
 

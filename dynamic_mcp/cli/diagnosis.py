@@ -17,7 +17,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
 from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.cli.output import Output, Progress
-from dynamic_mcp.config.clients import CLIENTS, Client
+from dynamic_mcp.config.clients import CLIENTS, ToolEnvironment
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.config.read import find
@@ -286,7 +286,7 @@ def _check_variables(config: Path, environment: Mapping[str, str]) -> list[Findi
     ]
 
 
-def _own_entries(machine: Machine) -> Iterator[tuple[Client, ToolScope, Path, Mapping[str, object]]]:
+def _own_entries(machine: Machine) -> Iterator[tuple[ToolEnvironment, ToolScope, Path, Mapping[str, object]]]:
     """Yield our entries in the tools that withhold variables; a file that cannot be read counts as empty."""
     for client in CLIENTS:
         adapter = find_tool(client.tool)
@@ -306,7 +306,12 @@ def _starts_config(entry: Mapping[str, object], config: Path) -> bool:
 
 
 def _variables_finding(
-    client: Client, scope: ToolScope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
+    client: ToolEnvironment,
+    scope: ToolScope,
+    file: Path,
+    names: list[str],
+    config: Path,
+    environment: Mapping[str, str],
 ) -> Finding:
     variables = ", ".join(f"`{name}`" for name in names)
     verb = "may not" if client.inspects_values else "does not"

@@ -24,7 +24,7 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import TOKEN_HINT, DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.oauth.bearer import Bearer
+from dynamic_mcp.oauth.bearer import BearerCredentials
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
@@ -44,7 +44,7 @@ class _RemoteGroup:
 
     name: str
     remote: Remote
-    bearer: Bearer
+    bearer: BearerCredentials
     out: Output
     # a warning about a variable in its headers that is not set
     unset: str = ""
@@ -133,7 +133,7 @@ def _select_groups(this: Invocation, which: Which, *, only_remote: bool = True) 
 
 def _remote_group(config: GroupConfig, root: Config, command: str, out: Output) -> _RemoteGroup:
     assert isinstance(config.upstream, Remote)
-    bearer = Bearer(config.name, config.upstream, login_folder(), command)
+    bearer = BearerCredentials(config.name, config.upstream, login_folder(), command)
     headers = format_path(("mcpServers", config.name, "headers"))
     warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
     unset = warnings[0].partition(": ")[2] if warnings else ""
@@ -148,7 +148,7 @@ def _list_personal(groups: list[_RemoteGroup]) -> list[_RemoteGroup]:
 
 def _of_person(group: _RemoteGroup, person: Principal) -> _RemoteGroup:
     remote = with_fields(group.remote, login_of=person)
-    return replace(group, remote=remote, bearer=Bearer(group.name, remote, login_folder(), ""))
+    return replace(group, remote=remote, bearer=BearerCredentials(group.name, remote, login_folder(), ""))
 
 
 def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Raw
 
 from dynamic_mcp.cli import content_view
-from dynamic_mcp.cli.client import Client, with_timeout
+from dynamic_mcp.cli.client import CommandClient, with_timeout
 from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
@@ -74,7 +74,7 @@ async def _get(this: Invocation, config: Config, name: str, arguments: dict[str,
                 raise
 
 
-async def _find_prompt(client: Client, group: str, name: str) -> str:
+async def _find_prompt(client: CommandClient, group: str, name: str) -> str:
     """Return a prompt's name in its group; `name` may be the one that clients see. Raises NotFound and Disabled."""
     if not client.group(group).offers("prompts"):
         raise Disabled("prompts", group)

@@ -66,7 +66,7 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
         time.sleep(_EVERY_S)
 
 
-def _measure(running: RunningProxy, table: Mapping[int, Process]) -> _MeasuredProxy:
+def _measure(running: RunningProxy, table: Mapping[int, ProcessInfo]) -> _MeasuredProxy:
     """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy is another's by now."""
     family = _list_family(running.pid, table)
     pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
@@ -152,7 +152,7 @@ class _MeasuredProxy(Struct, frozen=True):
     """A running proxy with its memory, and that of each server process and its children by pid, in bytes."""
 
     running: RunningProxy
-    memory: Memory | None
+    memory: MemoryUse | None
     trees: Mapping[int, int]
 
     def memory_of(self, *instances: InstanceStatus) -> int | None:
@@ -360,33 +360,33 @@ def _format_duration(milliseconds: float | None) -> str:
             return f"{milliseconds / 1000:.1f} s"
 
 
-class Process(msgspec.Struct, frozen=True):
+class ProcessInfo(msgspec.Struct, frozen=True):
     """A process: its parent, and its resident memory in bytes."""
 
     parent: int
     resident: int
 
 
-class Memory(msgspec.Struct, frozen=True):
+class MemoryUse(msgspec.Struct, frozen=True):
     """The memory of a proxy and of all that it has started, in bytes."""
 
     proxy: int
     servers: int
 
 
-def measure_memory(pid: int, table: Mapping[int, Process]) -> Memory | None:
+def measure_memory(pid: int, table: Mapping[int, ProcessInfo]) -> MemoryUse | None:
     """Return the memory of a process and of its descendants; None if the system does not list the process."""
     if pid not in table:
         return None
-    return Memory(table[pid].resident, measure_tree(pid, table) - table[pid].resident)
+    return MemoryUse(table[pid].resident, measure_tree(pid, table) - table[pid].resident)
 
 
-def measure_tree(pid: int, table: Mapping[int, Process]) -> int:
+def measure_tree(pid: int, table: Mapping[int, ProcessInfo]) -> int:
     """Return the memory of a process together with its descendants, in bytes."""
     return sum(table[each].resident for each in _list_family(pid, table))
 
 
-def _list_family(pid: int, table: Mapping[int, Process]) -> set[int]:
+def _list_family(pid: int, table: Mapping[int, ProcessInfo]) -> set[int]:
     """Return the ids of a process and of its descendants; none if the system does not list the process."""
     family = {pid} & table.keys()
     children = family
@@ -396,7 +396,7 @@ def _list_family(pid: int, table: Mapping[int, Process]) -> set[int]:
     return family
 
 
-def read_processes() -> dict[int, Process]:
+def read_processes() -> dict[int, ProcessInfo]:
     """Return the processes that this user can see, by their id; none on Windows."""
     if sys.platform == "win32":
         return {}
@@ -408,13 +408,13 @@ def read_processes() -> dict[int, Process]:
     return parse_ps(ps.stdout)
 
 
-def parse_ps(output: str) -> dict[int, Process]:
+def parse_ps(output: str) -> dict[int, ProcessInfo]:
     """Parse the output of `ps -axo pid=,ppid=,rss=`, which macOS and the BSDs have."""
     rows = (line.split() for line in output.splitlines())
-    return {int(pid): Process(int(parent), int(kilobytes) << 10) for pid, parent, kilobytes in rows}
+    return {int(pid): ProcessInfo(int(parent), int(kilobytes) << 10) for pid, parent, kilobytes in rows}
 
 
-def _read_proc(entry: Path) -> Process | None:
+def _read_proc(entry: Path) -> ProcessInfo | None:
     if not entry.name.isdigit():
         return None
     try:
@@ -422,4 +422,4 @@ def _read_proc(entry: Path) -> Process | None:
         fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:  # it has just ended
         return None
-    return Process(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+    return ProcessInfo(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))

@@ -15,12 +15,12 @@ from dynamic_mcp.cli.invocation import find_config, narrow_config, unknown_group
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import choose_profile, identify
 from dynamic_mcp.config.read import ConfigState, read_all
-from dynamic_mcp.config.resolved import Config, Daemon
+from dynamic_mcp.config.resolved import Config, DaemonConfig
 from dynamic_mcp.config.types import parse_idle_time
 from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError, NotFound
 from dynamic_mcp.face.lines import Streams
 from dynamic_mcp.host import stdio
-from dynamic_mcp.host.serving import Origin
+from dynamic_mcp.host.serving import ConfigSource
 from dynamic_mcp.host.serving_log import LogOptions, ServingLog
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system.text import escape, pluralize
@@ -120,7 +120,7 @@ def connect(server: DirectServer, *, log_level: str | None = None, log_format: s
             _say(_CONNECTED.format(label=server.label))
         (group,) = configs.base.groups
         streams = Streams(sys.stdin.fileno(), _claim_stdout(), only=group.name)
-        stdio.run(configs, serving_log, streams, Origin(server.label, server.login_command))
+        stdio.run(configs, serving_log, streams, ConfigSource(server.label, server.login_command))
     except InvalidArguments as exc:
         serving_log.record_failure(exc)
         raise
@@ -257,14 +257,14 @@ def _place_socket(config: Config, socket: Path | None) -> Path:
         raise DaemonError(str(exc), hint="set `XDG_RUNTIME_DIR` to a directory that only you can use") from exc
 
 
-def _parse_linger(text: str | None) -> Daemon | None:
+def _parse_linger(text: str | None) -> DaemonConfig | None:
     if text is None:
         return None
     try:
         linger_s = parse_idle_time(text)
     except FlawError as exc:
         raise InvalidArguments(f"--linger {exc}", hint=exc.hint) from exc
-    return Daemon(None if linger_s in (None, inf) else linger_s)
+    return DaemonConfig(None if linger_s in (None, inf) else linger_s)
 
 
 def _parse_level(name: str | None, source: str) -> str | None:

@@ -82,7 +82,7 @@ def _parse_lifetime(text: str) -> float | None:
 def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
     """Return why a token may not be what somebody wants."""
     doubts: list[str] = []
-    if config.http is None or not any(isinstance(each, auth.Bearer) for each in config.http.auth):
+    if config.http is None or not any(isinstance(each, auth.BearerAuth) for each in config.http.auth):
         doubts.append(
             f"`{config.file}` does not accept it yet\n"
             'hint: add `"http": { "auth": [{ "kind": "bearer" }] }` to its `settings`'

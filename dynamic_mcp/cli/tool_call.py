@@ -10,7 +10,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.cli import content_view, strict_json
-from dynamic_mcp.cli.client import Client, with_timeout
+from dynamic_mcp.cli.client import CommandClient, with_timeout
 from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
@@ -58,7 +58,7 @@ async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
             return _show(this, result, options, is_text=is_text)
 
 
-async def _ask(client: Client, options: CallOptions) -> Raw:
+async def _ask(client: CommandClient, options: CallOptions) -> Raw:
     """Return the result of the call. Raises DynamicMcpError."""
     failure: DynamicMcpError | None = None
     tool = wire.EMPTY_OBJECT
@@ -96,7 +96,7 @@ def _read_stdin() -> bytes:
     return data
 
 
-async def _find_tools(client: Client, options: CallOptions) -> Mapping[str, Raw]:
+async def _find_tools(client: CommandClient, options: CallOptions) -> Mapping[str, Raw]:
     """Return the group's tools, of which the called one is one, unless the server cannot list them.
 
     Raises NotFound and UpstreamError.

@@ -37,7 +37,7 @@ class Effect(Enum):
     DENY = "deny"
 
 
-class Kind(Enum):
+class AccessKind(Enum):
     """What a rule can be about."""
 
     TOOL = "tool"
@@ -67,7 +67,7 @@ _Conditions = Annotated[
 ]
 
 
-class Rule(Section, frozen=True):
+class AccessRule(Section, frozen=True):
     """One rule of a role. What it does not name, it does not restrict.
 
     A rule that names tools, prompts or resources is about these alone; one that names none is about all three.
@@ -111,7 +111,7 @@ class Rule(Section, frozen=True):
                 force_setattr(self, kind, ("*",))
 
 
-def _with_places(roles: Mapping[str, list[Rule]]) -> Mapping[str, tuple[Rule, ...]]:
+def _with_places(roles: Mapping[str, list[AccessRule]]) -> Mapping[str, tuple[AccessRule, ...]]:
     """Return the rules of each role; one without a name is named by its place."""
     return {
         name: tuple(replace(rule, id=rule.id or f"roles.{name}[{number}]") for number, rule in enumerate(rules))
@@ -119,7 +119,7 @@ def _with_places(roles: Mapping[str, list[Rule]]) -> Mapping[str, tuple[Rule, ..
     }
 
 
-_Roles = Annotated[Mapping[str, tuple[Rule, ...]], Value(_with_places, written=dict[str, list[Rule]])]
+_Roles = Annotated[Mapping[str, tuple[AccessRule, ...]], Value(_with_places, written=dict[str, list[AccessRule]])]
 
 
 class RolesFrom(Section, frozen=True):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.section import Choice, Private, Section, Value
+from dynamic_mcp.config.section import Private, Section, TaggedUnion, Value
 from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
 from dynamic_mcp.features.table import FEATURES
@@ -35,7 +35,7 @@ class NamedToken(Section, Private, frozen=True):
     roles: Annotated[tuple[str, ...], "Roles of `settings.access`. Default: those of `people` only."] = ()
 
 
-class Bearer(Section, frozen=True, tag_field=KIND, tag="bearer"):
+class BearerAuth(Section, frozen=True, tag_field=KIND, tag="bearer"):
     """Tokens that `dynamic-mcp token create` has made, and those that stand here."""
 
     tokens: Annotated[tuple[NamedToken, ...], "Further tokens. Default: only those that commands have made."] = ()
@@ -98,7 +98,7 @@ class Oidc(Section, Private, frozen=True):
     )
 
 
-class Login(Section, frozen=True, tag_field=KIND, tag="login"):
+class LoginAuth(Section, frozen=True, tag_field=KIND, tag="login"):
     """A small authorization server of our own, for clients that log in with OAuth as MCP has it."""
 
     oidc: Annotated[
@@ -121,7 +121,7 @@ class Login(Section, frozen=True, tag_field=KIND, tag="login"):
     scopes: tuple[str, ...] = field(default=(), name="x-scopes")
 
 
-Provider = Bearer | Jwt | Forwarded | Login
+Provider = BearerAuth | Jwt | Forwarded | LoginAuth
 
 
 def _kind_of(provider: object) -> str | None:
@@ -136,7 +136,7 @@ def _check_providers(providers: Sequence[Provider]) -> tuple[Provider, ...]:
     """Check that a list of providers can be told apart."""
     if not providers:
         raise FlawError("must not be empty", hint="leave it out to let everybody in who reaches the address")
-    for kind in (Bearer, Forwarded, Login):
+    for kind in (BearerAuth, Forwarded, LoginAuth):
         if sum(isinstance(each, kind) for each in providers) > 1:
             raise FlawError(f"must not have `{kind.__struct_config__.tag}` more than once")
     issuers = [each.issuer for each in providers if isinstance(each, Jwt)]
@@ -145,7 +145,7 @@ def _check_providers(providers: Sequence[Provider]) -> tuple[Provider, ...]:
     return tuple(providers)
 
 
-_KINDS = Choice(_kind_of, key=KIND, message=f"must be one of {', '.join(f'`{kind}`' for kind in KINDS)}")
+_KINDS = TaggedUnion(_kind_of, key=KIND, message=f"must be one of {', '.join(f'`{kind}`' for kind in KINDS)}")
 Providers = Annotated[tuple[Provider, ...], Value(_check_providers, written=list[Annotated[Provider, _KINDS]])]
 
 
@@ -153,9 +153,9 @@ def resolve_provider(own: Provider, number: int, texts: Substitution, access: Ac
     """Return one provider with every variable."""
     at: Keys = (*_AT, number)
     match own:
-        case Bearer():
+        case BearerAuth():
             tokens = (_resolve_token(each, (*at, "tokens", i), texts) for i, each in enumerate(own.tokens))
-            return Bearer(tuple(each for each in tokens if each is not None))
+            return BearerAuth(tuple(each for each in tokens if each is not None))
         case Jwt():
             jwks_url = None if own.jwks_url is None else texts.fill_url((*at, "jwks_url"), own.jwks_url)
             return replace(own, issuer=texts.fill_url((*at, "issuer"), own.issuer), jwks_url=jwks_url)
@@ -163,7 +163,7 @@ def resolve_provider(own: Provider, number: int, texts: Substitution, access: Ac
             for everybody in (each for each in own.trusted if each.endswith("/0")):
                 texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{everybody}` lets everybody be anybody")
             return own
-        case Login():
+        case LoginAuth():
             oidc = None if own.oidc is None else _resolve_oidc(own.oidc, (*at, "oidc"), texts)
             return replace(own, oidc=oidc, scopes=_list_scopes(access))
 

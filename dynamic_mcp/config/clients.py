@@ -17,7 +17,7 @@ _SDK_ON_WINDOWS = (
 
 
 @dataclass(frozen=True)
-class Client:
+class ToolEnvironment:
     """An AI tool that passes only a part of its environment on to the servers it starts.
 
     `names` are globs over its name in `initialize`. `always_passed` are names of variables, `withheld` globs over
@@ -63,12 +63,12 @@ class Client:
         return {"env": {name: self.reference.replace("NAME", name) for name in names}}
 
 
-def find_client(tool: str) -> Client | None:
+def find_client(tool: str) -> ToolEnvironment | None:
     """Return the client with this tool name; None if it withholds no variables."""
     return next((client for client in CLIENTS if client.tool == tool), None)
 
 
-def find_client_by_name(name: str) -> Client | None:
+def find_client_by_name(name: str) -> ToolEnvironment | None:
     """Return the client with this name in `initialize`."""
     return next((client for client in CLIENTS if any(fnmatchcase(name, glob) for glob in client.names)), None)
 
@@ -136,7 +136,7 @@ _CERTIFICATES = frozenset(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDL
 _ONLY_A_FEW = "passes on only a few variables and those that its entry names"
 
 CLIENTS = (
-    Client(
+    ToolEnvironment(
         "codex",
         "Codex",
         ("codex-mcp-client",),
@@ -145,7 +145,7 @@ CLIENTS = (
         always_passed=_SDK_NAMES | {"LANG", "LC_ALL", "TMPDIR", "TZ"} | _CERTIFICATES,
         names_field="env_vars",
     ),
-    Client(
+    ToolEnvironment(
         "gemini",
         "Gemini CLI",
         ("gemini-cli-mcp-client*",),
@@ -156,7 +156,7 @@ CLIENTS = (
         passes_empty=True,
         inspects_values=True,
     ),
-    Client(
+    ToolEnvironment(
         "roo-code",
         "Roo Code",
         ("Roo Code",),
@@ -165,7 +165,7 @@ CLIENTS = (
         always_passed=_SDK_NAMES,
         reference="${env:NAME}",
     ),
-    Client(
+    ToolEnvironment(
         "librechat",
         "LibreChat",
         ("@librechat/api-client",),
@@ -174,7 +174,7 @@ CLIENTS = (
         always_passed=_SDK_NAMES,
         reference="${NAME}",
     ),
-    Client(
+    ToolEnvironment(
         "hermes",
         "Hermes Agent",
         ("hermes*",),
@@ -183,7 +183,7 @@ CLIENTS = (
         always_passed=_SDK_NAMES - {"LOGNAME"} | {"LANG", "LC_ALL", "TMPDIR"},
         reference="${NAME}",
     ),
-    Client(
+    ToolEnvironment(
         "continue",
         "Continue",
         ("continue-client", "continue-cli-client"),
@@ -191,7 +191,7 @@ CLIENTS = (
         "https://docs.continue.dev/customize/deep-dives/mcp",
         always_passed=_SDK_NAMES,
     ),
-    Client(
+    ToolEnvironment(
         "claude-desktop",
         "Claude Desktop",
         ("claude-ai",),
@@ -199,7 +199,7 @@ CLIENTS = (
         "https://modelcontextprotocol.io/docs/tools/debugging",
         always_passed=_SDK_NAMES,
     ),
-    Client(
+    ToolEnvironment(
         "mistral-vibe",
         "Mistral Vibe",
         (),  # it sends the name of its SDK
@@ -207,7 +207,7 @@ CLIENTS = (
         "https://docs.mistral.ai/mistral-vibe/introduction/configuration",
         always_passed=_SDK_NAMES,
     ),
-    Client(
+    ToolEnvironment(
         "copilot-cli",
         "GitHub Copilot CLI",
         ("copilot-cli", "github-copilot-developer"),

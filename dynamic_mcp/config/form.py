@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from msgspec import Meta, field
 
 from dynamic_mcp.config.access import Access, Profiles, ToolAccess
-from dynamic_mcp.config.resolved import Daemon, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
-from dynamic_mcp.config.section import Choice, OfFeature, Part, Section, Switch, deferred, read
+from dynamic_mcp.config.resolved import DaemonConfig, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
+from dynamic_mcp.config.section import OfFeature, PresentFields, Section, Switch, TaggedUnion, deferred, read
 from dynamic_mcp.config.types import (
     Globs,
     GroupName,
@@ -83,9 +83,13 @@ class Shared(Section, frozen=True):
     rules: Mapping[str, object] = field(default={}, name="x-rules")  # those of features, by their keys
 
     enabled: Annotated[bool | None, "False ignores the server, as if it were not in the file. Default: true."] = None
-    features: Annotated[Mapping[str, bool], Part(Features), "Enables or disables tools, resources and prompts."] = {}
-    timeout: Annotated[Mapping[str, float], Part(Timeouts), "How long to wait for the server."] = {}
-    tools: Annotated[Mapping[str, tuple[str, ...]], Part(ToolFilter), "Which tools can be listed and called."] = {}
+    features: Annotated[
+        Mapping[str, bool], PresentFields(Features), "Enables or disables tools, resources and prompts."
+    ] = {}
+    timeout: Annotated[Mapping[str, float], PresentFields(Timeouts), "How long to wait for the server."] = {}
+    tools: Annotated[
+        Mapping[str, tuple[str, ...]], PresentFields(ToolFilter), "Which tools can be listed and called."
+    ] = {}
     connect: Annotated[
         Literal["lazy", "eager"] | None,
         "`lazy` connects on first use, `eager` at startup. Default: lazy.",
@@ -104,7 +108,7 @@ class Shared(Section, frozen=True):
         Annotated[int, Meta(ge=1, le=1024)] | None,
         "The maximum number of concurrent requests; further ones wait. Default: 64.",
     ] = None
-    retry: Annotated[Mapping[str, int], Part(Retry), "How often to try to connect."] = {}
+    retry: Annotated[Mapping[str, int], PresentFields(Retry), "How often to try to connect."] = {}
     expose: Annotated[
         Literal["group", "direct"] | None,
         "`direct` lists the server's tools directly, as `<server>__<tool>`, instead of behind the two meta-tools."
@@ -158,7 +162,7 @@ class Launch(Shared, frozen=True):
     ] = None
 
 
-class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
+class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     """A server that runs as a program and communicates over stdin and stdout."""
 
     type: Annotated[Literal["stdio"] | None, "Optional."] = None
@@ -170,7 +174,7 @@ class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     args: Annotated[tuple[str, ...], "The arguments of the program."] = ()
 
 
-class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
+class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     """A server that is reached over HTTP."""
 
     type: Annotated[
@@ -188,7 +192,7 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     oauth_scopes: Annotated[tuple[str, ...], "Short for `oauth.scopes`."] = ()
 
 
-class CommandLine(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
+class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
     """A command line program that is no MCP server; its commands are the tools."""
 
     description: _Description = None
@@ -215,7 +219,7 @@ class Settings(Launch, frozen=True):
     ] = False
     log: Annotated[Log, "The log of a serving proxy."] = Log()
     daemon: Annotated[
-        Annotated[Daemon | Literal[False] | None, Switch()],
+        Annotated[DaemonConfig | Literal[False] | None, Switch()],
         "Run the servers in a process of their own, the daemon, and share them between the AI tools and windows that"
         " use this config. Default: false.",
     ] = None
@@ -281,8 +285,8 @@ class Settings(Launch, frozen=True):
     ] = ()
 
 
-Server = Program | Remote | CommandLine
-_KINDS = Choice(
+Server = ProgramEntry | RemoteEntry | CommandLineEntry
+_KINDS = TaggedUnion(
     kind,
     key="type",
     message="must be `stdio`, `http` or `sse`",

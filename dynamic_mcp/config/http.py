@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.addresses import Address as _Address
 from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
-from dynamic_mcp.config.auth import Forwarded, Jwt, Login, Providers, resolve_provider
+from dynamic_mcp.config.auth import Forwarded, Jwt, LoginAuth, Providers, resolve_provider
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.section import Section
@@ -107,12 +107,12 @@ class Http(Section, frozen=True):
     def __post_init__(self) -> None:
         """Check what providers need of the rest of the server."""
         for each in self.auth:
-            if isinstance(each, (Jwt, Login)) and self.public_url is None:
+            if isinstance(each, (Jwt, LoginAuth)) and self.public_url is None:
                 hint = 'add `"public_url": "https://mcp.example.com/mcp"`, as clients write it'
                 kind = each.__struct_config__.tag
                 raise FlawError(f"`{kind}` needs `public_url`, which its tokens are for", hint=hint)
         has_forwarded = any(isinstance(each, Forwarded) for each in self.auth)
-        if any(isinstance(each, Login) and each.oidc is None for each in self.auth) and not has_forwarded:
+        if any(isinstance(each, LoginAuth) and each.oidc is None for each in self.auth) and not has_forwarded:
             hint = "add `oidc` to `login`, or a `forwarded` for what the reverse proxy says"
             raise FlawError("`login` needs somebody who asks for a password: `oidc` or `forwarded`", hint=hint)
 

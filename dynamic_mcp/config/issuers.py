@@ -96,7 +96,7 @@ def issuer_of(http: Http) -> str:
 
 def issuer_aliases(http: Http) -> Mapping[str, str]:
     """Return which issuers name people as another one does, which is the one that names them to browsers."""
-    is_behind = any(isinstance(each, auth.Login) and each.oidc is None for each in http.auth)
+    is_behind = any(isinstance(each, auth.LoginAuth) and each.oidc is None for each in http.auth)
     return {issuer_of(http): FORWARDED} if is_behind else {}
 
 
@@ -111,11 +111,11 @@ def _groups(providers: tuple[auth.Provider, ...], http: Http) -> Iterator[tuple[
     aliases = issuer_aliases(http)
     for each in providers:
         match each:
-            case auth.Bearer():
+            case auth.BearerAuth():
                 yield (TOKEN,)
             case auth.Jwt():
                 yield (each.issuer,)
             case auth.Forwarded():
                 yield (FORWARDED, *aliases)
-            case auth.Login() if each.oidc is not None:
+            case auth.LoginAuth() if each.oidc is not None:
                 yield (issuer_of(http),)

@@ -27,11 +27,11 @@ from pydantic import (
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.section import (
-    Choice,
     Deferred,
-    Part,
+    PresentFields,
     Section,
     Switch,
+    TaggedUnion,
     Value,
     by_tag,
     file_fields,
@@ -105,13 +105,13 @@ def _marked(mark: object, annotation: Any) -> Any:
     match mark:
         case Value():
             return _value(mark)
-        case Part():
+        case PresentFields():
             return model(mark.section)
         case Switch():
             section = _type(switched_section(annotation))
             expand = BeforeValidator(_expand_switch, json_schema_input_type=bool | section | None)
             return Annotated[section | None, expand]
-        case Choice():
+        case TaggedUnion():
             options = [Annotated[_type(each), Tag(tag)] for tag, each in by_tag(annotation).items()]
             return Annotated[Union[tuple(options)], Discriminator(mark.tag_of)]  # noqa: UP007 - as above
     return None

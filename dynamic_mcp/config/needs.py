@@ -63,7 +63,7 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     names |= {name for each in servers.values() for name in _names_of_command_line(each, known)}
     wants_all: dict[str, frozenset[str]] = {}
     for name, server in servers.items():
-        if isinstance(server, form.Program):
+        if isinstance(server, form.ProgramEntry):
             choice = settings.inherit_env if server.inherit_env is None else server.inherit_env
             if choice == "all" or (isinstance(choice, tuple) and "*" in choice):
                 wants_all[name] = frozenset(each for each in choice if each.startswith("!"))
@@ -79,7 +79,7 @@ def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
 
 def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) -> set[str]:
     """Return the variables that are passed to a command line program by name, by the config or its pack."""
-    if not isinstance(server, form.CommandLine):
+    if not isinstance(server, form.CommandLineEntry):
         return set()
     globs = [*server.cli.env, *_names_of_pack(server.cli.use)]
     safe = inherit_variables(environment, "safe", platform=sys.platform)
@@ -94,7 +94,7 @@ def _names_of_pack(use: str) -> list[str]:
 
 
 def _inherited_names(
-    choice: tuple[str, ...], server: form.Program, settings: form.Settings, environment: Mapping[str, str]
+    choice: tuple[str, ...], server: form.ProgramEntry, settings: form.Settings, environment: Mapping[str, str]
 ) -> set[str]:
     """Return the variables that are inherited by name, without those that the config sets itself."""
     passed = inherit_variables(environment, choice, platform=sys.platform)

@@ -117,7 +117,7 @@ def _unknown_field(keys: Keys) -> Problem:
     near = get_close_matches(name, names, 1)
     hint = "the fields here are " + ", ".join(f"`{each}`" for each in names)
     message = "is an unknown field"
-    kinds = (form.Program, form.Remote, form.CommandLine)
+    kinds = (form.ProgramEntry, form.RemoteEntry, form.CommandLineEntry)
     if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in kinds):
         if name in _KIND_FIELDS.values():
             message, hint = f"cannot stand beside `{_KIND_FIELDS[str(keys[2])]}`", _KIND_HINT

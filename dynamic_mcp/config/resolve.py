@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import resolve_access
 from dynamic_mcp.config.resolved import (
-    Answers,
+    CallHandling,
     CommandLine,
     Config,
     Exposure,
@@ -267,7 +267,7 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
 
 def _is_trusted(server: form.Server) -> bool:
     """Tell whether annotations are believed; those of a command line program are its pack's."""
-    return isinstance(server, form.CommandLine) or server.trusted
+    return isinstance(server, form.CommandLineEntry) or server.trusted
 
 
 def _with_rules(presentation: Presentation, name: str, server: form.Server, settings: form.Settings) -> Presentation:
@@ -289,11 +289,11 @@ def _with_rules(presentation: Presentation, name: str, server: form.Server, sett
 def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning:
     """Return what follows from changed definitions; variables count as they are written, so it is no secret."""
     match server:
-        case form.Program(command=command, args=args):
+        case form.ProgramEntry(command=command, args=args):
             written = [command, *args]
-        case form.Remote(url=url):
+        case form.RemoteEntry(url=url):
             written = [url]
-        case form.CommandLine(cli=cli):
+        case form.CommandLineEntry(cli=cli):
             written = [cli.use, cli.command or ""]
     authenticates = bool(settings.http and settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
@@ -308,8 +308,8 @@ def _merged(section: type[S], *parts: Mapping[str, Any]) -> S:  # Any: each fiel
     return section(**{name: value for part in parts for name, value in part.items()})
 
 
-def _answers(server: form.Server, settings: form.Settings) -> Answers:
-    return Answers(
+def _answers(server: form.Server, settings: form.Settings) -> CallHandling:
+    return CallHandling(
         validate=_validate(server, settings),
         limit=_first(server.result_limit, settings.result_limit, default=100_000),
         compact=_first(server.result_format, settings.result_format, default="original") == "compact",
@@ -319,7 +319,7 @@ def _answers(server: form.Server, settings: form.Settings) -> Answers:
 def _validate(server: form.Server, settings: form.Settings) -> Validation | None:
     """Return what follows if arguments do not fit; those of a command line program have no other judge than us."""
     own = settings.validate_ if server.validate_ is None else server.validate_
-    return "strict" if own is None and isinstance(server, form.CommandLine) else own
+    return "strict" if own is None and isinstance(server, form.CommandLineEntry) else own
 
 
 def _first(own: T | None, shared: T | None, *, default: T) -> T:

@@ -102,7 +102,7 @@ class Exposure(Struct, frozen=True):
 Validation = Literal["assist", "strict", "off"]
 
 
-class Answers(Struct, frozen=True):
+class CallHandling(Struct, frozen=True):
     """What happens to a call's arguments and its result; `limit` is in bytes of text.
 
     `validate` None is `strict` for the tools whose arguments the config judges, and `assist` for the others.
@@ -157,7 +157,7 @@ class CommandLine(Private, frozen=True):
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
-class IdentityProvider(Section, Private, frozen=True):
+class IdentityProviderConfig(Section, Private, frozen=True):
     """The identity provider of an organization, which decides who may use which server."""
 
     shown: ClassVar = ("client_id",)
@@ -215,7 +215,8 @@ class OAuth(Section, Private, frozen=True):
         "The path of a file with the `assertion`, read each time that a token is requested, relative to this file.",
     ] = None
     identity_provider: Annotated[
-        IdentityProvider | None, "Where `cross_app` exchanges the `assertion` for a grant that the server accepts."
+        IdentityProviderConfig | None,
+        "Where `cross_app` exchanges the `assertion` for a grant that the server accepts.",
     ] = None
     private_key_file: Annotated[
         str | None,
@@ -290,7 +291,7 @@ class Presentation(Struct, frozen=True):
     features: Features
     tools: ToolFilter
     exposure: Exposure
-    answers: Answers
+    answers: CallHandling
     access: ToolAccess = ToolAccess()
     rules: Rules = {}
     asks: bool = False
@@ -379,7 +380,7 @@ class Log(Section, frozen=True):
     file: Annotated[bool, "Also log to a file, for `dynamic-mcp logs`. Default: true."] = True
 
 
-class Daemon(Section, frozen=True):
+class DaemonConfig(Section, frozen=True):
     """The process that runs the servers for all AI tools which use this config."""
 
     # None: until it is stopped.
@@ -431,7 +432,7 @@ class Config(Struct, frozen=True):
     log: Log = Log()
     embeddings: Embeddings | None = None
     split_calls: bool = False
-    daemon: Daemon | None = None
+    daemon: DaemonConfig | None = None
     http: "Http | None" = None
     roots: tuple[str, ...] = ()
     access: Access | None = None

@@ -11,7 +11,7 @@ from dynamic_mcp.config.section import Section
 Policy = Literal["trust", "warn", "hold"]
 
 
-class Rule(Section, frozen=True):
+class CallRule(Section, frozen=True):
     """A rule on the calls of servers, one of a list. `id` is its place: `settings.guards[0]`."""
 
     id: str = field(default="", name="x-id")
@@ -22,6 +22,6 @@ def place_rules(rules: object, place: Keys) -> object:
     if not isinstance(rules, tuple):
         return rules
     return tuple(
-        replace(each, id=format_path((*place, number))) if isinstance(each, Rule) else each
+        replace(each, id=format_path((*place, number))) if isinstance(each, CallRule) else each
         for number, each in enumerate(rules)
     )

@@ -1,7 +1,7 @@
 """The objects of the config file, and how they are read.
 
 A section is one struct. The annotation of a field says all about it: the type of the value that the program uses,
-how it is written where that is something else (`Value`, `Switch`, `Part`, `Choice`), its bounds, and its description.
+how it is written where that differs (`Value`, `Switch`, `PresentFields`, `TaggedUnion`), its bounds, its description.
 `read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all that is wrong.
 
 A field that is left out, or null, has its default. Keys that start with `x-` are the user's own and ignored, so a
@@ -87,7 +87,7 @@ class Switch:
         return value
 
 
-class Choice:
+class TaggedUnion:
     """Marks a union of sections; `tag_of` returns the tag of the one that is written, None if it is none of them.
 
     `key` is the field that says which one it is; `message` and `hint` are the words for what it must be.
@@ -100,7 +100,7 @@ class Choice:
         self.hint = hint
 
 
-class Part:
+class PresentFields:
     """Marks a mapping of those fields of a section that are in the file, by their names in the struct."""
 
     def __init__(self, section: type[Section]) -> None:
@@ -229,18 +229,20 @@ def _needs_reader(annotation: Any) -> bool:
     """Return whether msgspec cannot read a type."""
     if isinstance(annotation, type) and issubclass(annotation, (Section, Deferred)):
         return True
-    return isinstance(annotation, (Value, Switch, Choice, Part)) or any(map(_needs_reader, get_args(annotation)))
+    return isinstance(annotation, (Value, Switch, TaggedUnion, PresentFields)) or any(
+        map(_needs_reader, get_args(annotation))
+    )
 
 
 def _marked(mark: object, annotation: Any) -> Reader | None:
     match mark:
         case Value():
             return mark.reader()
-        case Part():
+        case PresentFields():
             return partial(_read_fields, mark.section)
         case Switch():
             return partial(_read_switch, reader(switched_section(annotation)))
-        case Choice():
+        case TaggedUnion():
             return partial(_read_choice, mark, by_tag(annotation))
     return None
 
@@ -250,7 +252,7 @@ def _read_switch(read_section: Reader, value: object) -> Any:
     return value if value is False else read_section(value)
 
 
-def _read_choice(choice: Choice, sections: Mapping[str, type[Section]], value: object) -> Any:
+def _read_choice(choice: TaggedUnion, sections: Mapping[str, type[Section]], value: object) -> Any:
     tag = choice.tag_of(value)
     if tag is None:
         raise FlawError(f"`{choice.key}` {choice.message}", hint=choice.hint)
@@ -281,9 +283,9 @@ def by_tag(annotation: Any) -> dict[str, type[Section]]:
     return {str(each.__struct_config__.tag): each for each in sections_in(annotation)}
 
 
-def choice_in(annotation: Any) -> Choice | None:
+def choice_in(annotation: Any) -> TaggedUnion | None:
     """Return the mark of a union of sections."""
-    return next((each for each in get_args(annotation) if isinstance(each, Choice)), None)
+    return next((each for each in get_args(annotation) if isinstance(each, TaggedUnion)), None)
 
 
 def sections_in(annotation: Any) -> Iterator[type[Any]]:
@@ -298,7 +300,7 @@ def alternatives(annotation: Any) -> Iterator[Any]:
     if get_origin(annotation) is Annotated:
         inner, *marks = get_args(annotation)
         for mark in marks:
-            if isinstance(mark, (Value, Part)):
+            if isinstance(mark, (Value, PresentFields)):
                 inner = mark.written if isinstance(mark, Value) else mark.section
         yield from alternatives(inner)
     elif get_origin(annotation) in (Union, UnionType):

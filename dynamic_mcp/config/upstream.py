@@ -16,7 +16,7 @@ from dynamic_mcp.config.resolved import (
     Broken,
     CommandLine,
     Embeddings,
-    IdentityProvider,
+    IdentityProviderConfig,
     OAuth,
     Program,
     Remote,
@@ -46,11 +46,11 @@ def resolve_upstream(
     texts = Substitution(surroundings.all_variables())
     resolved: Program | Remote | CommandLine | None
     match server:
-        case form.Program():
+        case form.ProgramEntry():
             resolved = _resolve_program(at, server, settings, texts=texts, surroundings=surroundings)
-        case form.Remote():
+        case form.RemoteEntry():
             resolved = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
-        case form.CommandLine():
+        case form.CommandLineEntry():
             from dynamic_mcp.config.command_line import resolve_command_line  # with the first of them: it reads packs
 
             resolved = resolve_command_line((*at, "cli"), server.cli, texts=texts, surroundings=surroundings)
@@ -60,12 +60,12 @@ def resolve_upstream(
 
 def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
     """Return the env files of a server, or the file of its pack, whether they exist or not."""
-    if isinstance(server, form.CommandLine):
+    if isinstance(server, form.CommandLineEntry):
         from dynamic_mcp.config.command_line import pack_file  # as above
 
         file = pack_file(expand(server.cli.use, surroundings.all_variables()).text, surroundings)
         return [] if file is None else [file]
-    if not isinstance(server, form.Program):
+    if not isinstance(server, form.ProgramEntry):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
     return [resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in files or ()]
@@ -107,7 +107,7 @@ def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple
 
 
 def _resolve_program(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Program:
     command = texts.fill((*at, "command"), server.command, is_required=True)
     if not command:
@@ -126,7 +126,7 @@ def _resolve_program(
 
 
 def _resolve_env(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
     """Return the whole environment of a program, and the names that the config itself sets in it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
@@ -145,7 +145,7 @@ def _resolve_env(
 
 
 def _read_env_files(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Iterator[Mapping[str, str]]:
     files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
     for i, text in enumerate(files or ()):
@@ -168,7 +168,7 @@ def resolve_roots(written: Iterable[str], surroundings: Surroundings) -> tuple[t
 
 
 def _resolve_remote(
-    at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.RemoteEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Remote:
     headers = server.headers.items()
     return Remote(
@@ -180,7 +180,7 @@ def _resolve_remote(
 
 
 def _resolve_oauth(
-    at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.RemoteEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> OAuth:
     own, inside = server.oauth, (*at, "oauth")
 
@@ -225,7 +225,7 @@ def _describe_empty(own: OAuth, oauth: OAuth) -> str:
     return "".join(f"; `{name}` is empty, as `{getattr(own, name)}` has no value" for name in names)
 
 
-def _resolve_scopes(at: Keys, server: form.Remote, own: OAuth, texts: Substitution) -> tuple[str, ...]:
+def _resolve_scopes(at: Keys, server: form.RemoteEntry, own: OAuth, texts: Substitution) -> tuple[str, ...]:
     scopes_at, scopes = (*at, "oauth", "scopes"), own.scopes
     if not scopes:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
@@ -233,12 +233,12 @@ def _resolve_scopes(at: Keys, server: form.Remote, own: OAuth, texts: Substituti
 
 
 def _resolve_identity_provider(
-    at: Keys, own: IdentityProvider | None, texts: Substitution
-) -> IdentityProvider | None:
+    at: Keys, own: IdentityProviderConfig | None, texts: Substitution
+) -> IdentityProviderConfig | None:
     if own is None:
         return None
     inside = (*at, "identity_provider")
-    return IdentityProvider(
+    return IdentityProviderConfig(
         texts.fill_url((*inside, "token_endpoint"), own.token_endpoint),
         texts.fill((*inside, "client_id"), own.client_id, is_required=True),
         texts.fill_optional((*inside, "client_secret"), own.client_secret),

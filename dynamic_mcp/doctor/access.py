@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from dynamic_mcp.config.access import Access, Effect, Kind, Rule
-from dynamic_mcp.config.auth import Bearer, Jwt
+from dynamic_mcp.config.access import Access, AccessKind, AccessRule, Effect
+from dynamic_mcp.config.auth import BearerAuth, Jwt
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, guess, warning
@@ -18,9 +18,9 @@ from dynamic_mcp.policy.uris import UriGlobs
 
 _ROOT: Keys = ("settings", "access")
 _LISTS = {
-    Kind.TOOL: (ListKind.TOOLS,),
-    Kind.PROMPT: (ListKind.PROMPTS,),
-    Kind.RESOURCE: (ListKind.RESOURCES, ListKind.TEMPLATES),
+    AccessKind.TOOL: (ListKind.TOOLS,),
+    AccessKind.PROMPT: (ListKind.PROMPTS,),
+    AccessKind.RESOURCE: (ListKind.RESOURCES, ListKind.TEMPLATES),
 }
 
 
@@ -45,7 +45,7 @@ def check_access_rules(
 # --- rules -----------------------------------------------------------------------------------------------
 
 
-def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: Rule, place: Keys) -> Iterator[Finding]:
+def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: AccessRule, place: Keys) -> Iterator[Finding]:
     names = [group.name for group in config.groups]
     for number, glob in enumerate(rule.servers):
         if not any(map(Globs((glob,)).matches, names)):
@@ -56,9 +56,13 @@ def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: Rule, pla
         yield from _check_names(rule, [catalogs[name] for name in servers], place)
 
 
-def _check_names(rule: Rule, catalogs: Sequence[Catalog], place: Keys) -> Iterator[Finding]:
+def _check_names(rule: AccessRule, catalogs: Sequence[Catalog], place: Keys) -> Iterator[Finding]:
     """Check the globs of names. What a server has not been asked for is not missing."""
-    for kind, globs in ((Kind.TOOL, rule.tools), (Kind.PROMPT, rule.prompts), (Kind.RESOURCE, rule.resources)):
+    for kind, globs in (
+        (AccessKind.TOOL, rule.tools),
+        (AccessKind.PROMPT, rule.prompts),
+        (AccessKind.RESOURCE, rule.resources),
+    ):
         if not all(catalog.knows(_LISTS[kind]) for catalog in catalogs):
             continue
         names = [name for catalog in catalogs for each in _LISTS[kind] for name in catalog.entries(each)]
@@ -68,8 +72,8 @@ def _check_names(rule: Rule, catalogs: Sequence[Catalog], place: Keys) -> Iterat
                 yield warning((*place, f"{kind.value}s", number), what, guess(glob, names))
 
 
-def _matches_any(kind: Kind, glob: str, effect: Effect, names: Iterable[str]) -> bool:
-    if kind is Kind.RESOURCE:
+def _matches_any(kind: AccessKind, glob: str, effect: Effect, names: Iterable[str]) -> bool:
+    if kind is AccessKind.RESOURCE:
         uris = UriGlobs((glob,))
         # whether a URI exists that a template does not name cannot be told
         return any(uris.may_match(name) if "{" in name else uris.match_any(name) for name in names)
@@ -128,7 +132,7 @@ def _roles_in_rules(access: Access) -> Iterator[tuple[Keys, tuple[str, ...]]]:
 
 def _roles_in_config_tokens(config: Config) -> Iterator[tuple[Keys, tuple[str, ...]]]:
     for provider in config.http.auth if config.http is not None else ():
-        for token in provider.tokens if isinstance(provider, Bearer) else ():
+        for token in provider.tokens if isinstance(provider, BearerAuth) else ():
             yield ("settings", "http", "auth"), token.roles
 
 

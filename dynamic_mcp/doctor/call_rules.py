@@ -8,12 +8,12 @@ from typing import TypeVar
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.rules import Rule
+from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.doctor.findings import Finding, guess, warning
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.policy.globs import Globs
 
-R = TypeVar("R", bound=Rule)
+R = TypeVar("R", bound=CallRule)
 # Whether globs match a name or a URI.
 Matches = Callable[[Globs, str], bool]
 

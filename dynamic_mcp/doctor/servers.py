@@ -23,7 +23,7 @@ from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.tools.schema import find_schema_error
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 SLOW_S = 10.0
@@ -50,7 +50,7 @@ class Doctor:
         return self._open
 
     async def _open(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[AnyLink, ServerHello]:
         """Open a link, and remember how long it took and what the server said in its handshake."""
         began = self._clock.now()

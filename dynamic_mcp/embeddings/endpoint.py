@@ -35,7 +35,7 @@ class _Answer(msgspec.Struct):
     data: list[_Item]
 
 
-class Endpoint:
+class EmbeddingEndpoint:
     """Asks one endpoint. Opens nothing before the first request."""
 
     def __init__(self, config: Embeddings) -> None:

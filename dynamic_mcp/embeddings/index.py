@@ -18,7 +18,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:  # loaded with the first endpoint
-    from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector
+    from dynamic_mcp.embeddings.endpoint import EmbeddingEndpoint, EndpointError, Vector
     from dynamic_mcp.embeddings.vectors import VectorStore
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class SemanticIndex:
         self._query_within_s = query_within_s
         self._sleep = sleep
         self._config: Embeddings | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: EmbeddingEndpoint | None = None
         self._vectors: dict[bytes, Vector] = {}
         self._queries: BoundedDict[str, Vector] = BoundedDict(MAX_QUERIES)
         self._texts: Texts | None = None
@@ -109,7 +109,7 @@ class SemanticIndex:
 
     # --- updating --------------------------------------------------------------------------------------
 
-    async def _run_updates(self, endpoint: Endpoint) -> None:
+    async def _run_updates(self, endpoint: EmbeddingEndpoint) -> None:
         assert self._config is not None, "only called with an endpoint"
         from dynamic_mcp.embeddings.endpoint import EndpointError
         from dynamic_mcp.embeddings.vectors import VectorStore
@@ -140,7 +140,7 @@ class SemanticIndex:
         return {key: text for key, text in texts_by_key.items() if key not in self._vectors}
 
     async def _embed_missing(
-        self, endpoint: Endpoint, missing: dict[bytes, str], vectors: VectorStore | None
+        self, endpoint: EmbeddingEndpoint, missing: dict[bytes, str], vectors: VectorStore | None
     ) -> None:
         keys = list(missing)
         if not keys:
@@ -179,14 +179,14 @@ class SemanticIndex:
             self._closing.create(_close_endpoint(endpoint, learning), name="end of the embeddings endpoint")
 
 
-def _open(config: Embeddings) -> Endpoint:
-    from dynamic_mcp.embeddings.endpoint import Endpoint
+def _open(config: Embeddings) -> EmbeddingEndpoint:
+    from dynamic_mcp.embeddings.endpoint import EmbeddingEndpoint
     from dynamic_mcp.embeddings.vectors import VectorStore  # noqa: F401 - while nothing was upgraded
 
-    return Endpoint(config)
+    return EmbeddingEndpoint(config)
 
 
-async def _close_endpoint(endpoint: Endpoint, learning: asyncio.Task[None] | None) -> None:
+async def _close_endpoint(endpoint: EmbeddingEndpoint, learning: asyncio.Task[None] | None) -> None:
     if learning is not None:
         learning.cancel()
         await asyncio.wait([learning])

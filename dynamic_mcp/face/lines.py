@@ -12,7 +12,7 @@ from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
-from dynamic_mcp.system.pipes import Sink, Source, burst_of, enlarge, open_sink, open_source
+from dynamic_mcp.system.pipes import PausableStream, Sink, burst_of, enlarge, open_sink, open_source
 
 if TYPE_CHECKING:  # loaded where a daemon has left a session
     from dynamic_mcp.session.continuation import Continuation
@@ -39,7 +39,7 @@ class LineFace:
         self.ended = asyncio.Event()
         self.session: StreamSession
         self.sink: Sink
-        self._source: Source | None = None
+        self._source: PausableStream | None = None
         self._lines = lines.Lines(max_message_bytes)
         self._burst = burst_of(asyncio.get_running_loop())
 

@@ -32,7 +32,7 @@ class Rules(Struct, frozen=True):
     changes_messages: bool = False  # what servers answer, and what they say by themselves
 
 
-class Command(Struct, frozen=True):
+class FeatureCommand(Struct, frozen=True):
     """A command: the module of its name in `commands` of its room, in a section of `--help` after one, else first."""
 
     name: str
@@ -61,7 +61,7 @@ class Feature(Struct, frozen=True):
     server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
     status: str = ""  # what `status` says besides of running proxies: its `read_status`
     choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
-    commands: tuple[Command, ...] = ()
+    commands: tuple[FeatureCommand, ...] = ()
     catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
     gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
     rules: Rules | None = None  # on the calls of servers
@@ -131,7 +131,7 @@ FEATURES = (
         observes_commands=True,
         check="check",
         change_listener="commands.recording",
-        commands=(Command("audit", "Check and repair", after="logs"),),
+        commands=(FeatureCommand("audit", "Check and repair", after="logs"),),
     ),
     Feature("login_server", is_large=True, auth_kind="login", auth_provider="provider"),
     Feature(
@@ -139,9 +139,9 @@ FEATURES = (
         keys=("settings.registries",),
         section="config:Registries",
         server_source="commands.source",
-        commands=(Command("registry", "Set up", after="disable"),),
+        commands=(FeatureCommand("registry", "Set up", after="disable"),),
     ),
-    Feature("scan", commands=(Command("cli", "Set up", after="registry"),)),
+    Feature("scan", commands=(FeatureCommand("cli", "Set up", after="registry"),)),
     Feature(
         "overrides",
         rules=Rules(
@@ -198,7 +198,7 @@ FEATURES = (
         ),
         steps={"cache": "step:ResultCache"},
         check="check",
-        commands=(Command("cache", "Check and repair", after="audit"),),
+        commands=(FeatureCommand("cache", "Check and repair", after="audit"),),
     ),
     Feature(
         "redaction",
@@ -221,14 +221,14 @@ FEATURES = (
         check="check",
         status="status",
         choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
-        commands=(Command("approve", "Approve"),),
+        commands=(FeatureCommand("approve", "Approve"),),
     ),
     Feature(
         "pins",
         keys=("settings.lock_file",),
         catalog_check="check",
         gates="service",
-        commands=(Command("pins", "Approve", after="approve"),),
+        commands=(FeatureCommand("pins", "Approve", after="approve"),),
     ),
 )
 
@@ -264,6 +264,6 @@ def find(target: str) -> Any:  # Any: the type of what is named is known where i
     return getattr(import_module(module), name)
 
 
-def commands() -> Iterator[tuple[Feature, Command]]:
+def commands() -> Iterator[tuple[Feature, FeatureCommand]]:
     """Return the commands of all features, each with its feature."""
     return ((feature, command) for feature in FEATURES for command in feature.commands)

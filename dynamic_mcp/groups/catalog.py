@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.errors import DynamicMcpError, Refused, UpstreamError
+from dynamic_mcp.errors import DynamicMcpError, ErrorAnswer, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import CACHE_SCOPE, TTL_MS
 from dynamic_mcp.system.bounded import BoundedDict
@@ -207,7 +207,7 @@ def keep_list(kind: ListKind, known: Catalog, reason: DynamicMcpError, now: floa
     complaint = f"{kind.method} could not be read: {why}"
     before = known.lists.get(kind, Listing())
     hint = before.hint and ListHint(before.hint.ttl_s, before.hint.is_private, now)  # it is not asked for at once
-    error = reason.error if isinstance(reason, Refused) else b""
+    error = reason.error if isinstance(reason, ErrorAnswer) else b""
     error = error or wire.encode({"code": reason.rpc_code, "message": reason.message})
     return replace(before, complaints=(complaint,), hint=hint, error=Raw(error))
 

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Refused, TimedOut
+from dynamic_mcp.errors import DynamicMcpError, ErrorAnswer, LoginNeeded, TimedOut
 from dynamic_mcp.groups.catalog import (
     LEGACY_RULES,
     UNKNOWN,
@@ -188,7 +188,7 @@ class CatalogReader:
     def _fail(self, kind: ListKind, reason: DynamicMcpError, now: float) -> Listing:
         """Return what is known of a list that could not be read, and see to it that it is read again."""
         may_be_refused = kind is not ListKind.TOOLS or not self._is_declared
-        if isinstance(reason, Refused) and reason.is_unknown and may_be_refused:
+        if isinstance(reason, ErrorAnswer) and reason.is_unknown and may_be_refused:
             return UNKNOWN  # many servers with resources have no templates
         assert self._catalog.known is not None
         retry = self._retries.setdefault(kind, _Retry(delays(FIRST_RETRY_S, LONGEST_RETRY_S, self._jitter)))

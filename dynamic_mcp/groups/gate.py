@@ -89,7 +89,7 @@ class DeferredGate:
         return self._made
 
 
-class Admission:
+class GatedCatalog:
     """What of one group's catalog clients may be shown: all that is known, or what a gate admits of it."""
 
     def __init__(self, catalog: LiveCatalog) -> None:

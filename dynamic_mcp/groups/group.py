@@ -18,7 +18,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.audience import Sharing, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.gate import Admission
+from dynamic_mcp.groups.gate import GatedCatalog
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import LinkCounts, State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
@@ -52,7 +52,7 @@ PHASES: Mapping[Phase, frozenset[Phase]] = {
 }
 
 
-class Observer(Protocol):
+class GroupObserver(Protocol):
     """Whoever shows the groups to clients."""
 
     def shows(self, group: Group, client: Client) -> bool:
@@ -95,7 +95,7 @@ class Group:
     def __init__(
         self,
         config: GroupConfig,
-        observer: Observer,
+        observer: GroupObserver,
         *,
         lists: frozenset[ListKind] = ALL_LISTS,
         opener: OpenLink = open_link,
@@ -113,7 +113,7 @@ class Group:
         self._observer, self._find_current = observer, find_current
         self._create = partial(Instance, opener=opener, clock=clock, jitter=jitter, link_counts=link_counts)
         self._catalog = LiveCatalog(config, catalog_store, lists, clock)
-        self.admission, self.sharing = Admission(self._catalog), Sharing(self._catalog)
+        self.admission, self.sharing = GatedCatalog(self._catalog), Sharing(self._catalog)
         self._instance_of: dict[Client, Instance] = {}
         self._phase = Phase.NEW
         self._ended_calls = self._ended_failures = 0

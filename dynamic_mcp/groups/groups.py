@@ -17,7 +17,7 @@ from dynamic_mcp.config.resolved import CommandLine, Config, GroupConfig, Presen
 from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find_match
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.group import Group, Observer
+from dynamic_mcp.groups.group import Group, GroupObserver
 from dynamic_mcp.groups.lifecycle import LinkCounts
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.observe.log_output import group_logger
@@ -36,7 +36,7 @@ class Groups:
     def __init__(
         self,
         config: Config,
-        observer: Observer,
+        observer: GroupObserver,
         *,
         opener: OpenLink = open_link,
         catalog_store: CatalogStore | None = None,

@@ -35,7 +35,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
-from dynamic_mcp.groups.gate import Admission
+from dynamic_mcp.groups.gate import GatedCatalog
 from dynamic_mcp.groups.lifecycle import Attempts, Lifecycle, LinkCounts, State
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.groups.users import Users
@@ -59,14 +59,14 @@ _TOOLS = ListKind.TOOLS
 _REFUSALS = (AccessDenied, ApprovalNeeded, DefinitionHeld, MethodNotAllowed, MissingScope, NotFound)
 
 
-class Owner(Protocol):
+class InstanceOwner(Protocol):
     """The group that an instance belongs to."""
 
     @property
-    def admission(self) -> Admission:
+    def admission(self) -> GatedCatalog:
         """What requests of clients have to pass before they are sent."""
 
-    def successor_for(self, client: Client) -> Owner | None:
+    def successor_for(self, client: Client) -> InstanceOwner | None:
         """Return the group that serves a client instead, after the config has changed."""
 
     def recheck(self, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
@@ -118,7 +118,7 @@ class Instance:
     def __init__(
         self,
         config: GroupConfig,
-        owner: Owner,
+        owner: InstanceOwner,
         catalog: LiveCatalog,
         hello: ClientHello,
         *,
@@ -529,7 +529,7 @@ class LinkEvents:
     def __init__(
         self,
         instance: Instance,
-        owner: Owner,
+        owner: InstanceOwner,
         *,
         mark_stale: Callable[[Iterable[ListKind]], None],
         wake: Callable[[], None],

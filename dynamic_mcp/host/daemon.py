@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.read import ConfigState
-from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.resolved import Daemon as DaemonConfig
+from dynamic_mcp.config.resolved import Config, DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ListenError, NotFound
 from dynamic_mcp.face.limits import FINISH_WITHIN_S

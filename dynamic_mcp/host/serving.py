@@ -70,7 +70,7 @@ _REST = (
 )
 
 
-class Origin(Struct, frozen=True):
+class ConfigSource(Struct, frozen=True):
     """Where a config comes from that is in no file: its name, and the command that logs in to a group of it."""
 
     label: str
@@ -93,7 +93,7 @@ class Serving:
         kind: Kind = "stdio",
         socket: str = "",
         http: HttpOverrides | None = None,
-        origin: Origin | None = None,
+        origin: ConfigSource | None = None,
         load_http: Callable[[], Callable[[Proxy], Service]] | None = None,
         can_hand_over: bool = False,
     ) -> None:

@@ -8,7 +8,7 @@ import logging
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.lines import LineFace, Streams
-from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Origin, Serving
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, ConfigSource, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
@@ -17,7 +17,7 @@ from dynamic_mcp.system.text import pluralize
 log = logging.getLogger("dynamic_mcp")
 
 
-def run(configs: ConfigState, serving_log: ServingLog, streams: Streams, origin: Origin | None = None) -> None:
+def run(configs: ConfigState, serving_log: ServingLog, streams: Streams, origin: ConfigSource | None = None) -> None:
     """Serve one client on two file descriptors, in an event loop of its own.
 
     The config is a file unless it has another `origin`.
@@ -26,7 +26,9 @@ def run(configs: ConfigState, serving_log: ServingLog, streams: Streams, origin:
         runner.run(_serve(configs, serving_log, streams, origin))
 
 
-async def _serve(configs: ConfigState, serving_log: ServingLog, streams: Streams, origin: Origin | None) -> None:
+async def _serve(
+    configs: ConfigState, serving_log: ServingLog, streams: Streams, origin: ConfigSource | None
+) -> None:
     config = configs.base
     name = config.file if origin is None else origin.label
     for warning in (*config.distrust, *config.warnings):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from dynamic_mcp.config.clients import Client, find_client
+from dynamic_mcp.config.clients import ToolEnvironment, find_client
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter, FileLocation
@@ -202,7 +202,7 @@ class _InstallationBuilder:
     def __init__(self, adapter: Adapter, machine: Machine) -> None:
         self._adapter = adapter
         self._machine = machine
-        self._client: Client | None = find_client(adapter.name)
+        self._client: ToolEnvironment | None = find_client(adapter.name)
         self._files: dict[Path, _File] = {}
         self._servers: dict[Path, dict[str, object]] = {}
         self._is_remote = False

@@ -15,7 +15,7 @@ _LONGEST_RETRY_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     """One event with data. Data over the limit is `Oversized`."""
 
     name: str
@@ -38,11 +38,11 @@ class EventStream:
         self._ends_with_cr = False
         self._reset_event()
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """Return the events that this chunk completes."""
         if self._ends_with_cr or b"\r" in chunk:
             chunk = self._normalize_line_ends(chunk)
-        events: list[Event] = []
+        events: list[ServerSentEvent] = []
         for line in self._lines.feed(chunk):
             if line:
                 self._parse_field(line[len(_BOM) :] if self._is_first and line.startswith(_BOM) else line)
@@ -51,7 +51,7 @@ class EventStream:
             self._is_first = False
         return events
 
-    def take_rest(self) -> Event | None:
+    def take_rest(self) -> ServerSentEvent | None:
         """Return the last event even if the empty line that should end it is missing."""
         if line := self._lines.take_rest():
             self._parse_field(line)
@@ -83,14 +83,14 @@ class EventStream:
             self._data.clear()
         self._data.append(value)
 
-    def _finish_event(self) -> Event | None:
+    def _finish_event(self) -> ServerSentEvent | None:
         data, size, name = b"\n".join(self._data), self._size, self._name
         self.last_id = self._id  # only once the event is complete
         self._reset_event()
         if size > self._limit:
             data = Oversized(data)
             data.size = size
-        return Event(name, data) if data else None
+        return ServerSentEvent(name, data) if data else None
 
     def _reset_event(self) -> None:
         self._data: list[bytes] = []

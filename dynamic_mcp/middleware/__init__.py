@@ -4,8 +4,8 @@ These names keep their meaning by semantic versioning, as docs/plugins.md says. 
 imported here, and nothing but the standard library.
 """
 
-from dynamic_mcp.middleware.base import Middleware, Next, Services
-from dynamic_mcp.middleware.calls import Caller, CallFailed, CallKind, CallRequest, CallResult
+from dynamic_mcp.middleware.base import Middleware, Next, PluginServices
+from dynamic_mcp.middleware.calls import CallerInfo, CallFailed, CallKind, CallRequest, CallResult
 from dynamic_mcp.middleware.items import Item, ListKind
 
 __all__ = [
@@ -13,10 +13,10 @@ __all__ = [
     "CallKind",
     "CallRequest",
     "CallResult",
-    "Caller",
+    "CallerInfo",
     "Item",
     "ListKind",
     "Middleware",
     "Next",
-    "Services",
+    "PluginServices",
 ]

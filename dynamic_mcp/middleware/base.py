@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynamic_mcp.middleware.calls import Caller, CallRequest, CallResult
+from dynamic_mcp.middleware.calls import CallerInfo, CallRequest, CallResult
 from dynamic_mcp.middleware.items import Item, ListKind
 
 Next = Callable[[CallRequest], Awaitable[CallResult]]
@@ -19,7 +19,7 @@ def _do_nothing() -> None:
 
 
 @dataclass(frozen=True)
-class Services:
+class PluginServices:
     """What a plug-in gets from dynamic-mcp: its own `log`, and `refresh_lists`, upon which `list` is asked again."""
 
     log: logging.Logger
@@ -32,14 +32,14 @@ class Middleware:
     The methods run in the event loop of dynamic-mcp: one that blocks (`time.sleep`, `requests.get`) blocks everybody.
     """
 
-    async def open(self, options: Mapping[str, Any], services: Services, /) -> None:  # Any: JSON
+    async def open(self, options: Mapping[str, Any], services: PluginServices, /) -> None:  # Any: JSON
         """Begin, before the first call. `options` are those of the config; raise an exception if they are wrong."""
 
     async def call(self, request: CallRequest, next: Next, /) -> CallResult:
         """Answer a call: by `await next(request)`, perhaps with other arguments, or without it."""
         return await next(request)
 
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller, /) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo, /) -> Sequence[Item]:
         """Return what of one server's list is shown to a client: items left out, replaced or in another order.
 
         What is left out does not exist for the client.

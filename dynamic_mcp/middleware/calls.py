@@ -13,7 +13,7 @@ CallKind = Literal["tool", "prompt", "resource"]
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallerInfo:
     """Who calls: `issuer` and `subject` name the person, `roles` are those of the access rules.
 
     `client` and `client_version` are what the AI tool calls itself; anybody can call himself so.
@@ -37,7 +37,7 @@ class CallRequest:
     kind: CallKind
     server: str
     name: str
-    caller: Caller = Caller()
+    caller: CallerInfo = CallerInfo()
     raw_arguments: bytes = b"{}"
     raw_meta: bytes = b"{}"
     is_retry: bool = False

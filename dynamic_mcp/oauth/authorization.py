@@ -15,7 +15,7 @@ class Challenge(Struct, frozen=True):
     authorization: str | None
 
 
-class Authorization(Protocol):
+class ServerCredentials(Protocol):
     """Credentials for one server, shared by all requests to it."""
 
     async def get_header(self) -> str | None:

@@ -20,7 +20,7 @@ from dynamic_mcp.errors import LoginNeeded, Unreachable
 from dynamic_mcp.oauth import predecessor
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
-from dynamic_mcp.oauth.credentials import Client, Login, Token, covers, union
+from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token, covers, union
 from dynamic_mcp.oauth.store import LoginStore
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.file_store import Stamp
@@ -44,7 +44,7 @@ MAX_STEP_UPS, STEP_UPS_S = 3, 3600.0
 _LINK_HINT = "whoever uses it is sent a link to log in"
 
 
-class Bearer:
+class BearerCredentials:
     """Credentials for one server, shared by all requests to it. Implements Authorization."""
 
     def __init__(
@@ -303,7 +303,7 @@ class Bearer:
                 hint="if the client is registered there, too, set `oauth.issuer`",
             )
 
-    async def _discover(self) -> tuple[DiscoveryResult, Client]:
+    async def _discover(self) -> tuple[DiscoveryResult, ClientCredentials]:
         """Discover where to get tokens, and as which client, without a user. Raises Unreachable."""
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.discovery")
         from dynamic_mcp.oauth.discovery import Discovery, LoginAborted

@@ -12,7 +12,7 @@ EARLY_S = 300.0
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientCredentials:
     """Our client at an authorization server. The secret of a client from the config stays in the config."""
 
     id: str
@@ -57,7 +57,7 @@ class Login:
     token_endpoint: str | None = None
     revocation_endpoint: str | None = None
     resource: str | None = None
-    client: Client | None = None
+    client: ClientCredentials | None = None
     token: Token | None = None
     wanted_scope: str | None = None
     requested_scope: str | None = None

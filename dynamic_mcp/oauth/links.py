@@ -23,7 +23,7 @@ from dynamic_mcp.oauth.pending import PendingLogin, start_login
 from dynamic_mcp.web.authorization_response import AuthorizationResponse, UnexpectedResponse, parse_response
 
 if TYPE_CHECKING:
-    from dynamic_mcp.oauth.bearer import Bearer
+    from dynamic_mcp.oauth.bearer import BearerCredentials
 
 # Below the URL of the server: pages of links, and where authorization servers send browsers back to.
 LINK_PATH = "/upstream-login/"
@@ -72,7 +72,7 @@ class LinkRedirect:
 class LoginLink:
     """A link for one person to log in to one server."""
 
-    def __init__(self, id: str, url: str, bearer: Bearer, person: Principal, expires_at: float) -> None:
+    def __init__(self, id: str, url: str, bearer: BearerCredentials, person: Principal, expires_at: float) -> None:
         self.id = id
         self.url = url
         self.bearer = bearer
@@ -88,7 +88,7 @@ class LoginLink:
         """The group of the server."""
         return self.bearer.group
 
-    def is_for(self, bearer: Bearer) -> bool:
+    def is_for(self, bearer: BearerCredentials) -> bool:
         """Tell whether it is for the login of these credentials, also once their person has been away."""
         return (self.bearer.group, self.bearer.remote) == (bearer.group, bearer.remote)
 
@@ -135,7 +135,7 @@ class LoginLinks:
     def __len__(self) -> int:
         return len(self._links)
 
-    def send(self, bearer: Bearer, person: Principal) -> LoginLink | None:
+    def send(self, bearer: BearerCredentials, person: Principal) -> LoginLink | None:
         """Return a link for a person: one that was not opened yet, or a new one; None if there can be none."""
         base_url = self._base_url()
         if base_url is None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.callback import Callback
 from dynamic_mcp.oauth.challenges import BearerChallenge
-from dynamic_mcp.oauth.credentials import Client, Login, covers, union
+from dynamic_mcp.oauth.credentials import ClientCredentials, Login, covers, union
 from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, NoLogin
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
 from dynamic_mcp.oauth.tokens import TokenEndpoint
@@ -60,7 +60,7 @@ class _AuthorizationRequest:
     """What the authorization server is asked for (RFC 6749, section 4.1.1)."""
 
     target: DiscoveryResult
-    client: Client
+    client: ClientCredentials
     redirect_uri: str
     scope: str | None
     state: str

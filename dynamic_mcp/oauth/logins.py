@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.oauth.authorization import ServerCredentials
 from dynamic_mcp.oauth.pending import PendingLogin, start_login
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.paths import FileLock
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
-    from dynamic_mcp.oauth.bearer import Bearer
+    from dynamic_mcp.oauth.bearer import BearerCredentials
     from dynamic_mcp.oauth.links import LoginLink, LoginLinks
 
 log = logging.getLogger(__name__)
@@ -40,20 +40,20 @@ class Logins:
         self._folder = folder
         self._command = command
         self._environment = environment
-        self._bearers: dict[str, list[Bearer]] = {}
-        self._pending: dict[Bearer, PendingLogin] = {}
-        self._with_browser: dict[Bearer, asyncio.Task[None]] = {}
+        self._bearers: dict[str, list[BearerCredentials]] = {}
+        self._pending: dict[BearerCredentials, PendingLogin] = {}
+        self._with_browser: dict[BearerCredentials, asyncio.Task[None]] = {}
         self._browser_tasks = TaskSet(log)
         self._renewals = TaskSet(log)
         self._browser_lock = asyncio.Lock()
 
-    def authorization(self, group: str, remote: Remote) -> Authorization:
+    def authorization(self, group: str, remote: Remote) -> ServerCredentials:
         """Return the credentials of a group, the same for the same server."""
-        from dynamic_mcp.oauth.bearer import Bearer
+        from dynamic_mcp.oauth.bearer import BearerCredentials
 
         known = self._find(group, remote)
         if known is None:
-            known = Bearer(group, remote, self._folder, self._command(group))
+            known = BearerCredentials(group, remote, self._folder, self._command(group))
             known.on_login = lambda: self.on_login(group, remote.login_of)
             self._bearers.setdefault(group, []).append(known)
         return known
@@ -123,7 +123,7 @@ class Logins:
         if renewals:
             await asyncio.wait(renewals, timeout=CLOSE_S)
 
-    def _find(self, group: str, remote: Remote) -> Bearer | None:
+    def _find(self, group: str, remote: Remote) -> BearerCredentials | None:
         return next((each for each in self._bearers.get(group, ()) if each.remote == remote), None)
 
     async def _browse(self, group: str, remote: Remote) -> None:

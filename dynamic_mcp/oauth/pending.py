@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.observe.log_output import group_logger
 
 if TYPE_CHECKING:
-    from dynamic_mcp.oauth.bearer import Bearer
+    from dynamic_mcp.oauth.bearer import BearerCredentials
     from dynamic_mcp.oauth.login import Redirect
 
 log = logging.getLogger(__name__)
@@ -35,14 +35,16 @@ class PendingLogin:
         return await asyncio.shield(self.end)
 
 
-def start_login(bearer: Bearer, open_redirect: Callable[[str], Redirect] | None = None) -> PendingLogin:
+def start_login(bearer: BearerCredentials, open_redirect: Callable[[str], Redirect] | None = None) -> PendingLogin:
     """Start a login in the background. `open_redirect` is given its state; None has the browser return to a port."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     end = asyncio.create_task(_log_in(bearer, url, open_redirect), name=f"login of {bearer.group}")
     return PendingLogin(url, end)
 
 
-async def _log_in(bearer: Bearer, url: asyncio.Future[str], open_redirect: Callable[[str], Redirect] | None) -> bool:
+async def _log_in(
+    bearer: BearerCredentials, url: asyncio.Future[str], open_redirect: Callable[[str], Redirect] | None
+) -> bool:
     """Do one login and return whether it worked; if not, the group's reason says why from then on."""
     await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.login")
     from dynamic_mcp.oauth.login import LoginAborted, begin_login
@@ -64,6 +66,6 @@ async def _log_in(bearer: Bearer, url: asyncio.Future[str], open_redirect: Calla
     return True
 
 
-def _whose(bearer: Bearer) -> str:
+def _whose(bearer: BearerCredentials) -> str:
     person = bearer.remote.login_of
     return "" if person is None else f" for `{person.subject}` of `{person.issuer}`"

@@ -10,7 +10,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl, ValidationError
 
 from dynamic_mcp.config.resolved import OAuth
-from dynamic_mcp.oauth.credentials import Client, Login
+from dynamic_mcp.oauth.credentials import ClientCredentials, Login
 from dynamic_mcp.oauth.discovery import DiscoveryResult, LoginAborted
 from dynamic_mcp.oauth.tokens import configured_client
 from dynamic_mcp.web.documents import DocumentError, Documents
@@ -27,7 +27,7 @@ class NoClient(LoginAborted):
 
 async def obtain_client(
     target: DiscoveryResult, config: OAuth, known: Login | None, redirect_uri: str, web: Documents
-) -> Client:
+) -> ClientCredentials:
     """Return the client to log in as; registers one if necessary. Raises LoginAborted and NoClient."""
     configured = _configured_client(target, config)
     if configured is not None:
@@ -39,7 +39,7 @@ async def obtain_client(
     return await _register(target, redirect_uri, web)
 
 
-def _check_issuer(client: Client, target: DiscoveryResult, config: OAuth, known: Login | None) -> None:
+def _check_issuer(client: ClientCredentials, target: DiscoveryResult, config: OAuth, known: Login | None) -> None:
     """Use the config's client only at the authorization server where it was used first. Raises LoginAborted.
 
     A client metadata document is the same everywhere (MCP 2026-07-28, Authorization Server Binding).
@@ -52,7 +52,7 @@ def _check_issuer(client: Client, target: DiscoveryResult, config: OAuth, known:
         )
 
 
-def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
+def _configured_client(target: DiscoveryResult, config: OAuth) -> ClientCredentials | None:
 
     if config.client_id is not None:
         return configured_client(config, target.metadata.token_endpoint_auth_methods_supported)
@@ -60,11 +60,11 @@ def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:
     if url is not None and should_use_client_metadata_url(target.metadata, url):
         if not is_valid_client_metadata_url(url):
             raise LoginAborted("the config's `client_metadata_url` is not an https URL with a path")
-        return Client(url, "document")
+        return ClientCredentials(url, "document")
     return None
 
 
-async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) -> Client:
+async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) -> ClientCredentials:
     """Register a client (RFC 7591)."""
     endpoint = target.endpoint("registration_endpoint")
     if endpoint is None:
@@ -93,7 +93,7 @@ async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) 
         raise NoClient(
             f"`{target.issuer}` requires clients to authenticate by `{auth_method[:40]}`, which is not supported"
         )
-    return Client(
+    return ClientCredentials(
         registration.client_id,
         "registered",
         auth_method="none" if registration.client_secret is None else auth_method,

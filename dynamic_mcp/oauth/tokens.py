@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.resolved import IdentityProvider, OAuth
-from dynamic_mcp.oauth.credentials import Client, Login, Token
+from dynamic_mcp.config.resolved import IdentityProviderConfig, OAuth
+from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web import endpoints
@@ -157,7 +157,7 @@ async def _read_assertion(config: OAuth) -> str:
     return text.strip()
 
 
-async def _ask_identity_provider(provider: IdentityProvider, login: Login, id_token: str) -> Assertion:
+async def _ask_identity_provider(provider: IdentityProviderConfig, login: Login, id_token: str) -> Assertion:
     """Exchange the user's ID token for a grant for the login's authorization server. Raises NoGrant.
 
     The config names the identity provider, so it may be in another network than the server.
@@ -234,9 +234,9 @@ def _parse_seconds(value: object) -> float | None:
     return seconds if 0 < seconds <= _LONGEST_S else None
 
 
-def configured_client(config: OAuth, methods: Collection[str] | None) -> Client | None:
+def configured_client(config: OAuth, methods: Collection[str] | None) -> ClientCredentials | None:
     """Return the config's client, with one of the authentication methods that the server supports."""
     if config.client_id is None:
         return None
     method = "private_key_jwt" if config.private_key_file else endpoints.choose_method(config.client_secret, methods)
-    return Client(config.client_id, "config", method)
+    return ClientCredentials(config.client_id, "config", method)

@@ -38,11 +38,11 @@ Wrapping = Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$")]
 Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Annotated[str, Meta(max_length=1000)]]
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class PackPart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """An object of a pack."""
 
 
-class Argument(Part, frozen=True, kw_only=True):
+class PackArgument(PackPart, frozen=True, kw_only=True):
     """What flags and positionals have in common.
 
     `values` are those of an enum. `literal`: to the program, `-` and what begins with `@` are values like others.
@@ -80,7 +80,7 @@ class Argument(Part, frozen=True, kw_only=True):
     source: Source | None = None
 
 
-class Flag(Argument, frozen=True, kw_only=True):
+class Flag(PackArgument, frozen=True, kw_only=True):
     """A flag, by the name that is written on the command line."""
 
     name: Annotated[FlagName, Meta(description="As it is written: `--max-count`, `-S`.")]
@@ -147,7 +147,7 @@ class Flag(Argument, frozen=True, kw_only=True):
         return "equals" if self.name.startswith("--") else "joined"
 
 
-class Positional(Argument, frozen=True, kw_only=True):
+class Positional(PackArgument, frozen=True, kw_only=True):
     """A word without a flag before it. `before_separator`: it is written before the `--` of its command."""
 
     name: Annotated[Property, Meta(description="The argument's name.")]
@@ -170,7 +170,7 @@ class Positional(Argument, frozen=True, kw_only=True):
         return self.name
 
 
-class Command(Part, frozen=True, kw_only=True):
+class Command(PackPart, frozen=True, kw_only=True):
     """A command, which is one tool."""
 
     name: Annotated[
@@ -233,7 +233,7 @@ class Command(Part, frozen=True, kw_only=True):
         return max((self.effect, *(flag.effect for flag in self.flags)), key=_BADNESS.__getitem__)
 
 
-class Pack(Part, frozen=True, kw_only=True):
+class Pack(PackPart, frozen=True, kw_only=True):
     """The commands of one program."""
 
     schema_: str | None = field(default=None, name="$schema")

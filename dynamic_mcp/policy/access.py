@@ -13,11 +13,11 @@ from functools import cached_property
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import DEFAULT, LOCAL_NAME, Access, Effect, Kind
+from dynamic_mcp.config.access import DEFAULT, LOCAL_NAME, Access, AccessKind, Effect
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.policy.arguments import Arguments
 from dynamic_mcp.policy.globs import Globs
-from dynamic_mcp.policy.rule import Caller, CompiledRule, Target
+from dynamic_mcp.policy.rule import AccessSubject, AccessTarget, CompiledRule
 from dynamic_mcp.system.bounded import BoundedDict
 
 _PRECEDENCE = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
@@ -50,8 +50,8 @@ class Judgement(Struct, frozen=True):
     """
 
     rules: tuple[CompiledRule, ...]
-    target: Target
-    caller: Caller
+    target: AccessTarget
+    caller: AccessSubject
     default: Effect
     lacking: tuple[str, ...]
     approve: str = ""
@@ -92,9 +92,9 @@ class Approve:
         self.globs = globs
         self._compiled = Globs(globs)
 
-    def is_about(self, target: Target) -> bool:
+    def is_about(self, target: AccessTarget) -> bool:
         """Return whether a person must approve this; another way to write a name makes no difference."""
-        return target.kind is Kind.TOOL and self._compiled.matches_variant(target.name)
+        return target.kind is AccessKind.TOOL and self._compiled.matches_variant(target.name)
 
 
 class GroupRules:
@@ -105,7 +105,7 @@ class GroupRules:
         group: str,
         rules: tuple[CompiledRule, ...],
         default: Effect,
-        caller: Caller,
+        caller: AccessSubject,
         approve: Approve | None = None,
     ) -> None:
         self.group = group
@@ -129,7 +129,7 @@ class GroupRules:
     @cached_property
     def is_visible(self) -> bool:
         """Whether anything of the group may be allowed, as far as that follows from the rules alone."""
-        return any(self._may_allow(kind) for kind in Kind)
+        return any(self._may_allow(kind) for kind in AccessKind)
 
     @cached_property
     def allows_everything(self) -> bool:
@@ -145,17 +145,17 @@ class GroupRules:
         """Whether it makes a difference if a tool only reads."""
         return any(rule.source.access != "any" or rule.uses_class for rule in self._rules)
 
-    def judge(self, kind: Kind, name: str, access: str = "read") -> Judgement:
+    def judge(self, kind: AccessKind, name: str, access: str = "read") -> Judgement:
         """Say what follows for a tool or prompt, by the name that its server gives it, or a resource, by its URI."""
-        return self._judge(Target(self.group, kind, name, access))
+        return self._judge(AccessTarget(self.group, kind, name, access))
 
     def may_see_resource(self, uri: str) -> bool:
         """Tell whether a resource may be listed: it is allowed, if a person agrees or with more scopes."""
-        return self.judge(Kind.RESOURCE, uri).is_visible
+        return self.judge(AccessKind.RESOURCE, uri).is_visible
 
     def shows_template(self, template: str) -> bool:
         """Tell whether some URI of a template may be allowed."""
-        own = [rule for rule in self._rules if rule.is_about(Kind.RESOURCE)]
+        own = [rule for rule in self._rules if rule.is_about(AccessKind.RESOURCE)]
         if any(rule.covers_template(template) for rule in own if rule.source.effect is Effect.DENY):
             return False
         if self._default is Effect.ALLOW:
@@ -163,24 +163,24 @@ class GroupRules:
         return any(rule.may_match_template(template) for rule in own if rule.source.effect is not Effect.DENY)
 
     def explain(
-        self, kind: Kind, name: str, access: str, arguments: Raw | None
+        self, kind: AccessKind, name: str, access: str, arguments: Raw | None
     ) -> Iterator[tuple[CompiledRule, str]]:
         """Yield each rule of the roles for this group, and why it does not match; empty where it does."""
-        target, given = Target(self.group, kind, name, access), Arguments(arguments)
+        target, given = AccessTarget(self.group, kind, name, access), Arguments(arguments)
         for rule in self._rules:
             yield rule, rule.find_mismatch(target, self._caller, given)
 
-    def _judge(self, target: Target) -> Judgement:
+    def _judge(self, target: AccessTarget) -> Judgement:
         matching = [rule for rule in self._rules if rule.matches(target, self._caller)]
         lacking = dict.fromkeys(rule.source.scope or "" for rule in matching if rule.lacks_scope(self._caller))
         rules = _in_precedence(rule for rule in matching if not rule.lacks_scope(self._caller))
         approve = self.approve.id if self.approve is not None and self.approve.is_about(target) else ""
         judgement = Judgement(rules, target, self._caller, self._default, tuple(lacking), approve)
-        if target.kind is Kind.RESOURCE or not any(rule.needs_arguments for rule in rules):
+        if target.kind is AccessKind.RESOURCE or not any(rule.needs_arguments for rule in rules):
             return replace(judgement, settled=judgement.decide(None))
         return judgement
 
-    def _may_allow(self, kind: Kind) -> bool:
+    def _may_allow(self, kind: AccessKind) -> bool:
         own = [rule for rule in self._rules if rule.is_about(kind)]
         if any(rule.source.effect is Effect.DENY and rule.is_about_all(kind) for rule in own):
             return False
@@ -205,7 +205,7 @@ class AccessRules:
         self,
         rules: tuple[CompiledRule, ...],
         default: Effect,
-        caller: Caller,
+        caller: AccessSubject,
         approve: Mapping[str, Approve],
     ) -> None:
         self.roles = caller.roles
@@ -249,7 +249,7 @@ class Policy:
         roles = self.roles_of(authentication)
         rules = tuple(rule for role in sorted(roles) for rule in self._compiled[role])
         default = self.access.default or (Effect.ALLOW if authentication.is_local else Effect.DENY)
-        caller = Caller(authentication, roles)
+        caller = AccessSubject(authentication, roles)
         scopes = frozenset(rule.source.scope for rule in rules if rule.lacks_scope(caller))
         key = (roles, default, scopes, authentication if any(rule.uses_caller for rule in rules) else None)
         found = self._sets.get(key)

@@ -13,7 +13,7 @@ _ONLY_FIRST = [0]
 _ALONE = re.compile(r"\\[AzQ]|\(\?[A-Za-z]*-")
 
 
-class Match(Protocol):
+class PatternMatch(Protocol):
     """Where a pattern was found."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
@@ -24,15 +24,15 @@ class Match(Protocol):
 class Pattern(Protocol):
     """A compiled pattern; matching bytes, which are UTF-8, is the fast way."""
 
-    def search(self, text: str | bytes) -> Match | None:
+    def search(self, text: str | bytes) -> PatternMatch | None:
         """Find the first match."""
         ...
 
-    def fullmatch(self, text: str | bytes) -> Match | None:
+    def fullmatch(self, text: str | bytes) -> PatternMatch | None:
         """Match the whole text."""
         ...
 
-    def finditer(self, text: str | bytes) -> Iterator[Match]:
+    def finditer(self, text: str | bytes) -> Iterator[PatternMatch]:
         """Yield all matches."""
         ...
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import Effect, Kind, Rule
+from dynamic_mcp.config.access import AccessKind, AccessRule, Effect
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.arguments import Arguments, ConditionError
 from dynamic_mcp.policy.conditions import Conditions
@@ -15,18 +15,18 @@ from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.uris import UriGlobs, variants
 
 
-class Caller(Struct, frozen=True):
+class AccessSubject(Struct, frozen=True):
     """Who asks, with which roles."""
 
     authentication: Authentication
     roles: frozenset[str]
 
 
-class Target(Struct, frozen=True):
+class AccessTarget(Struct, frozen=True):
     """What is asked for; a resource by its URI. `access` is `read` or `write`."""
 
     group: str
-    kind: Kind
+    kind: AccessKind
     name: str
     access: str = "read"
 
@@ -34,7 +34,7 @@ class Target(Struct, frozen=True):
 class CompiledRule:
     """A rule with its globs, conditions and expression compiled."""
 
-    def __init__(self, source: Rule) -> None:
+    def __init__(self, source: AccessRule) -> None:
         self.source = source
         self.servers = Globs(source.servers)
         self._tools = None if source.tools is None else Globs(source.tools)
@@ -68,40 +68,40 @@ class CompiledRule:
     @property
     def is_about_everything(self) -> bool:
         """Whether it is about all that its servers have, unconditionally."""
-        return all(self.is_about_all(kind) for kind in Kind)
+        return all(self.is_about_all(kind) for kind in AccessKind)
 
-    def is_about_all(self, kind: Kind) -> bool:
+    def is_about_all(self, kind: AccessKind) -> bool:
         """Return whether it is about all things of a kind, unconditionally."""
         has_conditions = self._conditions is not None or self._expression is not None
         return "*" in (self._patterns(kind) or ()) and self.source.access == "any" and not has_conditions
 
-    def is_about(self, kind: Kind) -> bool:
+    def is_about(self, kind: AccessKind) -> bool:
         """Return whether it is about some things of a kind; prompts and resources only read."""
-        return self._patterns(kind) is not None and (kind is Kind.TOOL or self.source.access != "write")
+        return self._patterns(kind) is not None and (kind is AccessKind.TOOL or self.source.access != "write")
 
-    def _patterns(self, kind: Kind) -> tuple[str, ...] | None:
+    def _patterns(self, kind: AccessKind) -> tuple[str, ...] | None:
         match kind:
-            case Kind.TOOL:
+            case AccessKind.TOOL:
                 return self.source.tools
-            case Kind.PROMPT:
+            case AccessKind.PROMPT:
                 return self.source.prompts
-            case Kind.RESOURCE:
+            case AccessKind.RESOURCE:
                 return self.source.resources
 
-    def lacks_scope(self, caller: Caller) -> bool:
+    def lacks_scope(self, caller: AccessSubject) -> bool:
         """Return whether it would allow something if the client's token had a scope."""
         scope, scopes = self.source.scope, caller.authentication.scopes
         return self.source.effect is Effect.ALLOW and scope is not None and scopes is not None and scope not in scopes
 
-    def matches(self, target: Target, caller: Caller) -> bool:
+    def matches(self, target: AccessTarget, caller: AccessSubject) -> bool:
         """Return whether it is about something, as far as that follows without arguments."""
         return not self._find_static_mismatch(target, caller)
 
-    def accepts(self, target: Target, caller: Caller, arguments: Arguments) -> bool:
+    def accepts(self, target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> bool:
         """Return whether the arguments fulfil its conditions; one that cannot be evaluated never allows."""
         return not self._find_mismatch_in_arguments(target, caller, arguments)
 
-    def find_mismatch(self, target: Target, caller: Caller, arguments: Arguments) -> str:
+    def find_mismatch(self, target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> str:
         """Say why it does not match; empty if it does."""
         if self.lacks_scope(caller):
             return f"the token lacks the scope `{self.source.scope}`"
@@ -119,7 +119,7 @@ class CompiledRule:
         may_match = self._resources is not None and self._resources.may_match(template)
         return may_match and self.source.access != "write" and not self.needs_arguments
 
-    def _find_static_mismatch(self, target: Target, caller: Caller) -> str:
+    def _find_static_mismatch(self, target: AccessTarget, caller: AccessSubject) -> str:
         if not self.is_about(target.kind):
             return f"it is not about {target.kind.value}s"
         if not self._names(target):
@@ -130,25 +130,25 @@ class CompiledRule:
             return ""
         return self._find_mismatch_in_expression(target, caller, Arguments(None))
 
-    def _describe_other_name(self, target: Target) -> str:
-        if target.kind is Kind.RESOURCE:
+    def _describe_other_name(self, target: AccessTarget) -> str:
+        if target.kind is AccessKind.RESOURCE:
             try:
                 variants(target.name)
             except ConditionError as exc:
                 return f"it cannot be judged: {exc}"
         return f"its {target.kind.value}s do not match"
 
-    def _names(self, target: Target) -> bool:
+    def _names(self, target: AccessTarget) -> bool:
         """Return whether globs match; a rule that denies or asks is not got round by another way to write a name."""
         allows = self.source.effect is Effect.ALLOW
-        if target.kind is Kind.RESOURCE:
+        if target.kind is AccessKind.RESOURCE:
             assert self._resources is not None
             return (self._resources.match_all if allows else self._resources.match_any)(target.name)
-        globs = self._tools if target.kind is Kind.TOOL else self._prompts
+        globs = self._tools if target.kind is AccessKind.TOOL else self._prompts
         assert globs is not None
         return (globs.matches if allows else globs.matches_variant)(target.name)
 
-    def _find_mismatch_in_arguments(self, target: Target, caller: Caller, arguments: Arguments) -> str:
+    def _find_mismatch_in_arguments(self, target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> str:
         if self._conditions is not None:
             try:
                 if not self._conditions.evaluate(arguments, self.source.effect):
@@ -160,7 +160,7 @@ class CompiledRule:
             return self._find_mismatch_in_expression(target, caller, arguments)
         return ""
 
-    def _find_mismatch_in_expression(self, target: Target, caller: Caller, arguments: Arguments) -> str:
+    def _find_mismatch_in_expression(self, target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> str:
         assert self._expression is not None
         is_enough = all if self.source.effect is Effect.ALLOW else any
         try:
@@ -172,18 +172,18 @@ class CompiledRule:
         return "`when` is false"
 
 
-def _readings(target: Target) -> Iterable[str]:
+def _readings(target: AccessTarget) -> Iterable[str]:
     """Return what a name may be taken for; an expression compares a URI in the case that it is written in.
 
     Raises ConditionError for a URI that cannot be judged.
     """
-    if target.kind is not Kind.RESOURCE:
+    if target.kind is not AccessKind.RESOURCE:
         return (target.name,)
     folded = target.name.casefold()
     return [each for each in variants(target.name) if each == target.name or each.casefold() != folded]
 
 
-def variables_of(target: Target, caller: Caller, arguments: Arguments) -> dict[str, object]:
+def variables_of(target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> dict[str, object]:
     """Return what an expression can name. Raises ConditionError if the arguments cannot be read."""
     authentication = caller.authentication
     return {

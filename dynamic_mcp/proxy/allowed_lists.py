@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -33,7 +33,7 @@ class AllowedLists:
         self._presentation = presentation
         self._rules = rules
         self._known: dict[ListKind, tuple[Listing, Listing]] = {}
-        self._judgements: dict[tuple[Kind, str], Judgement] = {}
+        self._judgements: dict[tuple[AccessKind, str], Judgement] = {}
 
     def filter(self, whole: Catalog) -> Catalog:
         """Return a catalog without what is not presented, and what is not allowed."""
@@ -56,7 +56,7 @@ class AllowedLists:
             return hello
         return {name: value for name, value in hello.items() if name != "instructions"}
 
-    def judge(self, kind: Kind, name: str, whole: Catalog | None) -> Judgement:
+    def judge(self, kind: AccessKind, name: str, whole: Catalog | None) -> Judgement:
         """Say what follows for a tool or prompt, also for one that is in no list."""
         assert self._rules is not None
         found = self._judgements.get((kind, name))
@@ -85,24 +85,24 @@ class AllowedLists:
             return entries
         match kind:
             case ListKind.TOOLS:
-                shown = self._judge_all(Kind.TOOL, entries)
+                shown = self._judge_all(AccessKind.TOOL, entries)
             case ListKind.PROMPTS:
-                shown = self._judge_all(Kind.PROMPT, entries)
+                shown = self._judge_all(AccessKind.PROMPT, entries)
             case ListKind.RESOURCES:
                 shown = {uri for uri in entries if self._rules.may_see_resource(uri)}
             case ListKind.TEMPLATES:
                 shown = {template for template in entries if self._rules.shows_template(template)}
         return {key: entry for key, entry in entries.items() if key in shown}
 
-    def _judge_all(self, kind: Kind, entries: Mapping[str, Raw]) -> set[str]:
+    def _judge_all(self, kind: AccessKind, entries: Mapping[str, Raw]) -> set[str]:
         self._judgements = {key: each for key, each in self._judgements.items() if key[0] is not kind}
         for name, entry in entries.items():
             self._judgements[kind, name] = self._judge(kind, name, entry)
         return {name for name in entries if self._judgements[kind, name].is_visible}
 
-    def _judge(self, kind: Kind, name: str, entry: Raw | None) -> Judgement:
+    def _judge(self, kind: AccessKind, name: str, entry: Raw | None) -> Judgement:
         assert self._rules is not None
-        if kind is Kind.PROMPT or not self._rules.needs_classes:
+        if kind is AccessKind.PROMPT or not self._rules.needs_classes:
             return self._rules.judge(kind, name)
         from dynamic_mcp.policy.classify import access_of
 

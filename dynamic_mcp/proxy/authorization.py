@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.access import Effect, Kind
+from dynamic_mcp.config.access import AccessKind, Effect
 from dynamic_mcp.errors import (
     AccessDenied,
     ApprovalDenied,
@@ -35,7 +35,7 @@ _NO_APPROVALS = "this dynamic-mcp has no approvals, so nobody can be asked"
 _RESOURCES = frozenset(("resources/read", "resources/subscribe"))
 
 
-class Authorization(Step):
+class AccessStep(Step):
     """Decides about requests to upstreams, by what their clients may see now."""
 
     decides = True
@@ -98,10 +98,10 @@ class Authorization(Step):
         match method:
             case "tools/call":
                 name = wire.text(params.get("name")) or ""
-                return _decide_named(request, group, Kind.TOOL, params, seen.shown_name(name))
+                return _decide_named(request, group, AccessKind.TOOL, params, seen.shown_name(name))
             case "prompts/get":
                 name = wire.text(params.get("name")) or ""
-                return _decide_named(request, group, Kind.PROMPT, params, name)
+                return _decide_named(request, group, AccessKind.PROMPT, params, name)
             case _ if method in _RESOURCES:
                 return _decide_resource(request, group, params.get("uri"))
             case "completion/complete":
@@ -114,7 +114,7 @@ class Authorization(Step):
 
     def _check_task(self, group: GroupView, id: str) -> None:
         tool = self._tools_of_tasks.get((group.name, id))
-        if tool is None or not group.judge(Kind.TOOL, tool).is_visible:
+        if tool is None or not group.judge(AccessKind.TOOL, tool).is_visible:
             raise NotFound("task", id)
 
 
@@ -135,7 +135,7 @@ def _name(call: UpstreamRequest) -> str:
 
 
 def _decide_named(
-    request: Request, group: GroupView, kind: Kind, params: Mapping[str, Raw], shown_name: str
+    request: Request, group: GroupView, kind: AccessKind, params: Mapping[str, Raw], shown_name: str
 ) -> Decision:
     judgement = group.judge(kind, wire.text(params.get("name")) or "")
     if not judgement.is_visible:
@@ -148,7 +148,7 @@ def _decide_named(
 def _decide_resource(request: Request, group: GroupView, uri: Raw | None) -> Decision:
     text = wire.text(uri) or ""
     assert group.rules is not None
-    judgement = group.rules.judge(Kind.RESOURCE, text)
+    judgement = group.rules.judge(AccessKind.RESOURCE, text)
     if not judgement.is_visible:
         raise ResourceNotFound(text)
     return _enforce(request, judgement.decide(None), f"`{text}` of group `{group.name}`", "")
@@ -160,7 +160,7 @@ def _check_completion(group: GroupView, reference: Raw) -> None:
     name = wire.text(wire.member(reference, "name")) or ""
     uri = wire.text(wire.member(reference, "uri")) or ""
     if wire.text(wire.member(reference, "type")) == "ref/prompt":
-        if not group.judge(Kind.PROMPT, name).is_visible:
+        if not group.judge(AccessKind.PROMPT, name).is_visible:
             raise NotFound("prompt", name)
     elif not (group.rules.shows_template(uri) if "{" in uri else group.rules.may_see_resource(uri)):
         raise ResourceNotFound(uri)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
     MISSING_CAPABILITY,
@@ -140,7 +140,7 @@ class Calls:
         if found:
             raise _ambiguous(name, found)
         for group in view.offering("tools"):
-            group.refuse_held(Kind.TOOL, name)
+            group.refuse_held(AccessKind.TOOL, name)
         if (unread := find_unread(view.offering("tools"), ListKind.TOOLS, name)) is not None:
             return unread, name
         known = [tool for group in view if group.known for tool in group.known.tools]
@@ -203,7 +203,7 @@ class Calls:
         group, catalog = call.group, await _learn_tools(request, call.group)
         if call.name in catalog.tools:
             return call, catalog
-        group.refuse_held(Kind.TOOL, call.name)
+        group.refuse_held(AccessKind.TOOL, call.name)
         if group.may_have(ListKind.TOOLS, call.name):
             return call, catalog
         return await self._look_again(request, call)
@@ -219,7 +219,7 @@ class Calls:
                 if tool in catalog.tools:
                     note = () if tool == name else (f"`name` carried the group `{group.name}`",)
                     return structs.replace(call, name=tool, notes=(*call.notes, *note)), catalog
-                group.refuse_held(Kind.TOOL, tool)
+                group.refuse_held(AccessKind.TOOL, tool)
         elsewhere = [f"`{other.name}`" for other in _groups_with(request.view, name) if other is not group]
         hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request.view)
         if catalog is not None and catalog.may_have_more(ListKind.TOOLS):

@@ -167,7 +167,7 @@ Answer = Callable[[Request], Awaitable[Frame]]
 Wanted = Callable[["GroupView", "Services"], bool]
 
 
-class Row(Struct, frozen=True):
+class StepRow(Struct, frozen=True):
     """A step in the order: its name and what happens, for people, and who does it.
 
     That is the feature that has a step for this `slot`, else a class of the kernel, as `module:Class`. With neither,
@@ -212,68 +212,68 @@ def _is_observed(group: GroupView, services: Services) -> bool:
 
 # The way of a call, in its order.
 ORDER = (
-    Row(
+    StepRow(
         "form",
         "Parameters that a server may read in another way than the rules are refused.",
         "dynamic_mcp.proxy.call_form:CheckForm",
         _has_rules,
     ),
-    Row(
+    StepRow(
         "overrides",
         "Shown names become the server's own; defaults and fixed arguments are put in.",
         slot="overrides",
     ),
-    Row(
+    StepRow(
         "redact",
         "What is to be replaced in arguments is replaced.",
         slot="redact arguments",
     ),
-    Row(
+    StepRow(
         "observe",
         "Audit, telemetry and metrics hear what the call is about.",
         "dynamic_mcp.proxy.observed_calls:ObserveTarget",
         _is_observed,
     ),
-    Row(
+    StepRow(
         "access",
         "The access rules decide.",
-        "dynamic_mcp.proxy.authorization:Authorization",
+        "dynamic_mcp.proxy.authorization:AccessStep",
         lambda group, services: services.has_access_rules,
     ),
-    Row(
+    StepRow(
         "plug-ins",
         "They may change arguments, which are redacted and decided again, or answer by themselves.",
         is_wanted=has_middleware,
         slot="plug-ins",
     ),
-    Row("guards", "Arguments are judged.", slot="guards"),
-    Row("limits", "The call is counted.", slot="limits"),
-    Row(
+    StepRow("guards", "Arguments are judged.", slot="guards"),
+    StepRow("limits", "The call is counted.", slot="limits"),
+    StepRow(
         "approval",
         "A person is asked, where an access rule, `approve` or a guard says so. Changed arguments are decided again.",
         "dynamic_mcp.proxy.authorization:RefuseUnapproved",
         _may_ask,
         slot="approval",
     ),
-    Row("cache", "A kept result is the answer.", slot="cache"),
-    Row(
+    StepRow("cache", "A kept result is the answer.", slot="cache"),
+    StepRow(
         "concurrent",
         "The call waits until one of the places of its tool is free.",
         slot="concurrent",
     ),
-    Row(
+    StepRow(
         "redact",
         "On the way back: what is to be replaced in the answer is replaced.",
         slot="redact answers",
     ),
-    Row(
+    StepRow(
         "audit",
         "The call is written down, right before it is sent.",
         "dynamic_mcp.proxy.observed_calls:ObserveSending",
         _is_observed,
     ),
-    Row("upstream", "The server answers."),
-    Row("result limit", "On the way back: a long text is cut, and kept whole as a resource."),
+    StepRow("upstream", "The server answers."),
+    StepRow("result limit", "On the way back: a long text is cut, and kept whole as a resource."),
 )
 
 

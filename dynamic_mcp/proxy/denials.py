@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import names, uri_template, wire
-from dynamic_mcp.proxy.request import Denial, Observation
+from dynamic_mcp.proxy.request import AccessDenial, Observation
 from dynamic_mcp.proxy.targets import find_target
 from dynamic_mcp.proxy.view import GroupView
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules
 
-_LISTS = {Kind.TOOL: ListKind.TOOLS, Kind.PROMPT: ListKind.PROMPTS, Kind.RESOURCE: ListKind.RESOURCES}
+_LISTS = {
+    AccessKind.TOOL: ListKind.TOOLS,
+    AccessKind.PROMPT: ListKind.PROMPTS,
+    AccessKind.RESOURCE: ListKind.RESOURCES,
+}
 
 
 def find_denial(
     seen: Observation, rules: AccessRules, presented: Iterable[tuple[Group, Presentation]]
-) -> Denial | None:
+) -> AccessDenial | None:
     """Return what hides the target of a request; None where nothing does, as far as catalogs are known.
 
     `presented` are the groups that there are where the client is, whatever is hidden.
@@ -40,18 +44,18 @@ def find_denial(
         is_hidden = wanted.has_named(group) and not of_group.is_visible
         whole = GroupView(group, presentation)
         if is_hidden or _has(whole, wanted.kind, name):
-            own = whole.own_name(name) if wanted.kind is Kind.TOOL else name
-            judge = of_group if wanted.kind is Kind.RESOURCE else GroupView(group, presentation, of_group)
+            own = whole.own_name(name) if wanted.kind is AccessKind.TOOL else name
+            judge = of_group if wanted.kind is AccessKind.RESOURCE else GroupView(group, presentation, of_group)
             judgement = judge.judge(wanted.kind, own)
             if not judgement.is_visible:
-                return Denial(group.name, judgement.decide(None).rule)
+                return AccessDenial(group.name, judgement.decide(None).rule)
     return None
 
 
 class _Wanted(Struct, frozen=True):
     """What a request is about; `group` is empty if the request does not say, and `only` is the one group there is."""
 
-    kind: Kind
+    kind: AccessKind
     name: str
     group: str
     only: str | None
@@ -62,8 +66,8 @@ class _Wanted(Struct, frozen=True):
         target, request = find_target(seen), seen.request
         if target.event == "list":
             return None
-        kind, name, group = Kind(target.kind), target.name, target.group
-        if kind is Kind.RESOURCE:  # by its whole URI, and not as it is recorded
+        kind, name, group = AccessKind(target.kind), target.name, target.group
+        if kind is AccessKind.RESOURCE:  # by its whole URI, and not as it is recorded
             name = wire.text(wire.member(request.params, "uri")) or ""
             named = names.split_group_uri(name)
             group, name = (group, name) if named is None else named
@@ -77,14 +81,16 @@ class _Wanted(Struct, frozen=True):
         """Return which name the tools of a group would show it by; None if it is of another group."""
         if self.only not in (None, group.name) or self.group not in ("", group.name):
             return None
-        return self.name if self.only or self.kind is Kind.RESOURCE else self.name.removeprefix(f"{group.name}__")
+        return (
+            self.name if self.only or self.kind is AccessKind.RESOURCE else self.name.removeprefix(f"{group.name}__")
+        )
 
 
-def _has(group: GroupView, kind: Kind, name: str) -> bool:
+def _has(group: GroupView, kind: AccessKind, name: str) -> bool:
     """Tell whether a group is known to have something."""
     if group.known is None:
         return False
     if name in group.known.entries(_LISTS[kind]):
         return True
-    templates = group.known.entries(ListKind.TEMPLATES) if kind is Kind.RESOURCE else ()
+    templates = group.known.entries(ListKind.TEMPLATES) if kind is AccessKind.RESOURCE else ()
     return any(uri_template.matches(template, name) for template in templates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.view import GroupView
@@ -41,7 +41,7 @@ def _is_judged(group: GroupView, tool: str) -> bool:
         return True
     if group.rules is None:
         return False
-    decision = group.judge(Kind.TOOL, own_name).settled
+    decision = group.judge(AccessKind.TOOL, own_name).settled
     return decision is None or decision.must_ask
 
 

@@ -27,7 +27,7 @@ PARKED_FOR_S = 300.0
 _MAX_EXPIRED = 1024
 
 
-class Channel(Protocol):
+class ModernChannel(Protocol):
     """Where one request of a modern client is answered. A face makes one for each request."""
 
     @property
@@ -57,7 +57,7 @@ class Parked(Protocol):
         """Who has made the call."""
         ...
 
-    def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
+    def resume(self, responses: Mapping[str, Raw], channel: ModernChannel) -> None:
         """Go on with what the client says, and answer over another channel."""
         ...
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from msgspec import Raw
 
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S
@@ -60,7 +60,7 @@ async def find_prompt(request: Request, name: str) -> Named:
         return found[0]
     if not found:
         for group in groups:
-            group.refuse_held(Kind.PROMPT, name.removeprefix(f"{group.name}__"))
+            group.refuse_held(AccessKind.PROMPT, name.removeprefix(f"{group.name}__"))
         return _find_unread(groups, name) or _refuse(name, request.view)
     by_name = _by_listed_name(groups)
     candidates = " or ".join(f"`{listed}`" for listed, each in by_name.items() if each in found)

@@ -176,7 +176,7 @@ Restart = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 # --- what observers hear ------------------------------------------------------------------------------
 
 
-class Denial(Struct, frozen=True):
+class AccessDenial(Struct, frozen=True):
     """What is hidden: the group that it is of, and the rule behind that."""
 
     group: str
@@ -232,7 +232,7 @@ class Observation(Struct):
     is_cached: bool = False
     approval: ApprovalNote | None = None
     trace: str = ""
-    denial: Denial | None = None
+    denial: AccessDenial | None = None
     hidden: Mapping[str, int] | None = None
     sent: tuple[str, Frame | None, BaseException | None] | None = None
     outcome: Outcome = WELL

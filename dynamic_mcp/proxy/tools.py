@@ -18,7 +18,7 @@ from dynamic_mcp.proxy.lists import MISSING, offset, page
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools import meta_tools
-from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
+from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, GroupRow
 
 if TYPE_CHECKING:  # loaded with the first call, or the first view that lists tools by themselves
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
@@ -144,10 +144,10 @@ class Tools:
         raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")
 
 
-def _rows(view: View) -> list[Row]:
+def _rows(view: View) -> list[GroupRow]:
     """Return the groups as a model sees them, without those whose tools it sees by themselves."""
     return [
-        Row(group.name, group.description, group.reason)
+        GroupRow(group.name, group.description, group.reason)
         for group in view.offering("tools")
         if not group.presentation.exposure.direct
     ]

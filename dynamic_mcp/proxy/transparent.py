@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # loaded where a server needs them
 
 # The link to the upstream has said this already.
 _INITIALIZED = "notifications/initialized"
-_KINDS = {ListKind.TOOLS: Kind.TOOL, ListKind.PROMPTS: Kind.PROMPT}
+_KINDS = {ListKind.TOOLS: AccessKind.TOOL, ListKind.PROMPTS: AccessKind.PROMPT}
 _FEATURE_BY_REFERENCE = {"ref/prompt": "prompts", "ref/resource": "resources"}
 
 

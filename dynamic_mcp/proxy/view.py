@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.access import Kind, Profile
+from dynamic_mcp.config.access import AccessKind, Profile
 from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Presentation, Timeouts, ToolFilter
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # loaded with the first rule or filter
 R = TypeVar("R", bound="RuleSet")
 
 _FEATURES = ("tools", "resources", "prompts")
-_METHODS = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get"}
+_METHODS = {AccessKind.TOOL: "tools/call", AccessKind.PROMPT: "prompts/get"}
 
 
 class GroupView:
@@ -145,7 +145,7 @@ class GroupView:
         _ = self.known  # names are those of the catalog of the moment
         return self.overridden.find(tool)
 
-    def judge(self, kind: Kind, name: str) -> Judgement:
+    def judge(self, kind: AccessKind, name: str) -> Judgement:
         """Say what the rules, which there must be, say of a tool or prompt, also of one that is in no list.
 
         `name` is the server's.
@@ -158,7 +158,7 @@ class GroupView:
         """Whether something may be hidden, so that the server's own words must not tell of it."""
         return self.rules is not None
 
-    def refuse_held(self, kind: Kind, name: str) -> None:
+    def refuse_held(self, kind: AccessKind, name: str) -> None:
         """Raise DefinitionHeld for a tool or a prompt that is held back, unless nobody is to know of it here.
 
         `name` is the one that clients would know it by.
@@ -175,9 +175,9 @@ class GroupView:
         if self.group.admission.gate is not None:
             self.group.admission.gate.check(method, params)
 
-    def _own_names(self, kind: Kind, name: str) -> Iterable[str]:
+    def _own_names(self, kind: AccessKind, name: str) -> Iterable[str]:
         """Return the server's names of what would be shown by a name, if it were not held back."""
-        if kind is not Kind.TOOL:
+        if kind is not AccessKind.TOOL:
             return (name,)
         own_names = (name,) if self.overridden is None else self.overridden.own_names(name)
         return filter(self.presentation.tools.allows, own_names)
@@ -199,7 +199,7 @@ class GroupView:
             case ListKind.TOOLS if self.overridden is not None or not self.presentation.tools.allows(key):
                 return False
             case ListKind.TOOLS | ListKind.PROMPTS:
-                named = Kind.TOOL if kind is ListKind.TOOLS else Kind.PROMPT
+                named = AccessKind.TOOL if kind is ListKind.TOOLS else AccessKind.PROMPT
                 return self.rules is None or self.judge(named, key).is_visible
             case _:
                 return self.may_read(key)
@@ -300,7 +300,7 @@ class GroupViews:
         return view
 
 
-class Scope(Struct, frozen=True):
+class ViewScope(Struct, frozen=True):
     """What a view is besides its groups: `split_calls` and `roots` are the config's, `instructions` the profile's.
 
     `access_rules` None is that everything is allowed. `emptiness` says why there is no group. Clients of a view that
@@ -319,7 +319,7 @@ class Scope(Struct, frozen=True):
 class View:
     """The groups that a client may see, in the order of the config."""
 
-    def __init__(self, groups: Iterable[GroupView], scope: Scope) -> None:
+    def __init__(self, groups: Iterable[GroupView], scope: ViewScope) -> None:
         self.scope = scope
         self.access_rules = scope.access_rules
         self._groups = {group.name: group for group in groups}
@@ -344,7 +344,7 @@ class View:
         found = self._groups.get(group)
         if found is None:
             return self.access_rules is None  # what it said is still there when the config has no such group any more
-        return found.rules is None or found.judge(Kind.TOOL, tool).is_visible
+        return found.rules is None or found.judge(AccessKind.TOOL, tool).is_visible
 
     def has_group(self, group: Group) -> bool:
         """Tell whether this very group is in the view, and not another one of its name."""
@@ -404,7 +404,7 @@ def make_view(
     """
     pool = pool or GroupViews()
     presentations = config.presentations
-    scope = Scope(config.split_calls, config.roots, place, rules)
+    scope = ViewScope(config.split_calls, config.roots, place, rules)
     if profile is not None:
         from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 

@@ -14,7 +14,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.gates import Gates
-from dynamic_mcp.proxy.view import GroupViews, Scope, View, make_view
+from dynamic_mcp.proxy.view import GroupViews, View, ViewScope, make_view
 from dynamic_mcp.system.bounded import BoundedDict
 
 if TYPE_CHECKING:  # loaded with the first access rule, and the first message of a server
@@ -70,7 +70,7 @@ class Views:
         self._views: BoundedDict[Hashable, View] = BoundedDict(_MAX_VIEWS)
         self._by_client: WeakKeyDictionary[Client, tuple[Authentication, View]] = WeakKeyDictionary()
         self._pool = self._pool.renew()
-        self._nothing = View((), Scope())  # for clients that have gone, and their place with them
+        self._nothing = View((), ViewScope())  # for clients that have gone, and their place with them
 
     def add(self, place: Place, config: Config) -> None:
         """Make views for a workspace or a person too."""

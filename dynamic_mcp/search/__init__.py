@@ -1,7 +1,7 @@
 """Finds the tools that match a query, across all groups. Pure: no network, no files, no clock."""
 
-from dynamic_mcp.search.index import DEFAULT_TUNING, Field, GroupIndex, Tuning, summarize
-from dynamic_mcp.search.ranking import MAX_END, MAX_RESULTS, Match, rank
+from dynamic_mcp.search.index import DEFAULT_TUNING, FieldWeight, GroupIndex, Tuning, summarize
+from dynamic_mcp.search.ranking import MAX_END, MAX_RESULTS, ToolMatch, rank
 from dynamic_mcp.search.words import STOP_WORDS
 
 __all__ = [
@@ -9,9 +9,9 @@ __all__ = [
     "MAX_END",
     "MAX_RESULTS",
     "STOP_WORDS",
-    "Field",
+    "FieldWeight",
     "GroupIndex",
-    "Match",
+    "ToolMatch",
     "Tuning",
     "rank",
     "summarize",

@@ -33,7 +33,7 @@ _SINGLE = ("items", "additionalProperties")
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldWeight:
     """The weight of a word in this field, and the usual number of words in it."""
 
     weight: float
@@ -44,14 +44,14 @@ class Field:
 class Tuning:
     """The parameters of the ranking; `docs/search.md` shows the effect of each."""
 
-    name: Field = Field(3, 3)
-    title: Field = Field(2, 3)
-    description: Field = Field(1, 15)
-    parameters: Field = Field(1, 6)
-    parameter_descriptions: Field = Field(0.5, 40)
-    values: Field = Field(0.5, 8)
-    group: Field = Field(1, 2)
-    group_description: Field = Field(0.5, 10)
+    name: FieldWeight = FieldWeight(3, 3)
+    title: FieldWeight = FieldWeight(2, 3)
+    description: FieldWeight = FieldWeight(1, 15)
+    parameters: FieldWeight = FieldWeight(1, 6)
+    parameter_descriptions: FieldWeight = FieldWeight(0.5, 40)
+    values: FieldWeight = FieldWeight(0.5, 8)
+    group: FieldWeight = FieldWeight(1, 2)
+    group_description: FieldWeight = FieldWeight(0.5, 10)
     saturation: float = 1.2
     length_share: float = 0.4
     has_stop_words: bool = True
@@ -151,7 +151,9 @@ def _index_keys(group: str, names: Iterable[str]) -> dict[str, list[int]]:
     return table
 
 
-def _weigh_terms(tool: _ToolTexts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
+def _weigh_terms(
+    tool: _ToolTexts, about: Iterable[tuple[FieldWeight, list[str]]], tuning: Tuning
+) -> dict[str, float]:
     """Weigh each term of a tool over all fields: BM25F (Zaragoza et al., TREC 2004) without the IDF."""
     fields = [
         (tuning.name, split_words(tool.name)),

@@ -33,7 +33,7 @@ Similarities = Sequence[float | None]
 
 
 @dataclass(frozen=True)
-class Match:
+class ToolMatch:
     """A tool that matches; `is_named` if the query is its name."""
 
     group: str
@@ -48,7 +48,7 @@ def rank(
     limit: int = MAX_RESULTS,
     similarity: Sequence[Similarities] = (),
     tuning: Tuning = DEFAULT_TUNING,
-) -> list[Match]:
+) -> list[ToolMatch]:
     """Return the best matches, best first; none if nothing matches. `similarity` has one entry for each index."""
     text = query if len(query) <= 2 * MAX_END else f"{query[:MAX_END]} {query[-MAX_END:]}"
     scores = _Scores(indexes, tuning)
@@ -76,10 +76,10 @@ class _Scores:
         self._frequencies: dict[str, int] = {}
         self._total = 0.0
 
-    def match(self, number: int, *, is_named: bool) -> Match:
+    def match(self, number: int, *, is_named: bool) -> ToolMatch:
         """Return the tool with this number."""
         at = max(at for at, offset in enumerate(self._offsets[:-1]) if offset <= number and len(self._indexes[at]))
-        return Match(self._indexes[at].group, self._indexes[at].names[number - self._offsets[at]], is_named)
+        return ToolMatch(self._indexes[at].group, self._indexes[at].names[number - self._offsets[at]], is_named)
 
     def add(self, terms: Sequence[tuple[str, list[str]]]) -> None:
         """Add the terms of a query: stems, each with the words that have it."""

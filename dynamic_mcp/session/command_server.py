@@ -18,7 +18,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import Scope, View
+from dynamic_mcp.proxy.view import View, ViewScope
 from dynamic_mcp.session.command_messages import (
     CATALOG,
     PING,
@@ -120,7 +120,7 @@ def _adapt(whole: View, options: ViewOptions) -> View:
         for group in whole
         if group.name in options.groups
     ]
-    scope = Scope(split_calls=options.split_calls, place=whole.scope.place, access_rules=whole.access_rules)
+    scope = ViewScope(split_calls=options.split_calls, place=whole.scope.place, access_rules=whole.access_rules)
     return View(groups, scope)
 
 

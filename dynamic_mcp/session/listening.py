@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import ModernChannel
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 # The notification for each member of the filter.
@@ -28,7 +28,7 @@ class Listening:
     `uris` are the resources in its filter.
     """
 
-    def __init__(self, id: Raw, channel: Channel) -> None:
+    def __init__(self, id: Raw, channel: ModernChannel) -> None:
         self.ended = asyncio.Event()
         self.uris: frozenset[str] = frozenset()
         self._id = id

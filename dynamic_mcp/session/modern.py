@@ -23,7 +23,7 @@ from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.envelope import Envelope, RequestMembers, StateRefused
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import is_ours
 from dynamic_mcp.proxy.subscriptions import LEVELS
@@ -83,7 +83,7 @@ class ModernDispatcher:
         return len(self._clients)
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
+        self, frame: Frame, channel: ModernChannel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> ModernCall | None:
         """Start answering a request, whose params may be split already. Returns None if it is already answered."""
         try:
@@ -118,7 +118,9 @@ class ModernDispatcher:
 
     # --- a request -------------------------------------------------------------------------------------
 
-    def _begin(self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers) -> ModernCall:
+    def _begin(
+        self, frame: Frame, channel: ModernChannel, origin: ClientOrigin, members: RequestMembers
+    ) -> ModernCall:
         """Start answering a request. Raises RequestRefused, StateRefused and Malformed."""
         method = frame.method
         refusal = refuse_request(frame, bytes(frame.id))
@@ -151,14 +153,14 @@ class ModernDispatcher:
         call.start(answer_request(request, self._use_case(method, channel), call.finish))
         return call
 
-    def _find_client(self, origin: ClientOrigin, sender: Envelope, channel: Channel) -> ModernClient:
+    def _find_client(self, origin: ClientOrigin, sender: Envelope, channel: ModernChannel) -> ModernClient:
         client = self._clients.find(origin, sender, channel)
         if client is None:
             raise _refused(INTERNAL_ERROR, "too many clients; retry later")
         return client
 
     def _resume(
-        self, client: ModernClient, method: str, params: Mapping[str, Raw], state: str, channel: Channel
+        self, client: ModernClient, method: str, params: Mapping[str, Raw], state: str, channel: ModernChannel
     ) -> ModernCall:
         """Continue a parked call. Raises StateRefused and Malformed."""
         binding = binding_of(client, method, Raw(wire.encode(params)))
@@ -168,7 +170,7 @@ class ModernDispatcher:
         call.resume(responses, channel)
         return call
 
-    def _use_case(self, method: str, channel: Channel) -> Callable[[Request], Awaitable[Frame]]:
+    def _use_case(self, method: str, channel: ModernChannel) -> Callable[[Request], Awaitable[Frame]]:
         if method == _LISTEN:
             return partial(self._listen, channel)
         return self._discover if method == _DISCOVER else self._serve
@@ -180,7 +182,7 @@ class ModernDispatcher:
     def _discover(self, request: Request) -> Awaitable[Frame]:
         return self._server.discover(request.client)
 
-    async def _listen(self, channel: Channel, request: Request) -> Frame:
+    async def _listen(self, channel: ModernChannel, request: Request) -> Frame:
         """Serve a stream of notifications until one side ends it."""
         client, call = request.client, request.channel
         assert isinstance(client, ModernClient)

@@ -26,7 +26,7 @@ from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import disconnected
@@ -155,7 +155,7 @@ class ModernClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def find(self, origin: ClientOrigin, sender: Envelope, channel: Channel) -> ModernClient | None:
+    def find(self, origin: ClientOrigin, sender: Envelope, channel: ModernChannel) -> ModernClient | None:
         """Return the client of a request, which may be a new one; None if there are too many."""
         key = (origin, bytes(sender.client_info), bytes(sender.capabilities))
         client = self._clients.get(key)
@@ -251,7 +251,7 @@ class ModernCall:
         client: ModernClient,
         method: str,
         params: Raw,
-        channel: Channel,
+        channel: ModernChannel,
         server: ModernServer,
         *,
         log_level: str = "",
@@ -260,7 +260,7 @@ class ModernCall:
         self.method = method
         self.log_level = log_level
         self._params = params
-        self._channel: Channel | None = channel
+        self._channel: ModernChannel | None = channel
         self._server = server
         self._questions: dict[str, _ParkedQuestion] = {}
         self._undeclared: dict[str, object] = {}
@@ -385,7 +385,7 @@ class ModernCall:
 
     # --- rounds ----------------------------------------------------------------------------------------
 
-    def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
+    def resume(self, responses: Mapping[str, Raw], channel: ModernChannel) -> None:
         """Continue with the client's responses; open questions without one are asked again."""
         self._channel = channel
         for key, response in responses.items():

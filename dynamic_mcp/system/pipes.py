@@ -1,6 +1,6 @@
 """Pipes for the event loop, and threads for what the loop cannot wait for: files, terminals, Windows pipes.
 
-A `Source` delivers what arrives, in order. A `Sink` accepts what is written and never blocks the loop.
+A `PausableStream` delivers what arrives, in order. A `Sink` accepts what is written and never blocks the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _JOINED_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 17
 
 
-class Source(Protocol):
+class PausableStream(Protocol):
     """A stream that is being read."""
 
     def pause_reading(self) -> None:
@@ -67,7 +67,7 @@ class Sink(Protocol):
         ...
 
 
-async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> Source:
+async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> PausableStream:
     """Read `fd` until it ends, and close it. `receive` gets each chunk; `on_end` is called once, at the end."""
     if not _can_be_awaited(fd):
         return _ThreadSource(fd, receive, on_end)

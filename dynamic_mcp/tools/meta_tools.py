@@ -22,7 +22,7 @@ OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
 _ALWAYS_LOADED = {"_meta": {"anthropic/alwaysLoad": True}}
 
 
-class Row(Struct, frozen=True):
+class GroupRow(Struct, frozen=True):
     """A group as a model sees it; `reason` says why it is down, and is empty if it is up."""
 
     name: str
@@ -30,7 +30,9 @@ class Row(Struct, frozen=True):
     reason: str = ""
 
 
-def build_tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
+def build_tools(
+    rows: Sequence[GroupRow], *, with_tasks: bool = False, split: bool = False
+) -> list[dict[str, object]]:
     """Return the meta-tools for `tools/list`.
 
     `with_tasks` allows calls as tasks of MCP 2025-11-25; `split` gives one call tool for reads and one for writes.
@@ -43,7 +45,7 @@ def build_tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = 
     ]
 
 
-def build_instructions(rows: Sequence[Row], *, split: bool = False) -> str:
+def build_instructions(rows: Sequence[GroupRow], *, split: bool = False) -> str:
     """Return the instructions for a model: how to use the meta-tools, and which groups there are."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
@@ -85,7 +87,7 @@ def _call_tool_names(*, split: bool) -> str:
     return f"`{CALL_READ}` or `{CALL_WRITE}`" if split else f"`{CALL}`"
 
 
-def _build_get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
+def _build_get(rows: Sequence[GroupRow], *, split: bool) -> dict[str, object]:
     properties: dict[str, object] = {
         "group": _group_schema(rows),
         "query": {"type": "string", "description": "One step, as `create issue`; not the whole task"},
@@ -102,7 +104,7 @@ def _build_get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
     }
 
 
-def _build_call(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call(rows: Sequence[GroupRow]) -> dict[str, object]:
     properties: dict[str, object] = {
         "group": _group_schema(rows),
         "name": {"type": "string"},
@@ -120,12 +122,12 @@ def _build_call(rows: Sequence[Row]) -> dict[str, object]:
     }
 
 
-def _build_call_read(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call_read(rows: Sequence[GroupRow]) -> dict[str, object]:
     words = f"Run a tool whose annotations say readOnlyHint, as {GET} shows."
     return {**_build_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
 
 
-def _build_call_write(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call_write(rows: Sequence[GroupRow]) -> dict[str, object]:
     words = "Run any other tool: one that may change something."
     annotations = {"readOnlyHint": False, "destructiveHint": True}
     return {**_build_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
@@ -135,12 +137,12 @@ def _object_schema(properties: dict[str, object], required: list[str]) -> dict[s
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _group_schema(rows: Sequence[Row]) -> dict[str, object]:
+def _group_schema(rows: Sequence[GroupRow]) -> dict[str, object]:
     names = [row.name for row in rows]
     return {"type": "string", "enum": names} if names else {"type": "string"}
 
 
-def _format_groups(rows: Sequence[Row]) -> str:
+def _format_groups(rows: Sequence[GroupRow]) -> str:
     up = [f"\n- {row.name}: {row.description}" for row in rows if not row.reason]
     down = [f"\n- {row.name}: {row.description} (Error: {row.reason})" for row in rows if row.reason]
     listed = "\n\nAvailable groups:" + "".join(up) if up else ""

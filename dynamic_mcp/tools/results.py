@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.mcp import selection, wire
 from dynamic_mcp.mcp.selection import BadPath
 
@@ -62,12 +62,12 @@ class _ResultSize(msgspec.Struct, frozen=True):
 _decode_size = msgspec.json.Decoder(_ResultSize).decode
 
 
-def can_pass_unchanged(result: Raw, answers: Answers) -> bool:
+def can_pass_unchanged(result: Raw, answers: CallHandling) -> bool:
     """Tell whether a result can be passed on as it is, which is true of nearly all."""
     return len(result) <= answers.limit and not answers.compact
 
 
-def shape(result: Raw, answers: Answers, keep: Keep, *, links: bool, keeps_structure: bool) -> Raw:
+def shape(result: Raw, answers: CallHandling, keep: Keep, *, links: bool, keeps_structure: bool) -> Raw:
     """Return the result within the limit, compacted if configured, with remarks about what was left out.
 
     `links`: the client supports `resource_link`. `keeps_structure`: an output schema promises structuredContent.

@@ -11,7 +11,7 @@ import httpx2
 
 from dynamic_mcp.errors import ProtocolViolation
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
 from dynamic_mcp.mcp.lines import Oversized, on_one_line
 from dynamic_mcp.upstream.endpoint import HttpEndpoint, chunks, media_type
 
@@ -19,7 +19,7 @@ from dynamic_mcp.upstream.endpoint import HttpEndpoint, chunks, media_type
 _END_WITHIN_S = 1.0
 
 
-class Receiver(Protocol):
+class MessageReceiver(Protocol):
     """What takes messages: a link, or what stands before it."""
 
     def is_awaiting(self, id: bytes) -> bool:
@@ -41,7 +41,7 @@ class AnswerReader:
         self._endpoint = endpoint
         self._limit = limit
         self._learn = learn
-        self.link: Receiver
+        self.link: MessageReceiver
 
     async def read(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
         """Read the answer to a request. Raises ProtocolViolation for a body that is none."""
@@ -83,7 +83,7 @@ class AnswerReader:
                 wire.parse(rest.data)
                 self.take(rest, id)
 
-    def take(self, event: Event, id: bytes) -> None:
+    def take(self, event: ServerSentEvent, id: bytes) -> None:
         """Hand over an event of the stream of a request; of no request if `id` is empty."""
         if event.name == "message":
             self.deliver(event.data, id)

@@ -20,7 +20,7 @@ _NOT_CANCELLABLE = frozenset(("initialize", "server/discover"))
 _HARMLESS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 
 
-class Call(Struct, eq=False):
+class UpstreamCall(Struct, eq=False):
     """A request that waits for its answer since a time of the loop; `label` names it in messages."""
 
     method: str
@@ -69,7 +69,7 @@ class Transport(Protocol):
         ...
 
 
-class Question(Struct, frozen=True):
+class UpstreamQuestion(Struct, frozen=True):
     """A request of the upstream, and the caller that it was passed on to."""
 
     caller: Caller

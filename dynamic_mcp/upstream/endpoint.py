@@ -20,8 +20,8 @@ import httpx2
 from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import HttpError, ProtocolViolation, Unreachable
-from dynamic_mcp.mcp.event_stream import Event, EventStream
-from dynamic_mcp.oauth.authorization import Authorization, Challenge
+from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
+from dynamic_mcp.oauth.authorization import Challenge, ServerCredentials
 from dynamic_mcp.observe.current_request import outgoing_headers
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream import http_errors
@@ -74,7 +74,7 @@ class HttpEndpoint:
         remote: Remote,
         *,
         connect_s: float,
-        authorization: Authorization | None = None,
+        authorization: ServerCredentials | None = None,
     ) -> None:
         self.group = group
         try:
@@ -313,7 +313,9 @@ def chunks(response: httpx2.Response) -> aclosing[AsyncGenerator[bytes, None]]:
     return aclosing(stream)
 
 
-async def read_events(response: httpx2.Response, stream: EventStream, take: Callable[[Event], None]) -> None:
+async def read_events(
+    response: httpx2.Response, stream: EventStream, take: Callable[[ServerSentEvent], None]
+) -> None:
     """Hand over the events of a body until it ends."""
     async with chunks(response) as parts:
         async for part in parts:

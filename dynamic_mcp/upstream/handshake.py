@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.client import OURSELVES, ClientHello
 from dynamic_mcp.config.resolved import Broken, GroupConfig
-from dynamic_mcp.errors import ProtocolViolation, Refused
+from dynamic_mcp.errors import ErrorAnswer, ProtocolViolation
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.observe.log_output import group_logger
@@ -122,7 +122,7 @@ def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, R
         if not isinstance(config.upstream, Broken):
             error = mask_of(config.upstream)(error)
         message = f"answered {what} with the error {error}"
-        raise Refused(config.name, message, code=error_code(answer), error=bytes(answer.error))
+        raise ErrorAnswer(config.name, message, code=error_code(answer), error=bytes(answer.error))
     try:
         return wire.members(answer.result)
     except wire.Malformed:

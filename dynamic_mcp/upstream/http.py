@@ -17,7 +17,7 @@ import httpx2
 
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.answer_reader import AnswerReader
@@ -222,7 +222,7 @@ class _NotificationStream:
         self,
         endpoint: HttpEndpoint,
         headers: Callable[[], Headers],
-        take: Callable[[Event], None],
+        take: Callable[[ServerSentEvent], None],
         limit: int,
     ) -> None:
         self._endpoint = endpoint

@@ -30,7 +30,7 @@ from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import Call, Question, Transport
+from dynamic_mcp.upstream.call import Transport, UpstreamCall, UpstreamQuestion
 
 log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)
@@ -42,7 +42,7 @@ MAX_QUESTIONS = 50
 _MAX_TASKS = 1000
 
 
-class Listener(Protocol):
+class LinkOwner(Protocol):
     """The instance behind a link."""
 
     def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
@@ -80,7 +80,7 @@ class Link:
         self,
         group: str,
         transport: Transport,
-        listener: Listener,
+        listener: LinkOwner,
         mask: Callable[[str], str] = str,
     ) -> None:
         self.group = group
@@ -93,10 +93,10 @@ class Link:
         self._mask = mask
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._calls: dict[bytes, Call] = {}
+        self._calls: dict[bytes, UpstreamCall] = {}
         self._alarm = _Alarm(self._loop, self._expire)
-        self._tasks: BoundedDict[bytes, Call] = BoundedDict(_MAX_TASKS)
-        self._questions: dict[bytes, Question] = {}
+        self._tasks: BoundedDict[bytes, UpstreamCall] = BoundedDict(_MAX_TASKS)
+        self._questions: dict[bytes, UpstreamQuestion] = {}
         self._closing: asyncio.Task[None] | None = None
         self._garbage = 0
         self._joiner = lines.MultilineJoiner()
@@ -123,7 +123,9 @@ class Link:
         number = next(self._ids)
         key = b"%d" % number
         now = self._loop.time()
-        call = Call(method, label or method, caller, timeout_s, now, now + timeout_s, self._loop.create_future())
+        call = UpstreamCall(
+            method, label or method, caller, timeout_s, now, now + timeout_s, self._loop.create_future()
+        )
         if params is not None and "_meta" in params:
             params = self._with_own_token(params, key, call)
         body = b"" if params is None else wire.encode(params)
@@ -190,7 +192,7 @@ class Link:
         finally:
             self._end(LinkLost(self.group, "the link was closed"))
 
-    def _with_own_token(self, params: Mapping[str, Raw], key: bytes, call: Call) -> Mapping[str, Raw]:
+    def _with_own_token(self, params: Mapping[str, Raw], key: bytes, call: UpstreamCall) -> Mapping[str, Raw]:
         token = wire.member(params["_meta"], "progressToken")
         if not len(token):
             return params
@@ -308,7 +310,7 @@ class Link:
             if call.is_task and len(wire.member(frame.result, "task", "taskId")):
                 self._remember_task(bytes(frame.id), call)
 
-    def _remember_task(self, key: bytes, call: Call) -> None:
+    def _remember_task(self, key: bytes, call: UpstreamCall) -> None:
         """Keep the progress token of a call that goes on as a task after its answer (MCP 2025-11-25, tasks)."""
         self._tasks[key] = call
 
@@ -363,7 +365,9 @@ class Link:
         except DynamicMcpError as exc:
             self._reply(frame.id, wire.error_frame(exc.rpc_code, str(exc)))
             return
-        self._questions[key] = Question(caller, self._loop.create_task(self._pass_question_on(caller, question)))
+        self._questions[key] = UpstreamQuestion(
+            caller, self._loop.create_task(self._pass_question_on(caller, question))
+        )
 
     def _may_ask(self, caller: Caller) -> bool:
         """Count a question, and tell whether its client may still be asked it."""
@@ -405,7 +409,7 @@ class Link:
             if question is not None and question.task is asyncio.current_task():
                 self._end_question(bytes(frame.id))
 
-    def _end_question(self, key: bytes) -> Question | None:
+    def _end_question(self, key: bytes) -> UpstreamQuestion | None:
         """Forget a question; the calls that waited for its answer have their whole time again."""
         question = self._questions.pop(key, None)
         for call in self._calls.values():

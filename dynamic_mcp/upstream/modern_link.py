@@ -23,12 +23,12 @@ from dynamic_mcp.errors import (
     INVALID_PARAMS,
     UNSUPPORTED_VERSION,
     DynamicMcpError,
+    ErrorAnswer,
     HttpError,
     InvalidArguments,
     LinkLost,
     NotSent,
     ProtocolViolation,
-    Refused,
     TimedOut,
     Unanswered,
 )
@@ -42,7 +42,7 @@ from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
 from dynamic_mcp.upstream.handshake import ServerHello, error_code
-from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, Listener
+from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, LinkOwner
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.modern_subscription import ModernSubscription
 
@@ -85,7 +85,7 @@ class ModernLink:
     def __init__(
         self,
         link: Link,
-        listener: Listener,
+        listener: LinkOwner,
         stamp: Stamp,
         server: ServerHello,
         *,
@@ -244,7 +244,7 @@ class ModernLink:
         """End the link if the server has become one of another era, so that the next one finds out anew."""
         try:
             is_modern = self._is_still_modern is None or await self._is_still_modern()
-        except Refused:
+        except ErrorAnswer:
             is_modern = False
         except DynamicMcpError:
             return  # nothing is known

@@ -18,18 +18,18 @@ from dynamic_mcp.errors import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     DynamicMcpError,
+    ErrorAnswer,
     HttpError,
     LinkLost,
     ProtocolViolation,
-    Refused,
 )
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import LEGACY, MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.oauth.authorization import ServerCredentials
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello, error_code, greet, lacking, result_of
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.modern_link import ModernLink
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.stdio import StdioTransport
@@ -50,7 +50,7 @@ _NOT_SAID = frozenset(("supportedVersions", "_meta", envelope.RESULT_TYPE, envel
 
 
 async def open_program(
-    config: GroupConfig, listener: Listener, hello: ClientHello, start: Start, *, lacks: Era | None = None
+    config: GroupConfig, listener: LinkOwner, hello: ClientHello, start: Start, *, lacks: Era | None = None
 ) -> Opened:
     """Start a program and open a modern link, or a legacy one to a program that shows no sign of being modern.
 
@@ -80,7 +80,7 @@ async def greet_or_close(link: Link, config: GroupConfig, hello: ClientHello) ->
 
 async def _find_out(
     config: GroupConfig,
-    listener: Listener,
+    listener: LinkOwner,
     hello: ClientHello,
     link: Link,
     transport: StdioTransport,
@@ -143,7 +143,7 @@ def _modern(link: ModernLink, server: ServerHello, transport: StdioTransport | N
 
 
 async def open_refusing(
-    config: GroupConfig, listener: Listener, hello: ClientHello, link: Link, transport: StdioTransport
+    config: GroupConfig, listener: LinkOwner, hello: ClientHello, link: Link, transport: StdioTransport
 ) -> Opened | None:
     """Open a modern link to a program that has refused to be greeted; None if it is not modern either."""
     stamp = Stamp(hello)
@@ -159,9 +159,9 @@ async def open_refusing(
 async def open_remote(
     config: GroupConfig,
     remote: Remote,
-    listener: Listener,
+    listener: LinkOwner,
     hello: ClientHello,
-    authorization: Authorization | None,
+    authorization: ServerCredentials | None,
 ) -> Opened | None:
     """Open a modern link to a server; None if it shows that it is legacy. Raises UpstreamError and LoginNeeded."""
     from dynamic_mcp.upstream.remote import connect_modern  # with the first remote group: httpx2 is slow to load
@@ -234,9 +234,11 @@ def _check_versions(versions: Raw, config: GroupConfig) -> None:
     names = _versions(versions)
     if not any(revision.name in names for revision in LEGACY):
         if MODERN.name in names:
-            raise Refused(config.name, f"refuses `{MODERN.name}`, which it says it speaks", code=UNSUPPORTED_VERSION)
+            raise ErrorAnswer(
+                config.name, f"refuses `{MODERN.name}`, which it says it speaks", code=UNSUPPORTED_VERSION
+            )
         shown = ", ".join(f"`{name[:40]}`" for name in names[:5]) or "no version that it names"
-        raise Refused(config.name, f"speaks {shown}, and the proxy does not", code=UNSUPPORTED_VERSION)
+        raise ErrorAnswer(config.name, f"speaks {shown}, and the proxy does not", code=UNSUPPORTED_VERSION)
 
 
 def _versions(versions: Raw) -> list[str]:

@@ -15,7 +15,15 @@ from collections.abc import Callable
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, LoginNeeded, ProtocolViolation, Refused, TimedOut
+from dynamic_mcp.errors import (
+    DynamicMcpError,
+    ErrorAnswer,
+    HttpError,
+    LinkLost,
+    LoginNeeded,
+    ProtocolViolation,
+    TimedOut,
+)
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
@@ -182,7 +190,7 @@ class ModernSubscription:
         answer = request.result()
         if len(answer.error):
             said = wire.text(wire.member(answer.error, "message")) or "an error"
-            raise Refused(group, f"answered {what} with the error: {said}", code=error_code(answer))
+            raise ErrorAnswer(group, f"answered {what} with the error: {said}", code=error_code(answer))
         raise ProtocolViolation(group, f"answered {what} without acknowledging it")
 
     async def _watch(self, stream: _Stream) -> None:
@@ -235,7 +243,7 @@ def _is_final(error: DynamicMcpError) -> bool:
     """Tell whether another attempt would fail too."""
     if isinstance(error, HttpError):
         return error.status < 500 and error.status != 429
-    return isinstance(error, Refused | ProtocolViolation | LoginNeeded)
+    return isinstance(error, ErrorAnswer | ProtocolViolation | LoginNeeded)
 
 
 def _has_result(request: asyncio.Task[Frame]) -> bool:

@@ -11,14 +11,14 @@ from dynamic_mcp.upstream.handshake import Era, Opened
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.logins import Logins
-    from dynamic_mcp.upstream.link import Listener
+    from dynamic_mcp.upstream.link import LinkOwner
 
 
 class OpenLink(Protocol):
     """What opens links: `open_link` or something in its place."""
 
     def __call__(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> Awaitable[Opened]:
         """Open a link to an upstream that was found not to speak the era that it `lacks`."""
         ...
@@ -26,7 +26,7 @@ class OpenLink(Protocol):
 
 async def open_link(
     config: GroupConfig,
-    listener: Listener,
+    listener: LinkOwner,
     hello: ClientHello,
     *,
     lacks: Era | None = None,

@@ -21,20 +21,20 @@ from dynamic_mcp.errors import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     DynamicMcpError,
+    ErrorAnswer,
     HttpError,
     LoginNeeded,
-    Refused,
     TimedOut,
     Unreachable,
 )
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.upstream.handshake import Era, Opened, greet, lacking
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.stdio import StdioTransport
 
 if TYPE_CHECKING:  # loaded with the first remote server
-    from dynamic_mcp.oauth.authorization import Authorization
+    from dynamic_mcp.oauth.authorization import ServerCredentials
     from dynamic_mcp.oauth.logins import Logins
 
 # What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
@@ -59,7 +59,7 @@ _BY_GRANT: Mapping[Grant, str] = {
 
 async def open_link(
     config: GroupConfig,
-    listener: Listener,
+    listener: LinkOwner,
     hello: ClientHello,
     *,
     lacks: Era | None = None,
@@ -90,13 +90,13 @@ async def open_link(
 
 
 async def _greet_program(
-    config: GroupConfig, program: Program, listener: Listener, hello: ClientHello, lacks: Era | None
+    config: GroupConfig, program: Program, listener: LinkOwner, hello: ClientHello, lacks: Era | None
 ) -> Opened:
     link, transport = await _start(config, program, listener)
     try:
         try:
             return link, lacking(lacks, await greet(link, hello, config))
-        except Refused as exc:
+        except ErrorAnswer as exc:
             if exc.code not in _REFUSALS:
                 raise
             from dynamic_mcp.upstream import modern_open  # as above
@@ -111,7 +111,7 @@ async def _greet_program(
 
 
 async def _open_command_line(
-    config: GroupConfig, line: CommandLine, listener: Listener, hello: ClientHello, lacks: Era | None
+    config: GroupConfig, line: CommandLine, listener: LinkOwner, hello: ClientHello, lacks: Era | None
 ) -> Opened:
     """Open a link to a program that is no server, and is made one here; it is the same in both eras."""
     from dynamic_mcp.upstream.cli.transport import CommandLineTransport  # with the first of them
@@ -127,7 +127,7 @@ async def _open_command_line(
         raise
 
 
-async def _start(config: GroupConfig, program: Program, listener: Listener) -> tuple[Link, StdioTransport]:
+async def _start(config: GroupConfig, program: Program, listener: LinkOwner) -> tuple[Link, StdioTransport]:
     transport = StdioTransport(config.name, config.max_message_bytes)
     link = Link(config.name, transport, listener, mask_of(program))
     transport.receive, transport.lost = link.receive, link.lose
@@ -141,9 +141,9 @@ class _RemoteServer:
 
     config: GroupConfig
     remote: Remote
-    listener: Listener
+    listener: LinkOwner
     hello: ClientHello
-    authorization: Authorization | None
+    authorization: ServerCredentials | None
 
     async def open_modern_first(self, lacks: Era | None) -> Opened:
         """Open a modern link, or a legacy one to a server that is not modern, or does not say so in time."""
@@ -195,7 +195,7 @@ class _RemoteServer:
     async def _greet_newer(self, *, may_discover: bool) -> Opened:
         try:
             return await self._greet("http")
-        except (HttpError, Refused) as exc:
+        except (HttpError, ErrorAnswer) as exc:
             if not may_discover or not _may_be_modern(exc):
                 raise
             try:
@@ -230,7 +230,7 @@ async def _import_remote() -> None:
     await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
 
 
-def _may_be_modern(refusal: HttpError | Refused) -> bool:
+def _may_be_modern(refusal: HttpError | ErrorAnswer) -> bool:
     """Tell whether a server that is modern only may refuse `initialize` like this."""
     if isinstance(refusal, HttpError):
         return refusal.status in _TRY_OLDER

@@ -6,10 +6,10 @@ from typing import Literal
 
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.mcp.mirrored_headers import ToolHeaders
-from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.oauth.authorization import ServerCredentials
 from dynamic_mcp.upstream.endpoint import HttpEndpoint
 from dynamic_mcp.upstream.http import HttpTransport
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.modern_http import ModernHttpTransport
 from dynamic_mcp.upstream.sse import SseTransport
@@ -22,8 +22,8 @@ async def connect(
     remote: Remote,
     kind: TransportKind,
     *,
-    listener: Listener,
-    authorization: Authorization | None = None,
+    listener: LinkOwner,
+    authorization: ServerCredentials | None = None,
 ) -> Link:
     """Return a link over this transport, before the handshake. Raises UpstreamError and LoginNeeded."""
     connect_s = config.timeouts.connect_s
@@ -50,8 +50,8 @@ def connect_modern(
     config: GroupConfig,
     remote: Remote,
     *,
-    listener: Listener,
-    authorization: Authorization | None = None,
+    listener: LinkOwner,
+    authorization: ServerCredentials | None = None,
 ) -> tuple[Link, ToolHeaders]:
     """Return a link for modern requests, and what learns which headers they have. Raises Unreachable."""
     transport = ModernHttpTransport(_endpoint(config, remote, authorization), config.max_message_bytes)
@@ -61,7 +61,7 @@ def connect_modern(
     return link, transport.tool_headers
 
 
-def _endpoint(config: GroupConfig, remote: Remote, authorization: Authorization | None) -> HttpEndpoint:
+def _endpoint(config: GroupConfig, remote: Remote, authorization: ServerCredentials | None) -> HttpEndpoint:
     # less than the whole timeout, to tell a server that cannot be reached from one that does not answer
     connect_s = 0.9 * config.timeouts.connect_s
     return HttpEndpoint(config.name, remote, connect_s=connect_s, authorization=authorization)

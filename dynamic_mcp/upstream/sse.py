@@ -11,7 +11,7 @@ import logging
 import httpx2
 
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
-from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
 from dynamic_mcp.mcp.lines import Oversized
 from dynamic_mcp.upstream.endpoint import (
     Headers,
@@ -132,7 +132,7 @@ class SseTransport:
         what = f"sent `{media_type(response) or 'no content type'}` instead of an event stream"
         return HttpError(self._endpoint.group, f"`{self._endpoint.host}` {what}", status=200, hint=_PATH_HINT)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: ServerSentEvent) -> None:
         match event.name:
             case "endpoint" if not self._message_url.done():
                 self._message_url.set_result(self._resolve_message_url(event.data))

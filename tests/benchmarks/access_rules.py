@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Mapping
 
-from dynamic_mcp.config.access import Access, Condition, Effect, Rule
+from dynamic_mcp.config.access import Access, AccessRule, Condition, Effect
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
@@ -26,14 +26,14 @@ RULES = 10  # of each role
 ANSWER = {"content": [{"type": "text", "text": "x"}]}
 
 
-def rules(*, with_arguments: bool) -> Mapping[str, tuple[Rule, ...]]:
+def rules(*, with_arguments: bool) -> Mapping[str, tuple[AccessRule, ...]]:
     """Return ten rules for each role, the first of which allows the call."""
     conditions = (Condition("$.text", pattern="[a-z]+"),) if with_arguments else ()
     return {
         f"role{role}": (
-            Rule("allow", servers=("u*",), tools=("echo",), arguments=conditions),
+            AccessRule("allow", servers=("u*",), tools=("echo",), arguments=conditions),
             *(
-                Rule(f"r{number}", Effect.DENY, servers=("u*", "v*"), tools=(f"*drop_{role}_{number}*",))
+                AccessRule(f"r{number}", Effect.DENY, servers=("u*", "v*"), tools=(f"*drop_{role}_{number}*",))
                 for number in range(RULES - 1)
             ),
         )

@@ -23,15 +23,15 @@ from pathlib import Path
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Embeddings
-from dynamic_mcp.embeddings.endpoint import Endpoint, Vector
-from dynamic_mcp.search import DEFAULT_TUNING, Field, GroupIndex, Tuning, rank, summarize
+from dynamic_mcp.embeddings.endpoint import EmbeddingEndpoint, Vector
+from dynamic_mcp.search import DEFAULT_TUNING, FieldWeight, GroupIndex, Tuning, rank, summarize
 from tests.benchmarks.corpora import Corpus, Query, bfcl, metatool
 from tests.benchmarks.engines import Pair, Rank, engines
 
 BATCH = 32
 HEAD = f"{'':44} {'recall@1':>9} {'@5':>6} {'@8':>6} {'MRR':>6} {'ms':>7}"
-ALL_ALIKE = Field(1, 15)
-NOT_AT_ALL = Field(0, 15)
+ALL_ALIKE = FieldWeight(1, 15)
+NOT_AT_ALL = FieldWeight(0, 15)
 VARIANTS: dict[str, Tuning] = {
     "as it is": DEFAULT_TUNING,
     "with stop words in the query": replace(DEFAULT_TUNING, has_stop_words=False),
@@ -104,7 +104,7 @@ def by_words(corpus: Corpus, tuning: Tuning = DEFAULT_TUNING) -> Rank:
     return lambda query: [(match.group, match.name) for match in rank(made, query, tuning=tuning)]
 
 
-async def by_meaning(corpus: Corpus, endpoint: Endpoint) -> Callable[[bool], Rank]:
+async def by_meaning(corpus: Corpus, endpoint: EmbeddingEndpoint) -> Callable[[bool], Rank]:
     """Rank as the program does with embeddings, or (False) by embeddings alone."""
     made = parts(corpus)
     described = {
@@ -130,7 +130,7 @@ async def by_meaning(corpus: Corpus, endpoint: Endpoint) -> Callable[[bool], Ran
     return ranker
 
 
-async def embedded(endpoint: Endpoint, texts: Sequence[str]) -> list[Vector]:
+async def embedded(endpoint: EmbeddingEndpoint, texts: Sequence[str]) -> list[Vector]:
     """Return the vectors of many texts."""
     found: list[Vector] = []
     for at in range(0, len(texts), BATCH):
@@ -148,7 +148,7 @@ def by_fastmcp(python: str, corpus: Corpus, queries: Sequence[Query]) -> Figures
     return judged(queries, [[(groups[name], name) for name in each] for each in answer["found"]], answer["ms"])
 
 
-async def compare(corpus: Corpus, fastmcp: str | None, endpoint: Endpoint | None) -> None:
+async def compare(corpus: Corpus, fastmcp: str | None, endpoint: EmbeddingEndpoint | None) -> None:
     """Print the table of one corpus, for both parts."""
     print(f"\n{corpus.name}: {len(corpus.tools)} tools")
     words = by_words(corpus)
@@ -185,7 +185,7 @@ async def main() -> None:
     options.add_argument("--ablation", action="store_true")
     chosen = options.parse_args()
     corpora = [*([metatool(chosen.metatool)] if chosen.metatool else []), bfcl(chosen.bfcl)]
-    endpoint = Endpoint(Embeddings(chosen.embeddings, chosen.model, None)) if chosen.embeddings else None
+    endpoint = EmbeddingEndpoint(Embeddings(chosen.embeddings, chosen.model, None)) if chosen.embeddings else None
     for corpus in corpora:
         await compare(corpus, chosen.fastmcp, endpoint)
         if chosen.ablation:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dynamic_mcp.cli.proxy_status import WINDOW_S, CallRates, Memory, Process, measure_memory, measure_tree
+from dynamic_mcp.cli.proxy_status import WINDOW_S, CallRates, MemoryUse, ProcessInfo, measure_memory, measure_tree
 from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, ProxyStatus, RunningProxy, SessionStatus
 from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 from tests.program import UPSTREAMS, Json, full, odd, running
@@ -272,8 +272,14 @@ def test_a_file_of_an_older_version_is_shown_as_well(cli: CliRunner, state: Path
 
 
 def test_memory_is_that_of_a_process_and_of_its_whole_family() -> None:
-    table = {1: Process(0, 5), 2: Process(1, 10), 3: Process(2, 20), 4: Process(3, 40), 9: Process(1, 80)}
-    assert measure_memory(2, table) == Memory(proxy=10, servers=60)
+    table = {
+        1: ProcessInfo(0, 5),
+        2: ProcessInfo(1, 10),
+        3: ProcessInfo(2, 20),
+        4: ProcessInfo(3, 40),
+        9: ProcessInfo(1, 80),
+    }
+    assert measure_memory(2, table) == MemoryUse(proxy=10, servers=60)
     assert measure_tree(3, table) == 60
     assert measure_memory(7, table) is None
     assert measure_tree(7, table) == 0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dynamic_mcp.config.auth import Bearer, Forwarded, Login, NamedToken
+from dynamic_mcp.config.auth import BearerAuth, Forwarded, LoginAuth, NamedToken
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 
@@ -44,7 +44,7 @@ def test_tokens_and_a_reverse_proxy_need_no_url(read_config: ReadConfig) -> None
     http = read_config(config({"kind": "bearer"}, {"kind": "forwarded", "trusted": ["10.0.0.0/8"]})).http
 
     assert http is not None
-    assert http.auth == (Bearer(), Forwarded(("10.0.0.0/8",)))
+    assert http.auth == (BearerAuth(), Forwarded(("10.0.0.0/8",)))
 
 
 def test_a_warning_says_that_everybody_is_believed(read_config: ReadConfig) -> None:
@@ -67,7 +67,7 @@ def test_a_token_that_can_be_guessed_or_lacks_its_variable_is_left_out_with_a_wa
     read = read_config(config({"kind": "bearer", "tokens": tokens}), LONG=LONG)
 
     assert read.http is not None
-    assert read.http.auth == (Bearer((NamedToken(LONG, "ci", ("reader",)),)),)
+    assert read.http.auth == (BearerAuth((NamedToken(LONG, "ci", ("reader",)),)),)
     assert [warning.partition(": ")[0] for warning in read.warnings] == [
         f"settings.http.auth[0].tokens[{number}].token" for number in (1, 2, 3)
     ]
@@ -81,7 +81,7 @@ def test_a_login_knows_the_scopes_that_access_rules_ask_for(read_config: ReadCon
     settings = {"http": own, "access": {"roles": {"dev": rules}}}
     http = read_config({"mcpServers": {}, "settings": settings}).http
     assert http is not None
-    assert isinstance(http.auth[0], Login)
+    assert isinstance(http.auth[0], LoginAuth)
     assert http.auth[0].scopes == ("files", "write")
 
 
@@ -91,4 +91,4 @@ def test_documents_of_clients_on_this_machine_are_a_choice(read_config: ReadConf
         http = read_config(config(login, public_url="http://127.0.0.1:8808/mcp")).http
 
         assert http is not None
-        assert [each.has_local_documents for each in http.auth if isinstance(each, Login)] == [bool(chosen)]
+        assert [each.has_local_documents for each in http.auth if isinstance(each, LoginAuth)] == [bool(chosen)]

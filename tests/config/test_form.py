@@ -16,7 +16,7 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.problems import find_problems
-from dynamic_mcp.config.resolved import Embeddings, IdentityProvider
+from dynamic_mcp.config.resolved import Embeddings, IdentityProviderConfig
 from dynamic_mcp.config.section import alternatives, file_fields, reader, sections_in
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.guards.config import Guard
@@ -42,7 +42,7 @@ _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
 _NEEDED: dict[type[Struct], dict[str, object]] = {
     Embeddings: {"url": "http://h", "model": "m"},
-    IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
+    IdentityProviderConfig: {"token_endpoint": "http://h", "client_id": "x"},
     NamedToken: {"token": "x", "subject": "x"},
     Jwt: {"issuer": "http://h"},
     Forwarded: {"trusted": ["unix"]},
@@ -111,8 +111,8 @@ def _beside(members: Any) -> list[object]:
 
 
 SECTIONS: list[tuple[type[Struct], Wrap, dict[str, object]]] = [
-    *_split(form.Program, _server, {"command": "x"}),
-    *_split(form.Remote, _server, {"url": "http://h"}),
+    *_split(form.ProgramEntry, _server, {"command": "x"}),
+    *_split(form.RemoteEntry, _server, {"url": "http://h"}),
     *_split(form.Settings, _settings, {}),
     *(
         (each, wrap, needed)
@@ -194,7 +194,7 @@ def test_nobody_can_name_the_kind_of_a_server_that_the_form_finds_out() -> None:
     tree = {"mcpServers": {"a": {"command": "x", "x-kind": "remote", "env": {"x-kind": "mine"}}}}
     assert is_accepted(tree)
     server = form.root(tree).servers["a"]
-    assert isinstance(server, form.Program)
+    assert isinstance(server, form.ProgramEntry)
     assert server.env == {"x-kind": "mine"}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.config.resolved import (
-    Answers,
+    CallHandling,
     Config,
-    Daemon,
+    DaemonConfig,
     Exposure,
     Features,
     GroupConfig,
@@ -20,7 +20,7 @@ from dynamic_mcp.config.resolved import (
     Timeouts,
     ToolFilter,
 )
-from dynamic_mcp.config.rules import Rule
+from dynamic_mcp.config.rules import CallRule
 
 Json = Any  # whatever JSON a test writes down
 ReadConfig = Callable[..., Config]
@@ -60,7 +60,7 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 features=Features(tools=True, resources=True, prompts=True),
                 tools=ToolFilter(include=("*",), exclude=()),
                 exposure=Exposure(direct=False, pinned=()),
-                answers=Answers(validate=None, limit=100_000, compact=False),
+                answers=CallHandling(validate=None, limit=100_000, compact=False),
                 pinning=Pinning("warn", config.presentations["git"].pinning.source),
             )
         },
@@ -134,18 +134,18 @@ def test_idle_time_may_be_never(read_config: ReadConfig, text: object, seconds: 
     [
         (None, None),
         (False, None),
-        (True, Daemon(linger_s=300)),
-        ({}, Daemon(linger_s=300)),
-        ({"linger": None}, Daemon(linger_s=300)),
-        ({"linger": " "}, Daemon(linger_s=300)),
-        ({"linger": "2min"}, Daemon(linger_s=120)),
-        ({"linger": 1.5}, Daemon(linger_s=1.5)),
-        ({"linger": "0s", "x-why": "to end at once"}, Daemon(linger_s=0)),
-        ({"linger": "Never"}, Daemon(linger_s=None)),
+        (True, DaemonConfig(linger_s=300)),
+        ({}, DaemonConfig(linger_s=300)),
+        ({"linger": None}, DaemonConfig(linger_s=300)),
+        ({"linger": " "}, DaemonConfig(linger_s=300)),
+        ({"linger": "2min"}, DaemonConfig(linger_s=120)),
+        ({"linger": 1.5}, DaemonConfig(linger_s=1.5)),
+        ({"linger": "0s", "x-why": "to end at once"}, DaemonConfig(linger_s=0)),
+        ({"linger": "Never"}, DaemonConfig(linger_s=None)),
     ],
 )
 def test_a_daemon_is_configured_by_a_switch_or_by_its_fields(
-    read_config: ReadConfig, value: object, daemon: Daemon | None
+    read_config: ReadConfig, value: object, daemon: DaemonConfig | None
 ) -> None:
     assert read_config({"mcpServers": {}, "settings": {"daemon": value}}).daemon == daemon
 
@@ -253,7 +253,9 @@ def test_a_rule_knows_its_place_and_the_servers_own_rules_replace_the_shared_one
 
     shared, mixed = config.presentations["a"], config.presentations["b.c"]
 
-    assert [each.id for each in shared.rules_of("limits", Rule)] == ["settings.limits[0]"]
-    assert [each.id for each in mixed.rules_of("limits", Rule)] == [f'mcpServers["b.c"].limits[{n}]' for n in (0, 1)]
-    assert [each.id for each in mixed.rules_of("guards", Rule)] == ["settings.guards[0]"]
+    assert [each.id for each in shared.rules_of("limits", CallRule)] == ["settings.limits[0]"]
+    assert [each.id for each in mixed.rules_of("limits", CallRule)] == [
+        f'mcpServers["b.c"].limits[{n}]' for n in (0, 1)
+    ]
+    assert [each.id for each in mixed.rules_of("guards", CallRule)] == ["settings.guards[0]"]
     assert mixed.asks

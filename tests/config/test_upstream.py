@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from dynamic_mcp.config.read import read
-from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, IdentityProvider, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, IdentityProviderConfig, OAuth, Program, Remote
 
 ReadConfig = Callable[..., Config]
 
@@ -183,7 +183,7 @@ def test_an_assertion_and_an_identity_provider_are_filled_in_and_a_file_is_found
 
     config = read_config({"mcpServers": servers}, A="aa")
 
-    provider = IdentityProvider("https://idp.test/aa", "aa1", "aa2")
+    provider = IdentityProviderConfig("https://idp.test/aa", "aa1", "aa2")
     here = [each.upstream.oauth for each in config.groups if isinstance(each.upstream, Remote)]
     assert [each.identity_provider for each in here] == [provider, provider]
     assert [each.assertion for each in here] == ["aa3", None]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.resolved import Embeddings
-from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector, endpoint_url
+from dynamic_mcp.embeddings.endpoint import EmbeddingEndpoint, EndpointError, Vector, endpoint_url
 from dynamic_mcp.embeddings.index import SemanticIndex, Texts
 from dynamic_mcp.embeddings.vectors import VectorStore, text_key
 from tests.embeddings.endpoint import FakeEndpoint, Json, endpoint
@@ -165,7 +165,7 @@ async def test_switching_it_off_ends_the_questions() -> None:
 
 async def test_the_key_is_a_bearer_token_and_the_protocol_is_openais() -> None:
     async with endpoint() as fake:
-        asking = Endpoint(config(fake, key="hunter2"))
+        asking = EmbeddingEndpoint(config(fake, key="hunter2"))
         await asking.embed(["a", "b"], BOUND_S)
         await asking.close()
 
@@ -210,7 +210,7 @@ def data(*items: Json) -> bytes:
 async def test_an_answer_that_is_none_is_an_error_of_the_endpoint(answer: bytes) -> None:
     async with endpoint() as fake:
         fake.answer = lambda asked: answer
-        asking = Endpoint(config(fake))
+        asking = EmbeddingEndpoint(config(fake))
 
         with pytest.raises(EndpointError):
             await asking.embed(["a"], BOUND_S)
@@ -220,14 +220,14 @@ async def test_an_answer_that_is_none_is_an_error_of_the_endpoint(answer: bytes)
 async def test_answers_are_put_in_order() -> None:
     async with endpoint() as fake:
         fake.answer = lambda asked: data({"index": 1, "embedding": [0, 2]}, {"index": 0, "embedding": [3, 0]})
-        asking = Endpoint(config(fake))
+        asking = EmbeddingEndpoint(config(fake))
 
         assert [list(vector) for vector in await asking.embed(["a", "b"], BOUND_S)] == [[1, 0], [0, 1]]
         await asking.close()
 
 
 async def test_an_endpoint_that_is_away_says_so() -> None:
-    asking = Endpoint(Embeddings("http://127.0.0.1:9/v1", "tiny", None))
+    asking = EmbeddingEndpoint(Embeddings("http://127.0.0.1:9/v1", "tiny", None))
     with pytest.raises(EndpointError):
         await asking.embed(["a"], BOUND_S)
     await asking.close()

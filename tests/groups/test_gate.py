@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.gate import Admission, DeferredGate
+from dynamic_mcp.groups.gate import DeferredGate, GatedCatalog
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from tests.fakes import group_config
 
@@ -40,7 +40,7 @@ def catalog() -> LiveCatalog:
 
 
 def test_a_deferred_gate_is_made_with_the_first_catalog_and_once(catalog: LiveCatalog) -> None:
-    admission, times = Admission(catalog), list[int]()
+    admission, times = GatedCatalog(catalog), list[int]()
 
     def make() -> Shut:
         times.append(1)
@@ -56,7 +56,7 @@ def test_a_deferred_gate_is_made_with_the_first_catalog_and_once(catalog: LiveCa
 
 
 async def test_nothing_passes_a_gate_that_cannot_be_made(catalog: LiveCatalog) -> None:
-    admission = Admission(catalog)
+    admission = GatedCatalog(catalog)
 
     def fail() -> Shut:
         raise OSError("no descriptor is free")

@@ -22,7 +22,7 @@ from dynamic_mcp.groups.live_catalog import MAX_AGE_S
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import OpenLink
 from tests.fake_parties import FakeCaller, LoneGroup, Watcher
 from tests.fakes import BOUND_S, FakeClock, Json, group_config, settled, tool
@@ -32,7 +32,7 @@ from tests.upstream.modern import ModernUpstream, complete, open_modern
 
 def _opener(upstream: ModernUpstream) -> OpenLink:
     async def open_link(
-        config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[AnyLink, ServerHello]:
         return await open_modern(upstream, listener, hello)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Answers, Exposure, Program, Remote, Share, Timeouts
+from dynamic_mcp.config.resolved import CallHandling, Exposure, Program, Remote, Share, Timeouts
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.face.socket import SocketFace
@@ -76,7 +76,7 @@ def group(
 ) -> PresentedGroup:
     """Return the config of a group, shared by these (`auto` where nothing is said)."""
     changes: dict[str, Json] = {"upstream": upstream} if upstream else {}
-    answers = Answers(validate=None, limit=RESULT_LIMIT, compact=False)
+    answers = CallHandling(validate=None, limit=RESULT_LIMIT, compact=False)
     config = group_config(
         name, answers=answers, exposure=Exposure(direct=direct, pinned=()), timeouts=_TIMEOUTS, **changes
     )

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
 from dynamic_mcp.mcp.lines import Oversized
 from tests.examples import examples
 
 
-def parse_stream(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[Event]:
+def parse_stream(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[ServerSentEvent]:
     """Parse a stream that arrives in chunks of this many bytes."""
     stream = EventStream(limit)
     step = step or max(1, len(data))
@@ -21,23 +21,23 @@ def parse_stream(data: bytes, *, limit: int = 1 << 20, step: int | None = None) 
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        (b"data: a\n\n", [Event("message", b"a")]),
-        (b"data:a\n\n", [Event("message", b"a")]),
-        (b"data:  a\n\n", [Event("message", b" a")]),
-        (b"data: a\ndata: b\n\n", [Event("message", b"a\nb")]),
-        (b"event: endpoint\ndata: /m\n\n", [Event("endpoint", b"/m")]),
-        (b"data: a\r\n\r\ndata: b\r\n\r\n", [Event("message", b"a"), Event("message", b"b")]),
-        (b"data: a\r\rdata: b\r\r", [Event("message", b"a"), Event("message", b"b")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [Event("message", b"a")]),
-        (b": a comment\n\ndata: a\n\n", [Event("message", b"a")]),
-        (b"event: x\n\ndata: a\n\n", [Event("message", b"a")]),
-        (b"nonsense\nfoo: bar\ndata: \xff\n\n", [Event("message", b"\xff")]),
+        (b"data: a\n\n", [ServerSentEvent("message", b"a")]),
+        (b"data:a\n\n", [ServerSentEvent("message", b"a")]),
+        (b"data:  a\n\n", [ServerSentEvent("message", b" a")]),
+        (b"data: a\ndata: b\n\n", [ServerSentEvent("message", b"a\nb")]),
+        (b"event: endpoint\ndata: /m\n\n", [ServerSentEvent("endpoint", b"/m")]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [ServerSentEvent("message", b"a"), ServerSentEvent("message", b"b")]),
+        (b"data: a\r\rdata: b\r\r", [ServerSentEvent("message", b"a"), ServerSentEvent("message", b"b")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [ServerSentEvent("message", b"a")]),
+        (b": a comment\n\ndata: a\n\n", [ServerSentEvent("message", b"a")]),
+        (b"event: x\n\ndata: a\n\n", [ServerSentEvent("message", b"a")]),
+        (b"nonsense\nfoo: bar\ndata: \xff\n\n", [ServerSentEvent("message", b"\xff")]),
         (b"data\n\n", []),
         (b"data: half", []),
         (b"", []),
     ],
 )
-def test_a_stream_gives_its_events(stream: bytes, expected: list[Event]) -> None:
+def test_a_stream_gives_its_events(stream: bytes, expected: list[ServerSentEvent]) -> None:
     assert parse_stream(stream) == expected
     assert parse_stream(stream, step=1) == expected
 
@@ -64,7 +64,7 @@ def test_the_id_of_an_event_counts_once_the_event_is_whole() -> None:
     assert stream.last_id == b"1"
 
     stream.restart()
-    assert stream.feed(b"data: c\n\n") == [Event("message", b"c")]
+    assert stream.feed(b"data: c\n\n") == [ServerSentEvent("message", b"c")]
     assert stream.last_id == b"1"
 
 
@@ -95,12 +95,12 @@ def test_an_event_over_the_bound_is_cut_and_the_next_one_is_whole(data: bytes) -
         assert isinstance(large.data, Oversized)
         assert large.data.size > 50_000
         assert len(large.data) < 20_000
-        assert small == Event("message", b"a")
+        assert small == ServerSentEvent("message", b"a")
 
 
 def test_a_comment_that_never_ends_takes_no_memory() -> None:
     assert parse_stream(b": " + b"x" * 1_000_000 + b"\n\ndata: a\n\n", limit=1000, step=500) == [
-        Event("message", b"a")
+        ServerSentEvent("message", b"a")
     ]
 
 
@@ -108,5 +108,5 @@ def test_what_stands_at_the_end_without_an_empty_line_can_be_had() -> None:
     stream = EventStream(100)
     stream.feed(b"data: a\ndata: b")
 
-    assert stream.take_rest() == Event("message", b"a\nb")
+    assert stream.take_rest() == ServerSentEvent("message", b"a\nb")
     assert stream.take_rest() is None

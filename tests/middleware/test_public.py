@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp import middleware
-from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, Middleware
+from dynamic_mcp.middleware import CallerInfo, CallRequest, CallResult, Item, Middleware
 
 REQUEST = CallRequest("tool", "github", "create_issue", raw_arguments=b'{"title":"a","size":123456789012345678901}')
 
@@ -116,4 +116,4 @@ async def test_a_plug_in_without_methods_changes_nothing() -> None:
 
     assert await plugin.call(REQUEST, following) is result
     items = [Item("tools", "a", "b", b"{}")]
-    assert await plugin.list("tools", items, Caller()) is items
+    assert await plugin.list("tools", items, CallerInfo()) is items

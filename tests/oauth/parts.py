@@ -9,8 +9,8 @@ from typing import Any
 
 from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.authorization import Challenge
-from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.credentials import Client, Login, Token
+from dynamic_mcp.oauth.bearer import BearerCredentials
+from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token
 from dynamic_mcp.oauth.store import LoginStore
 from tests.upstreams.auth_server import AuthServer
 
@@ -22,9 +22,9 @@ def remote(url: str, **oauth: Any) -> Remote:  # Any: fields of OAuth
     return Remote(kind=None, url=url, headers={}, oauth=OAuth(**oauth))
 
 
-def bearer(config: Remote, folder: Path, **more: Any) -> Bearer:  # Any: arguments of Bearer
+def bearer(config: Remote, folder: Path, **more: Any) -> BearerCredentials:  # Any: arguments of Bearer
     """Return the credentials of a server."""
-    return Bearer("up", config, folder, COMMAND, **more)
+    return BearerCredentials("up", config, folder, COMMAND, **more)
 
 
 def issue_login(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Login:  # Any: fields of Login
@@ -45,7 +45,7 @@ def issue_login(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Lo
         f"{server.url}/token",
         f"{server.url}/revoke",
         server.mcp_url,
-        Client("test", "registered"),
+        ClientCredentials("test", "registered"),
         token,
     )
     return replace(login, **changes)

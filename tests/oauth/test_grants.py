@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.config.resolved import IdentityProvider, OAuth
+from dynamic_mcp.config.resolved import IdentityProviderConfig, OAuth
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.oauth.store import LoginStore
 from tests.oauth.parts import bearer, refusal, remote
@@ -38,7 +38,7 @@ class Provider:
 
     def oauth(self, **changes: Any) -> dict[str, Any]:
         """Return the config of a login that uses it."""
-        provider = IdentityProvider(f"{self.http.url}/token", "at-idp")
+        provider = IdentityProviderConfig(f"{self.http.url}/token", "at-idp")
         facts = {"client_id": "robot", "client_secret": "AS-SECRET", "assertion": self.id_token}
         return {"grant": "cross_app", "identity_provider": provider, **facts, **changes}
 
@@ -87,7 +87,7 @@ async def test_an_id_token_is_exchanged_at_the_identity_provider_and_its_grant_a
 async def test_neither_side_gets_the_secrets_of_the_other(
     server: AuthServer, provider: Provider, tmp_path: Path
 ) -> None:
-    confidential = IdentityProvider(f"{provider.http.url}/token", "at-idp", "IDP-SECRET")
+    confidential = IdentityProviderConfig(f"{provider.http.url}/token", "at-idp", "IDP-SECRET")
 
     await bearer(remote(server.mcp_url, **provider.oauth(identity_provider=confidential)), tmp_path).get_header()
 
@@ -180,7 +180,7 @@ async def test_an_answer_without_the_requested_grant_is_not_passed_on(
 async def test_an_identity_provider_that_cannot_be_asked_is_named(
     server: AuthServer, provider: Provider, tmp_path: Path, url: str, reason: str
 ) -> None:
-    config = remote(server.mcp_url, **provider.oauth(identity_provider=IdentityProvider(url, "at-idp")))
+    config = remote(server.mcp_url, **provider.oauth(identity_provider=IdentityProviderConfig(url, "at-idp")))
 
     with pytest.raises(Unreachable, match=f"{url}.*{reason}"):
         await bearer(config, tmp_path).get_header()
@@ -320,5 +320,5 @@ async def test_tokens_of_different_grants_are_kept_apart(
 
 
 def test_a_config_shows_no_assertion_and_no_secret() -> None:
-    provider = IdentityProvider("https://idp.test/token", "me", "SECRET")
+    provider = IdentityProviderConfig("https://idp.test/token", "me", "SECRET")
     assert "SECRET" not in repr(OAuth(grant="cross_app", assertion="SECRET", identity_provider=provider))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.oauth.bearer import Bearer
+from dynamic_mcp.oauth.bearer import BearerCredentials
 from dynamic_mcp.oauth.links import VALID_S, LoginLinks
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.web.authorization_response import UnexpectedResponse
@@ -43,7 +43,7 @@ async def links(clock: Clock) -> LoginLinks:
 
 
 @pytest.fixture
-def credentials(tmp_path: Path) -> Bearer:
+def credentials(tmp_path: Path) -> BearerCredentials:
     return bearer(of(ANN), tmp_path)
 
 
@@ -59,7 +59,7 @@ async def test_a_link_is_long_and_its_own(links: LoginLinks, tmp_path: Path) -> 
 
 
 async def test_a_link_that_nobody_has_opened_is_sent_again_while_it_lasts(
-    links: LoginLinks, credentials: Bearer, clock: Clock
+    links: LoginLinks, credentials: BearerCredentials, clock: Clock
 ) -> None:
     first = links.send(credentials, ANN)
     clock.time = VALID_S / 3
@@ -74,7 +74,7 @@ async def test_a_link_that_nobody_has_opened_is_sent_again_while_it_lasts(
 
 
 async def test_a_link_expires_and_whoever_waits_hears_that_nobody_has_logged_in(
-    links: LoginLinks, credentials: Bearer, clock: Clock
+    links: LoginLinks, credentials: BearerCredentials, clock: Clock
 ) -> None:
     link = links.send(credentials, ANN)
     assert link is not None
@@ -87,7 +87,7 @@ async def test_a_link_expires_and_whoever_waits_hears_that_nobody_has_logged_in(
 
 
 async def test_a_person_has_a_few_links_at_most_and_the_oldest_go_first(
-    links: LoginLinks, credentials: Bearer
+    links: LoginLinks, credentials: BearerCredentials
 ) -> None:
     sent = []
     for number in range(20):
@@ -101,7 +101,7 @@ async def test_a_person_has_a_few_links_at_most_and_the_oldest_go_first(
     links.close()
 
 
-async def test_the_first_browser_keeps_a_link(links: LoginLinks, credentials: Bearer) -> None:
+async def test_the_first_browser_keeps_a_link(links: LoginLinks, credentials: BearerCredentials) -> None:
     link = links.send(credentials, ANN)
     assert link is not None
     assert not link.belongs_to("")
@@ -117,7 +117,7 @@ async def test_a_person_who_comes_and_goes_gets_no_more_links_for_that(links: Lo
     links.close()
 
 
-async def test_without_an_address_of_ours_there_are_no_links(credentials: Bearer) -> None:
+async def test_without_an_address_of_ours_there_are_no_links(credentials: BearerCredentials) -> None:
     assert LoginLinks(lambda: None).send(credentials, ANN) is None
 
 

@@ -15,7 +15,7 @@ from keyring.errors import PasswordDeleteError
 from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.identity import Principal
-from dynamic_mcp.oauth.credentials import Client, Login, Token
+from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token
 from dynamic_mcp.oauth.store import LoginStore, key
 from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote
@@ -25,7 +25,7 @@ LOGIN = Login(
     URL,
     "https://as.example.com",
     "https://as.example.com/token",
-    client=Client("c", "registered", "client_secret_post", "SECRET-client"),
+    client=ClientCredentials("c", "registered", "client_secret_post", "SECRET-client"),
     token=Token("SECRET-access", 1.0, 2.0, "SECRET-refresh", "a b"),
 )
 

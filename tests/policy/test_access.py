@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import Effect, Kind
+from dynamic_mcp.config.access import AccessKind, Effect
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.policy.access import GroupRules, Policy
 from tests.policy.rules import access_of, person
@@ -32,7 +32,7 @@ def approved_of(*rules: Json, approve: tuple[str, ...] = ("move_*",), **members:
 
 def effect(rules: GroupRules, name: str, arguments: bytes = b"{}", *, access: str = "write") -> Effect:
     """Decide about a tool."""
-    return rules.judge(Kind.TOOL, name, access).decide(Raw(arguments)).effect
+    return rules.judge(AccessKind.TOOL, name, access).decide(Raw(arguments)).effect
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -50,7 +50,7 @@ def test_deny_wins_over_ask_over_allow_in_any_order(order: tuple[int, ...]) -> N
 def test_a_decision_names_its_rule() -> None:
     found = rules_of({"tools": ["a"]}, {"tools": ["b"], "effect": "ask", "id": "careful"})
 
-    assert [found.judge(Kind.TOOL, name).decide(None).rule for name in "abc"] == [
+    assert [found.judge(AccessKind.TOOL, name).decide(None).rule for name in "abc"] == [
         "roles.dev[0]",
         "careful",
         "default",
@@ -103,8 +103,8 @@ def test_roles_for_a_name_with_an_issuer_are_for_nobody_else_of_that_name() -> N
 def test_a_rule_that_names_tools_is_about_no_prompts_and_resources() -> None:
     found = rules_of({"tools": ["*"]})
 
-    assert found.judge(Kind.TOOL, "a").is_visible
-    assert not found.judge(Kind.PROMPT, "a").is_visible
+    assert found.judge(AccessKind.TOOL, "a").is_visible
+    assert not found.judge(AccessKind.PROMPT, "a").is_visible
     assert not found.may_see_resource("file:///a")
 
 
@@ -113,7 +113,7 @@ def test_a_rule_about_reading_is_about_reading_tools_prompts_and_resources() -> 
 
     assert effect(found, "a", access="read") is Effect.ALLOW
     assert effect(found, "a", access="write") is Effect.DENY
-    assert found.judge(Kind.PROMPT, "a").is_visible
+    assert found.judge(AccessKind.PROMPT, "a").is_visible
     assert found.may_see_resource("file:///a")
 
 
@@ -121,7 +121,7 @@ def test_a_rule_about_writing_is_about_no_prompts_and_resources() -> None:
     found = rules_of({}, {"access": "write", "effect": "deny"})
 
     assert effect(found, "a", access="write") is Effect.DENY
-    assert found.judge(Kind.PROMPT, "a").is_visible
+    assert found.judge(AccessKind.PROMPT, "a").is_visible
     assert found.may_see_resource("file:///a")
 
 
@@ -158,7 +158,7 @@ def test_a_uri_is_decided_as_any_server_may_read_it(uri: str, *, is_allowed: boo
 def test_a_tool_is_shown_if_some_arguments_are_allowed_and_decided_by_them() -> None:
     rule = {"tools": ["query"], "arguments": {"$.database": {"enum": ["stage"]}}}
     found = rules_of(rule)
-    judgement = found.judge(Kind.TOOL, "query")
+    judgement = found.judge(AccessKind.TOOL, "query")
 
     assert judgement.is_visible
     assert judgement.settled is None
@@ -172,7 +172,7 @@ def test_a_tool_that_is_denied_with_all_arguments_is_not_shown_because_some_are_
     some = {"tools": ["query"], "arguments": {"$.database": {"enum": ["stage"]}}}
 
     for rules in ((denied, some), (some, denied)):
-        judgement = rules_of(*rules).judge(Kind.TOOL, "query")
+        judgement = rules_of(*rules).judge(AccessKind.TOOL, "query")
         assert not judgement.is_visible
         assert judgement.settled is not None
 
@@ -224,7 +224,7 @@ def test_a_token_without_a_scope_is_told_which_one_it_lacks() -> None:
 
     assert effect(rules_of(rule, scopes=frozenset({"tools:write"})), "a") is Effect.ALLOW
     assert effect(rules_of(rule, scopes=None), "a") is Effect.ALLOW, "a credential without scopes lacks none"
-    found = rules_of(rule, scopes=frozenset({"other"})).judge(Kind.TOOL, "a")
+    found = rules_of(rule, scopes=frozenset({"other"})).judge(AccessKind.TOOL, "a")
     assert (found.decide(None).effect, found.decide(None).scopes) == (Effect.DENY, ("tools:write",))
     assert found.is_visible
 
@@ -322,24 +322,27 @@ def test_where_everything_else_is_allowed_only_templates_that_are_denied_are_hid
 def test_approve_allows_nothing(rules: list[Json]) -> None:
     found, without = approved_of(*rules), rules_of(*rules)
 
-    decision = found.judge(Kind.TOOL, "move_file", "write").decide(Raw(b'{"path": "/b"}'))
+    decision = found.judge(AccessKind.TOOL, "move_file", "write").decide(Raw(b'{"path": "/b"}'))
     assert (decision.effect, decision.allowed_by) == (Effect.DENY, "")
-    assert decision == without.judge(Kind.TOOL, "move_file", "write").decide(Raw(b'{"path": "/b"}'))
+    assert decision == without.judge(AccessKind.TOOL, "move_file", "write").decide(Raw(b'{"path": "/b"}'))
     assert found.is_visible is without.is_visible
     for name in ("move_file", "read_file"):
-        assert found.judge(Kind.TOOL, name, "write").is_visible is without.judge(Kind.TOOL, name, "write").is_visible
+        assert (
+            found.judge(AccessKind.TOOL, name, "write").is_visible
+            is without.judge(AccessKind.TOOL, name, "write").is_visible
+        )
 
 
 @pytest.mark.parametrize("name", ["move_file", "MOVE_FILE", "\uff4dove_file"])
 def test_approve_asks_about_what_a_rule_allows_and_says_which(name: str) -> None:
-    decision = approved_of({"servers": ["up"]}).judge(Kind.TOOL, name).decide(None)
+    decision = approved_of({"servers": ["up"]}).judge(AccessKind.TOOL, name).decide(None)
 
     assert (decision.effect, decision.rule) == (Effect.ASK, "mcpServers.up.approve")
     assert decision.allowed_by == "roles.dev[0]"
 
 
 def test_approve_asks_about_the_arguments_that_are_allowed_and_no_others() -> None:
-    found = approved_of({"arguments": {"$.path": {"enum": ["/a"]}}}).judge(Kind.TOOL, "move_file")
+    found = approved_of({"arguments": {"$.path": {"enum": ["/a"]}}}).judge(AccessKind.TOOL, "move_file")
 
     assert found.is_visible
     assert found.decide(Raw(b'{"path": "/a"}')).effect is Effect.ASK
@@ -348,25 +351,25 @@ def test_approve_asks_about_the_arguments_that_are_allowed_and_no_others() -> No
 
 def test_approve_asks_about_what_the_default_allows() -> None:
     for access in (access_of(approve={"up": ("*",)}), access_of(approve={"up": ("*",)}, default="allow")):
-        decision = Policy(access).rules_for(LOCAL_USER).for_group("up").judge(Kind.TOOL, "a").decide(None)
+        decision = Policy(access).rules_for(LOCAL_USER).for_group("up").judge(AccessKind.TOOL, "a").decide(None)
         assert (decision.effect, decision.allowed_by) == (Effect.ASK, "default")
 
 
 def test_approve_is_about_tools_alone() -> None:
     found = approved_of({}, approve=("*",))
 
-    assert found.judge(Kind.PROMPT, "move_file").decide(None).effect is Effect.ALLOW
-    assert found.judge(Kind.RESOURCE, "move_file").decide(None).effect is Effect.ALLOW
+    assert found.judge(AccessKind.PROMPT, "move_file").decide(None).effect is Effect.ALLOW
+    assert found.judge(AccessKind.RESOURCE, "move_file").decide(None).effect is Effect.ALLOW
 
 
 def test_a_scope_that_is_lacking_is_lacking_with_approve() -> None:
-    found = approved_of({"scope": "files:write"}, scopes=frozenset({"other"})).judge(Kind.TOOL, "move_file")
+    found = approved_of({"scope": "files:write"}, scopes=frozenset({"other"})).judge(AccessKind.TOOL, "move_file")
 
     assert (found.decide(None).effect, found.decide(None).scopes) == (Effect.DENY, ("files:write",))
 
 
 def test_a_rule_of_a_role_that_asks_lets_the_role_ask() -> None:
-    decision = approved_of({"tools": ["move_*"], "effect": "ask"}).judge(Kind.TOOL, "move_file").decide(None)
+    decision = approved_of({"tools": ["move_*"], "effect": "ask"}).judge(AccessKind.TOOL, "move_file").decide(None)
 
     assert (decision.effect, decision.rule, decision.allowed_by) == (Effect.ASK, "roles.dev[0]", "roles.dev[0]")
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from dynamic_mcp.config.access import Access, Effect, Kind, Rule, ToolAccess
+from dynamic_mcp.config.access import Access, AccessKind, AccessRule, Effect, ToolAccess
 from dynamic_mcp.config.resolved import Exposure
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
@@ -44,14 +44,14 @@ class Offers(Struct, frozen=True):
     templates: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
 
-    def keep(self, has: Callable[[Kind, str], bool], has_template: Callable[[str], bool]) -> Offers:
+    def keep(self, has: Callable[[AccessKind, str], bool], has_template: Callable[[str], bool]) -> Offers:
         """Return these offers without what is hidden."""
         return Offers(
-            tools=tuple(name for name in self.tools if has(Kind.TOOL, name)),
-            prompts=tuple(name for name in self.prompts if has(Kind.PROMPT, name)),
-            resources=tuple(uri for uri in self.resources if has(Kind.RESOURCE, uri)),
+            tools=tuple(name for name in self.tools if has(AccessKind.TOOL, name)),
+            prompts=tuple(name for name in self.prompts if has(AccessKind.PROMPT, name)),
+            resources=tuple(uri for uri in self.resources if has(AccessKind.RESOURCE, uri)),
             templates=tuple(filter(has_template, self.templates)),
-            readable=tuple(uri for uri in self.readable if has(Kind.RESOURCE, uri)),
+            readable=tuple(uri for uri in self.readable if has(AccessKind.RESOURCE, uri)),
         )
 
 
@@ -154,32 +154,32 @@ class Server(FakeUpstream):
 class Plan(Struct, frozen=True):
     """Access rules, and how the groups are shown."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[AccessRule, ...]
     default: Effect = Effect.DENY
     exposures: Mapping[str, Exposure] = {}
     split_calls: bool = False
 
-    def has(self, group: str, kind: Kind, name: str) -> bool:
+    def has(self, group: str, kind: AccessKind, name: str) -> bool:
         """Tell whether a thing exists for the client, by the words of the documentation."""
         own = [rule for rule in self.rules if _is_about(rule, group, kind, name)]
         if any(rule.effect is Effect.DENY and not rule.arguments for rule in own):
             return False
         return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
 
-    def decide(self, group: str, kind: Kind, name: str, *, level: int) -> Effect:
+    def decide(self, group: str, kind: AccessKind, name: str, *, level: int) -> Effect:
         """Return what follows for a thing that exists, with this argument."""
         own = {
             rule.effect
             for rule in self.rules
             if _is_about(rule, group, kind, name)
-            and (not rule.arguments or (level == 1 and kind is not Kind.RESOURCE))
+            and (not rule.arguments or (level == 1 and kind is not AccessKind.RESOURCE))
         }
         return next((each for each in (Effect.DENY, Effect.ASK, Effect.ALLOW) if each in own), self.default)
 
     def has_template(self, group: str, template: str) -> bool:
         """Tell whether a template exists: these templates are not denied whole, and one of their URIs is allowed."""
         prefix = template.partition("{")[0]
-        own = [rule for rule in self.rules if _globs(rule, Kind.RESOURCE) and _any(rule.servers, group)]
+        own = [rule for rule in self.rules if _globs(rule, AccessKind.RESOURCE) and _any(rule.servers, group)]
         covering = [rule for rule in own if _any(rule.resources, f"{prefix}\0")]
         if any(rule.effect is Effect.DENY and not rule.arguments for rule in covering):
             return False
@@ -190,9 +190,9 @@ class Plan(Struct, frozen=True):
 
     def has_group(self, group: str) -> bool:
         """Tell whether a group exists: its rules leave something that may be allowed."""
-        return any(self._leaves(group, kind) for kind in Kind)
+        return any(self._leaves(group, kind) for kind in AccessKind)
 
-    def _leaves(self, group: str, kind: Kind) -> bool:
+    def _leaves(self, group: str, kind: AccessKind) -> bool:
         own = [rule for rule in self.rules if _globs(rule, kind) and _any(rule.servers, group)]
         of_all = [rule for rule in own if "*" in _globs(rule, kind) and rule.access == "any" and not rule.arguments]
         if any(rule.effect is Effect.DENY for rule in of_all):
@@ -208,22 +208,24 @@ class Plan(Struct, frozen=True):
         return Access(default=self.default, roles={"dev": self.rules})
 
 
-def _is_about(rule: Rule, group: str, kind: Kind, name: str) -> bool:
+def _is_about(rule: AccessRule, group: str, kind: AccessKind, name: str) -> bool:
     globs = _globs(rule, kind)
-    access = "write" if kind is Kind.TOOL and name in WRITING else "read"
+    access = "write" if kind is AccessKind.TOOL and name in WRITING else "read"
     if not _any(rule.servers, group) or rule.access not in ("any", access):
         return False
-    if rule.arguments and kind is Kind.RESOURCE:  # which has no arguments
+    if rule.arguments and kind is AccessKind.RESOURCE:  # which has no arguments
         return False
-    is_strict = rule.effect is Effect.ALLOW or kind is Kind.RESOURCE
+    is_strict = rule.effect is Effect.ALLOW or kind is AccessKind.RESOURCE
     return _any(globs, name) if is_strict else _any([glob.lower() for glob in globs], name.lower())
 
 
-def _globs(rule: Rule, kind: Kind) -> tuple[str, ...]:
+def _globs(rule: AccessRule, kind: AccessKind) -> tuple[str, ...]:
     """Return what a rule names of a kind; prompts and resources only read."""
-    if kind is not Kind.TOOL and rule.access == "write":
+    if kind is not AccessKind.TOOL and rule.access == "write":
         return ()
-    return {Kind.TOOL: rule.tools, Kind.PROMPT: rule.prompts, Kind.RESOURCE: rule.resources}[kind] or ()
+    return {AccessKind.TOOL: rule.tools, AccessKind.PROMPT: rule.prompts, AccessKind.RESOURCE: rule.resources}[
+        kind
+    ] or ()
 
 
 def _any(globs: Iterable[str] | None, name: str) -> bool:

@@ -12,7 +12,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.fakes import Client, FakeUpstream, Json, PresentedGroup, config_of, group_config, settled
 
 ANN = Authentication(Principal("token", "ann"), "bearer")
@@ -47,7 +47,7 @@ class Connector:
         self.servers.clear()
 
     async def __call__(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[Link, ServerHello]:
         login_of = config.upstream.login_of if isinstance(config.upstream, Remote) else None
         server = Far(config.name, "nobody" if login_of is None else login_of.subject)

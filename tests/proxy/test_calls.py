@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import Answers, Validation
+from dynamic_mcp.config.resolved import CallHandling, Validation
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
@@ -30,8 +30,8 @@ def _upstream(*names: str, call: Json = DONE, schema: Json = None) -> FakeUpstre
     return FakeUpstream({"tools/call": call, "tools/list": {"tools": tools}})
 
 
-def _answers(*, validate: Validation | None = None, limit: int = 1000, compact: bool = False) -> Answers:
-    return Answers(validate=validate, limit=limit, compact=compact)
+def _answers(*, validate: Validation | None = None, limit: int = 1000, compact: bool = False) -> CallHandling:
+    return CallHandling(validate=validate, limit=limit, compact=compact)
 
 
 async def _dynamic(client: Client, arguments: Json, **params: Json) -> dict[str, Json]:

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.config.access import Effect, Rule
+from dynamic_mcp.config.access import AccessRule, Effect
 from tests.fakes import BOUND_S
 from tests.proxy.governed import EVERYTHING, Asker, Plan, World
 
 # The names in this world that are hidden, as they would stand in a line to an upstream.
 HIDDEN = (b"x://shared", b"delete_x", b"b__hi", b"y://")
 PLAN = Plan(
-    (Rule("a", Effect.DENY, ("*",), ("delete_x",), ("b__hi",), ("x://shared", "y://*")),),
+    (AccessRule("a", Effect.DENY, ("*",), ("delete_x",), ("b__hi",), ("x://shared", "y://*")),),
     default=Effect.ALLOW,
 )
 REFERENCES = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.access import Condition, Effect, Kind, Rule
+from dynamic_mcp.config.access import AccessKind, AccessRule, Condition, Effect
 from dynamic_mcp.config.resolved import Exposure
 from tests.examples import examples
 from tests.proxy.governed import EVERYTHING, Asker, Plan, World, two_worlds
@@ -36,9 +36,9 @@ def _globs(names: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
     return st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True).map(tuple)
 
 
-def _rule(number: int) -> st.SearchStrategy[Rule]:
+def _rule(number: int) -> st.SearchStrategy[AccessRule]:
     return st.builds(
-        Rule,
+        AccessRule,
         id=st.just(f"rule {number}"),
         effect=st.sampled_from([Effect.ALLOW, Effect.ALLOW, Effect.ASK, Effect.DENY, Effect.DENY]),
         servers=_globs(SERVERS),
@@ -84,10 +84,10 @@ def _all_questions() -> list[Question]:
 
 
 KINDS = {
-    "tools/call": Kind.TOOL,
-    "prompts/get": Kind.PROMPT,
-    "resources/read": Kind.RESOURCE,
-    "resources/subscribe": Kind.RESOURCE,
+    "tools/call": AccessKind.TOOL,
+    "prompts/get": AccessKind.PROMPT,
+    "resources/read": AccessKind.RESOURCE,
+    "resources/subscribe": AccessKind.RESOURCE,
 }
 
 
@@ -118,14 +118,17 @@ def _differences(questions: list[Question], first: list[bytes], second: list[byt
 
 DIRECT = Exposure(direct=True, pinned=())
 FEW = Plan(
-    (Rule("a", Effect.ALLOW, ("a",), ("read_*", "b__c"), ("greet",), ("x://a/*",)), Rule("b", Effect.DENY, ("z",))),
+    (
+        AccessRule("a", Effect.ALLOW, ("a",), ("read_*", "b__c"), ("greet",), ("x://a/*",)),
+        AccessRule("b", Effect.DENY, ("z",)),
+    ),
     exposures={"a": DIRECT},
 )
 MOST = Plan(
     (
-        Rule("a", Effect.DENY, ("a__b",)),
-        Rule("b", Effect.DENY, ("*",), ("Delete_*",), ("h*",), ("x://shared", "x://a/items/*")),
-        Rule("c", Effect.ASK, ("a",), ("c",), None, ("y://*",)),
+        AccessRule("a", Effect.DENY, ("a__b",)),
+        AccessRule("b", Effect.DENY, ("*",), ("Delete_*",), ("h*",), ("x://shared", "x://a/items/*")),
+        AccessRule("c", Effect.ASK, ("a",), ("c",), None, ("y://*",)),
     ),
     default=Effect.ALLOW,
     exposures={"z": DIRECT, "a": Exposure(direct=False, pinned=("delete_x",))},
@@ -179,12 +182,12 @@ async def test_lists_show_what_may_be_used_and_calls_decide_by_the_same_rules(
             find = {"name": "get_dynamic_tools", "arguments": {"group": group, "detail": "names"}}
             listed = json.loads(await client.ask("tools/call", find))["result"]["content"][0]["text"]
             shown = [each["name"] for each in json.loads(listed)["tools"]]
-            assert shown == [name for name in EVERYTHING[group].tools if plan.has(group, Kind.TOOL, name)]
+            assert shown == [name for name in EVERYTHING[group].tools if plan.has(group, AccessKind.TOOL, name)]
             for name in shown:
                 arguments = {"group": group, "name": name, "args": {"level": level}}
                 verb = _verb(plan)
                 answer = await client.ask("tools/call", {"name": verb, "arguments": arguments})
-                expected = plan.decide(group, Kind.TOOL, name, level=level)
+                expected = plan.decide(group, AccessKind.TOOL, name, level=level)
                 is_asked = expected is Effect.ASK and bool(decision) and not is_modern
                 forms += is_asked
                 expected = Effect.ALLOW if is_asked and decision == "once" else expected
@@ -204,16 +207,16 @@ async def test_listed_prompts_and_resources_can_be_used_as_the_rules_say(
         client = world.join(is_modern=is_modern, decision=decision)
         await client.initialize()
         for kind, method, member in (
-            (Kind.PROMPT, "prompts/list", "name"),
-            (Kind.RESOURCE, "resources/list", "uri"),
+            (AccessKind.PROMPT, "prompts/list", "name"),
+            (AccessKind.RESOURCE, "resources/list", "uri"),
         ):
             listed = json.loads(await client.ask(method, {}))["result"][f"{kind.value}s"]
-            use = "prompts/get" if kind is Kind.PROMPT else "resources/read"
+            use = "prompts/get" if kind is AccessKind.PROMPT else "resources/read"
             answers = [await client.ask(use, {member: each[member]}) for each in listed]
             assert Counter(map(_outcome, answers)) == Counter(_outcomes(plan, kind))
 
 
-def _outcomes(plan: Plan, kind: Kind) -> Iterator[str]:
+def _outcomes(plan: Plan, kind: AccessKind) -> Iterator[str]:
     """Yield what should come of using each thing of a kind that exists."""
     for group in filter(plan.has_group, EVERYTHING):
         for name in getattr(EVERYTHING[group], f"{kind.value}s"):

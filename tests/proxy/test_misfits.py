@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.config.access import Access
-from dynamic_mcp.config.resolved import Answers, Exposure, Rules, Validation
+from dynamic_mcp.config.resolved import CallHandling, Exposure, Rules, Validation
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.redaction.config import Redact
@@ -49,8 +49,8 @@ def _upstream(call: Json = DONE, **members: Json) -> FakeUpstream:
     return FakeUpstream(answers)
 
 
-def _answers(validate: Validation | None, limit: int = 100_000) -> Answers:
-    return Answers(validate=validate, limit=limit, compact=False)
+def _answers(validate: Validation | None, limit: int = 100_000) -> CallHandling:
+    return CallHandling(validate=validate, limit=limit, compact=False)
 
 
 def _sent(upstream: FakeUpstream) -> list[Json]:

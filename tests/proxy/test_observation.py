@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import LOCAL_NAME, Access, Condition, Effect, Rule
+from dynamic_mcp.config.access import LOCAL_NAME, Access, AccessRule, Condition, Effect
 from dynamic_mcp.errors import AccessDenied, InvalidArguments, NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -184,7 +184,7 @@ async def test_of_several_that_are_asked_for_a_resource_the_one_that_has_it_coun
 @pytest.mark.parametrize(("effect", "default"), [(Effect.DENY, Effect.ALLOW), (Effect.ALLOW, Effect.DENY)])
 async def test_the_decision_and_its_rule_are_told(effect: Effect, default: Effect) -> None:
     only_here = (Condition("$.text", ("there",)),)
-    rule = Rule("the-rule", effect, ("a",), ("echo",), None, None, arguments=only_here)
+    rule = AccessRule("the-rule", effect, ("a",), ("echo",), None, None, arguments=only_here)
     access = Access(default, roles={"r": (rule,)}, people={LOCAL_NAME: ("r",)})
     diary = Diary()
     async with _observed(Opener(a=[FullUpstream()]), diary, access=access) as client:

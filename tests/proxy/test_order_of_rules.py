@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
 from dynamic_mcp.features.guards.guards import GuardRules
@@ -327,7 +327,7 @@ async def test_a_result_is_redacted_after_it_is_written_down_and_before_it_is_cu
 
     rules = {"redact": (Redact("r0", pattern="secret", replacement="[x]"),)}
     config = config_of(
-        group_config("up", rules=rules, answers=Answers(limit=1000, validate=None, compact=False)),
+        group_config("up", rules=rules, answers=CallHandling(limit=1000, validate=None, compact=False)),
     )
     proxy = Proxy(config, opener=Opener(up=[FakeUpstream({"tools/call": answer}, tools=("echo",))]))
     proxy.observers = Observers([NotedSending(steps)])

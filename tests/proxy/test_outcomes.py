@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.access import LOCAL_NAME, Access, Condition, Effect, Rule
+from dynamic_mcp.config.access import LOCAL_NAME, Access, AccessRule, Condition, Effect
 from dynamic_mcp.features.metrics.observer import MetricsObserver
 from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.proxy.request import Observers
@@ -112,8 +112,8 @@ async def test_a_code_that_is_not_known_is_other_in_metrics_only(tmp_path: Path)
         assert await this.words() == Words("777", "777", "_OTHER", "_OTHER", "777", "_OTHER")
 
 
-DENY = Rule("no", Effect.DENY, servers=("*",), arguments=(Condition("$.x", (1,)),))
-ALLOW = Rule("yes", servers=("*",))
+DENY = AccessRule("no", Effect.DENY, servers=("*",), arguments=(Condition("$.x", (1,)),))
+ALLOW = AccessRule("yes", servers=("*",))
 GOVERNED = Access(roles={"all": (ALLOW, DENY)}, people={LOCAL_NAME: ("all",)})
 
 

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp.envelope import StateRefused
-from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, MAX_PARKED, Channel, ParkedCalls
+from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, MAX_PARKED, ModernChannel, ParkedCalls
 from dynamic_mcp.proxy.request_state import StateSeal, Ticket, is_ours
 
 
@@ -19,7 +19,7 @@ class Waiting:
     def __init__(self, subject: str) -> None:
         self.principal = Principal("issuer", subject)
 
-    def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
+    def resume(self, responses: Mapping[str, Raw], channel: ModernChannel) -> None:
         """Go on, which nothing here does."""
 
     def expire(self) -> None:

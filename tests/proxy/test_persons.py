@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.access import Access, Rule
+from dynamic_mcp.config.access import Access, AccessRule
 from dynamic_mcp.config.resolved import Exposure, Share
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
@@ -198,7 +198,7 @@ async def test_nothing_holds_on_to_the_groups_of_a_person_who_has_gone() -> None
 
 
 async def test_persons_with_roles_see_of_their_own_groups_what_their_roles_may() -> None:
-    access = Access(roles={"dev": (Rule("dev"),), "reader": (Rule("reader", tools=("tool_of_*",)),)})
+    access = Access(roles={"dev": (AccessRule("dev"),), "reader": (AccessRule("reader", tools=("tool_of_*",)),)})
     dev, reader = (
         Authentication(who.principal, "bearer", roles=(role,)) for who, role in ((ANN, "dev"), (BOB, "reader"))
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.config.access import Access, Profile, ProfileTools, Rule
+from dynamic_mcp.config.access import Access, AccessRule, Profile, ProfileTools
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
@@ -194,7 +194,7 @@ async def test_roles_give_a_profile_to_clients_that_choose_none() -> None:
 
 async def test_a_profile_shows_nothing_that_the_access_rules_hide() -> None:
     someone = Authentication(Principal("test", "ada"), "token", roles=("reader",))
-    access = Access(roles={"reader": (Rule("r", servers=("git",), tools=("read*",)),)})
+    access = Access(roles={"reader": (AccessRule("r", servers=("git",), tools=("read*",)),)})
     everything = Profile("everything")
     async with scene(everything, WRITE, access=access) as it:
         client = await it.join("everything", authentication=someone)

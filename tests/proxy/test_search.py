@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Answers, Features
+from dynamic_mcp.config.resolved import CallHandling, Features
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.proxy.lists import WAIT_S
 from dynamic_mcp.proxy.proxy import Proxy
@@ -300,7 +300,7 @@ async def test_a_group_alone_is_listed_in_its_own_order_and_connects_if_it_must(
         assert await names(client, group="code", query=" \n\x00") == ["create_issue", "list_issues", "delete_branch"]
 
 
-LIMITED = Answers(validate=None, limit=3000, compact=False)
+LIMITED = CallHandling(validate=None, limit=3000, compact=False)
 
 
 async def test_a_group_with_ten_thousand_tools_is_listed_within_the_limit_and_says_how_to_narrow_it() -> None:

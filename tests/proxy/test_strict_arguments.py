@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.resolved import CallHandling
 from tests.fakes import FakeUpstream, Json, Opener, client_of, group_config, text_of, tool
 
 JUDGED: Json = {"type": "object", "properties": {"n": {"type": "integer"}, "o": {"type": "object"}}}
@@ -43,7 +43,7 @@ async def test_a_name_that_is_given_twice_is_refused(arguments: bytes, name: str
 @pytest.mark.parametrize("more", [{}, {"minimum": 0}])
 async def test_a_whole_number_with_a_point_is_an_integer_and_passes_as_it_is(dialect: Json, more: Json) -> None:
     upstream = _upstream({"type": "object", "properties": {"n": {"type": "integer", **more}}, **dialect})
-    strict = group_config("git", answers=Answers(validate="strict", limit=1000, compact=False))
+    strict = group_config("git", answers=CallHandling(validate="strict", limit=1000, compact=False))
     async with client_of(Opener(git=[upstream]), strict) as client:
         await client.initialize()
 

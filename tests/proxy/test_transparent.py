@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Answers, Features, ToolFilter
+from dynamic_mcp.config.resolved import CallHandling, Features, ToolFilter
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.mcp import wire
@@ -227,7 +227,7 @@ async def test_a_feature_that_is_off_does_not_exist() -> None:
 
 async def test_nothing_is_done_to_calls_and_results() -> None:
     upstream = FullUpstream()
-    answers = Answers(validate=None, limit=1000, compact=True)
+    answers = CallHandling(validate=None, limit=1000, compact=True)
     async with alone(upstream, answers=answers) as client:
         params = b'{"name":"echo","arguments":{"text":"%s", "n":"7"},"x":1.0}' % (b"x" * 5000)
         line = await client.exchange("tools/call", params)

@@ -17,7 +17,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.fakes import Client, FakeUpstream, Json, settled, text_of
 
 TOKEN: Json = {"command": "x", "env": {"TOKEN": "${TOKEN}"}}
@@ -49,7 +49,7 @@ class Starter:
         self.mute: set[str] = set()
 
     async def __call__(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[Link, ServerHello]:
         match config.upstream:
             case Program() as program:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.search import MAX_RESULTS, GroupIndex, Match, rank, summarize
+from dynamic_mcp.search import MAX_RESULTS, GroupIndex, ToolMatch, rank, summarize
 from dynamic_mcp.search.ranking import Similarities
 from dynamic_mcp.search.synonyms import synonyms
 from dynamic_mcp.search.words import split_words, stem
@@ -81,13 +81,13 @@ def test_an_exact_name_comes_first(name: str) -> None:
     ["createIssue", "create-issue", "Create Issue", "CREATE_ISSUE", "github__create_issue", "github.create_issue"],
 )
 def test_an_exact_name_may_be_spelt_as_names_are_and_carry_its_group(query: str) -> None:
-    assert rank(ALL, query)[0] == Match("github", "create_issue", is_named=True)
+    assert rank(ALL, query)[0] == ToolMatch("github", "create_issue", is_named=True)
 
 
 def test_a_name_within_a_sentence_comes_first() -> None:
     best = rank(ALL, "which repository issue list do I open before I use add_issue_comment in it?")[0]
 
-    assert best == Match("github", "add_issue_comment", is_named=False)
+    assert best == ToolMatch("github", "add_issue_comment", is_named=False)
 
 
 def test_an_exact_name_comes_before_tools_that_say_it_more_often() -> None:
@@ -258,7 +258,7 @@ def test_there_may_be_no_tools_at_all() -> None:
 
 
 def test_an_empty_group_shifts_nothing() -> None:
-    assert rank([group_index("empty"), CODE, group_index("none"), DAYS], "free slot")[0] == Match(
+    assert rank([group_index("empty"), CODE, group_index("none"), DAYS], "free slot")[0] == ToolMatch(
         "calendar", "find_free_slot", is_named=False
     )
 

@@ -11,11 +11,11 @@ from dynamic_mcp.errors import Disabled, NotFound, TimedOut
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import Scope, View
+from dynamic_mcp.proxy.view import View, ViewScope
 from tests.fakes import Client, Json
 
 BATCHES = "2025-03-26"  # the one revision that has them
-EMPTY_VIEW = View((), Scope())
+EMPTY_VIEW = View((), ViewScope())
 
 
 def ignore_status(frame: Frame) -> None:

@@ -9,12 +9,16 @@ import msgspec
 import pytest
 
 from dynamic_mcp.tools import meta_tools
-from dynamic_mcp.tools.meta_tools import Row
+from dynamic_mcp.tools.meta_tools import GroupRow
 
-ROWS = [Row("zoo", "Animals"), Row("git", "Repositories", "the server exited with code 1"), Row("api", "Calls")]
+ROWS = [
+    GroupRow("zoo", "Animals"),
+    GroupRow("git", "Repositories", "the server exited with code 1"),
+    GroupRow("api", "Calls"),
+]
 
 
-def _tools(rows: list[Row]) -> dict[str, dict[str, Any]]:  # Any: JSON
+def _tools(rows: list[GroupRow]) -> dict[str, dict[str, Any]]:  # Any: JSON
     listed = msgspec.json.decode(msgspec.json.encode(meta_tools.build_tools(rows)))
     return {tool["name"]: tool for tool in listed}
 
@@ -59,7 +63,7 @@ def test_headings_without_groups_are_left_out() -> None:
 
 @pytest.mark.parametrize("rows", [ROWS, []], ids=["groups", "no group"])
 @pytest.mark.parametrize("name", [meta_tools.GET, meta_tools.CALL])
-def test_the_schemas_are_valid_json_schema(rows: list[Row], name: str) -> None:
+def test_the_schemas_are_valid_json_schema(rows: list[GroupRow], name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(_tools(rows)[name]["inputSchema"])
 
 

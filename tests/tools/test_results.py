@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.tools import results
 from tests.examples import examples
 
@@ -30,8 +30,8 @@ class TextStore:
         return f"kept:{len(self.texts)}"
 
 
-def answers(*, compact: bool = False, limit: int = LIMIT) -> Answers:
-    return Answers(validate=None, limit=limit, compact=compact)
+def answers(*, compact: bool = False, limit: int = LIMIT) -> CallHandling:
+    return CallHandling(validate=None, limit=limit, compact=compact)
 
 
 def raw(value: Json) -> Raw:

@@ -13,7 +13,7 @@ from dynamic_mcp.client import ClientHello
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.handshake import ServerHello
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.modern_link import ModernLink
 from dynamic_mcp.upstream.modern_open import discover
 from dynamic_mcp.upstream.modern_stamp import Stamp
@@ -76,7 +76,7 @@ class ModernUpstream(FakeUpstream):
 
 
 async def modern_link_to(
-    upstream: ModernUpstream, *, listener: Listener | None = None, hello: ClientHello = LEGACY_HELLO
+    upstream: ModernUpstream, *, listener: LinkOwner | None = None, hello: ClientHello = LEGACY_HELLO
 ) -> ModernLink:
     """Return a link to an upstream that has said what it is."""
     link, _ = await open_modern(upstream, listener or Ear(), hello)
@@ -84,7 +84,7 @@ async def modern_link_to(
 
 
 async def open_modern(
-    upstream: ModernUpstream, listener: Listener, hello: ClientHello
+    upstream: ModernUpstream, listener: LinkOwner, hello: ClientHello
 ) -> tuple[ModernLink, ServerHello]:
     """Open a link, and return what the upstream says of itself too."""
     upstream.link = Link("up", upstream, listener)

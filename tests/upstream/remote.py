@@ -16,7 +16,7 @@ from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.fakes import Json, group_config
@@ -35,7 +35,7 @@ def remote(
 
 @contextlib.asynccontextmanager
 async def open_remote(
-    config: GroupConfig, *, listener: Listener | None = None, home: Caller | None = None
+    config: GroupConfig, *, listener: LinkOwner | None = None, home: Caller | None = None
 ) -> AsyncIterator[AnyLink]:
     """Open a link and close it in the end."""
     link, _ = await open_link(config, listener or Ear(home), ClientHello())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.errors import UNSUPPORTED_VERSION, Refused
+from dynamic_mcp.errors import UNSUPPORTED_VERSION, ErrorAnswer
 from dynamic_mcp.upstream.handshake import ServerHello
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.modern_open import discover
@@ -49,7 +49,7 @@ async def test_an_upstream_that_refuses_its_own_revision_again_is_not_asked_for_
     for times in (1, 2):
         refuse(upstream, await upstream.hears("server/discover", times), "2026-07-28")
 
-    with pytest.raises(Refused, match="which it says it speaks"):
+    with pytest.raises(ErrorAnswer, match="which it says it speaks"):
         await asking
     assert len(upstream.sent) == 2
 
@@ -59,6 +59,6 @@ async def test_an_upstream_that_speaks_only_other_revisions_is_asked_once() -> N
     asking = ask(upstream)
     refuse(upstream, await upstream.hears("server/discover"), "2027-01-01")
 
-    with pytest.raises(Refused, match="2027-01-01"):
+    with pytest.raises(ErrorAnswer, match="2027-01-01"):
         await asking
     assert len(upstream.sent) == 1

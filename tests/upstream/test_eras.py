@@ -13,12 +13,12 @@ import pytest
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig, Program, Timeouts
-from dynamic_mcp.errors import DynamicMcpError, HttpError, Refused, UpstreamError
+from dynamic_mcp.errors import DynamicMcpError, ErrorAnswer, HttpError, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.fakes import group_config
@@ -39,7 +39,7 @@ def program(*args: object) -> GroupConfig:
 
 @contextlib.asynccontextmanager
 async def opened(
-    config: GroupConfig, hello: ClientHello, lacks: Era | None = None, listener: Listener | None = None
+    config: GroupConfig, hello: ClientHello, lacks: Era | None = None, listener: LinkOwner | None = None
 ) -> AsyncIterator[tuple[AnyLink, ServerHello]]:
     """Open a link and close it in the end."""
     async with asyncio.timeout(BOUND_S):
@@ -142,13 +142,13 @@ async def test_a_slow_program_that_is_known_to_be_modern_only_is_not_greeted(tmp
 
 @pytest.mark.parametrize("hello", [OLD, NEW], ids=["old", "new"])
 async def test_a_server_of_revisions_that_nobody_knows_says_which(hello: ClientHello, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="2099-01-01"):
+    with pytest.raises(ErrorAnswer, match="2099-01-01"):
         async with opened(program(UPSTREAMS / "eras.py", "newer", tmp_path / "log"), hello):
             pass
 
 
 async def test_what_a_server_of_no_era_said_first_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="answered initialize with the error"):
+    with pytest.raises(ErrorAnswer, match="answered initialize with the error"):
         async with opened(program(UPSTREAMS / "eras.py", "broken", tmp_path / "log"), OLD):
             pass
 

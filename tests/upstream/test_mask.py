@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.config.resolved import IdentityProvider, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import IdentityProviderConfig, OAuth, Program, Remote
 from dynamic_mcp.upstream.mask import mask_of
 
 
@@ -149,7 +149,7 @@ def test_a_token_in_a_command_is_masked() -> None:
 
 
 def test_every_secret_of_a_login_is_masked() -> None:
-    provider = IdentityProvider("https://idp.test/token", "me", "hunter24")
+    provider = IdentityProviderConfig("https://idp.test/token", "me", "hunter24")
     oauth = OAuth(client_secret="hunter22", assertion="hunter23", identity_provider=provider)
     server = Remote(kind=None, url="https://h.test", headers={}, oauth=oauth)
 

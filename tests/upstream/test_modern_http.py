@@ -14,7 +14,7 @@ from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import Json, settled
@@ -27,7 +27,7 @@ from tests.upstreams.odd_http import Connection, Request, message_event
 
 
 @contextlib.asynccontextmanager
-async def modern_link(config: GroupConfig, listener: Listener | None = None) -> AsyncIterator[AnyLink]:
+async def modern_link(config: GroupConfig, listener: LinkOwner | None = None) -> AsyncIterator[AnyLink]:
     """Open a link for a legacy client to a server that is known to be modern."""
     async with asyncio.timeout(BOUND_S):
         link, _ = await open_link(config, listener or Ear(), LEGACY_HELLO, lacks="legacy")

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import Broken, Grant, OAuth, Program, Timeouts
-from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.errors import ErrorAnswer, LinkLost, ProtocolViolation, TimedOut, Unreachable
 from dynamic_mcp.mcp import revisions
 from dynamic_mcp.mcp.revisions import LEGACY
 from dynamic_mcp.upstream.handshake import ServerHello, greet
@@ -124,7 +124,7 @@ async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
 
     upstream.say({"jsonrpc": "2.0", "id": hello["id"], "error": {"code": -32000, "message": "no licence"}})
 
-    with pytest.raises(Refused, match="no licence"):
+    with pytest.raises(ErrorAnswer, match="no licence"):
         await greeted
 
 

@@ -13,13 +13,13 @@ from dynamic_mcp.cli.suggestions import complete_group, complete_prompt, complet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dynamic_mcp.cli.access_subject import Question
+    from dynamic_mcp.cli.access_subject import AccessQuery
     from dynamic_mcp.cli.invocation import Invocation
 
 _connect_option = click.option("--connect", is_flag=True, help="Connect to groups whose tools are not known yet.")
 
 
-def _question_options(function: Callable[[Invocation, Question], int]) -> Callable[..., int | None]:
+def _question_options(function: Callable[[Invocation, AccessQuery], int]) -> Callable[..., int | None]:
     """Add the options that say who asks for what to a command, which gets them as a Question."""
 
     @click.option(
@@ -47,9 +47,9 @@ def _question_options(function: Callable[[Invocation, Question], int]) -> Callab
         resource: str | None,
         arguments: str | None,
     ) -> int:
-        from dynamic_mcp.cli.access_subject import Question
+        from dynamic_mcp.cli.access_subject import AccessQuery
 
-        return function(this, Question(group, subject, roles, claims, tool, prompt, resource, arguments))
+        return function(this, AccessQuery(group, subject, roles, claims, tool, prompt, resource, arguments))
 
     return command
 
@@ -64,7 +64,7 @@ def command() -> None:
 
 @command.command("check")
 @_question_options
-def check(this: Invocation, question: Question) -> int:
+def check(this: Invocation, question: AccessQuery) -> int:
     """Decide one request: the effect, the rule that decides, and why.
 
     Exits with 0 if it is allowed, with 1 if it is denied, and with 3 if a person must approve it.
@@ -76,7 +76,7 @@ def check(this: Invocation, question: Question) -> int:
 
 @command.command("explain")
 @_question_options
-def explain(this: Invocation, question: Question) -> int:
+def explain(this: Invocation, question: AccessQuery) -> int:
     """Do the same, with every rule of the roles and why it does or does not match."""
     from dynamic_mcp.cli.access_check import explain_access
 

@@ -13,7 +13,7 @@ from hmac import compare_digest
 
 from msgspec import Struct
 
-from dynamic_mcp.config.auth import Bearer
+from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.config.issuers import TOKEN
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
@@ -40,7 +40,7 @@ class BearerProvider(Provider):
 
     name = "bearer"
 
-    def __init__(self, config: Bearer, store: TokenStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, config: BearerAuth, store: TokenStore, *, now: Callable[[], float] = time.time) -> None:
         self._configured = [
             (hash_of(each.token), _authentication(each.subject, each.roles)) for each in config.tokens
         ]

@@ -55,7 +55,7 @@ class ProviderPool:
 
 def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Provider:
     match config:
-        case auth.Bearer():
+        case auth.BearerAuth():
             return BearerProvider(config, token_store(config_file))
         case auth.Forwarded():
             return ForwardedProvider(config)
@@ -71,7 +71,7 @@ def _keys(http: Http, config_file: Path) -> list[_Key]:
 
 
 def _page_needs(config: auth.Provider, http: Http) -> tuple[object, ...]:
-    return (http.trusted_proxies, _forwarded(http)) if isinstance(config, auth.Login) else ()
+    return (http.trusted_proxies, _forwarded(http)) if isinstance(config, auth.LoginAuth) else ()
 
 
 def _forwarded(http: Http) -> auth.Forwarded | None:
@@ -95,7 +95,7 @@ def _make_metadata(http: Http, scopes: tuple[str, ...]) -> ResourceMetadata | No
     if http.public_url is None:
         return None
     issuers = [each.issuer for each in http.auth if isinstance(each, auth.Jwt)]
-    login_issuers = [issuer_of(http) for each in http.auth if isinstance(each, auth.Login)]
+    login_issuers = [issuer_of(http) for each in http.auth if isinstance(each, auth.LoginAuth)]
     return ResourceMetadata(
         http.public_url,
         path=http.path,

@@ -24,7 +24,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.session.client_connection import ClientOrigin
 
 _LEGACY = frozenset(revision.name.encode() for revision in LEGACY)
@@ -57,7 +57,7 @@ class Dispatcher(Protocol):
         ...
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
+        self, frame: Frame, channel: ModernChannel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> PendingCall | None:
         """Start answering a request, whose params may be split already. Returns None if it is already answered."""
         ...

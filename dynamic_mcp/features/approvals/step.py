@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.approvals.subject import Right
 from dynamic_mcp.mcp import wire
@@ -85,5 +85,5 @@ class AskForApproval(ChangingStep):
         rule = decision.allowed_by
         if not rule:  # a guard asks about a tool of a group of which everything is allowed
             name = wire.text((call.params or {}).get("name")) or ""
-            rule = rules.for_group(call.group.name).judge(Kind.TOOL, name).decide(None).allowed_by
+            rule = rules.for_group(call.group.name).judge(AccessKind.TOOL, name).decide(None).allowed_by
         return Right(tuple(sorted(rules.roles)), rule)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from msgspec import Raw, Struct
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.access import Effect, Kind
+from dynamic_mcp.config.access import AccessKind, Effect
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import ApprovalDenied, DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.approvals.questions import ApprovalKey
@@ -85,7 +85,7 @@ class Subject(Struct, frozen=True):
         elif bytes(edited).lstrip()[:1] != b"{":
             raise InvalidArguments("the arguments are not an object")
         if self.group.rules is not None:
-            judgement = self.group.judge(Kind(self.key.kind), self.key.name)
+            judgement = self.group.judge(AccessKind(self.key.kind), self.key.name)
             if judgement.decide(edited).effect is Effect.DENY:
                 raise InvalidArguments(f"the access rules do not allow {self.label} with these arguments")
         self._check_by_call_rules(edited)

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 from msgspec import field
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.rules import Rule
+from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.config.types import Duration, Globs, Size
 
 
-class Cache(Rule, frozen=True):
+class Cache(CallRule, frozen=True):
     """Keeps results of tools that only read, and of resources."""
 
     tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: none."] = ()

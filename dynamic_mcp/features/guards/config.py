@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Rule
+from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.config.types import Globs, JsonPath, LongText, Pattern
 
 
-class Guard(Rule, frozen=True):
+class Guard(CallRule, frozen=True):
     """A rule on the arguments of tools: `deny` refuses what it matches, `allow` what it does not match."""
 
     tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)

@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.rules import Rule
+from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.config.types import Globs, Rate
 
 # What is counted for itself.
 Counted = Literal["person", "tool"]
 
 
-class Limit(Rule, frozen=True):
+class Limit(CallRule, frozen=True):
     """A bound on how often, or how many at once, tools are called."""
 
     tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)

@@ -28,11 +28,11 @@ from dynamic_mcp.features.login_server.grants import Lifetimes
 from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider, NotIdentified
 from dynamic_mcp.features.login_server.metadata import Metadata
 from dynamic_mcp.features.login_server.registration import Registration
-from dynamic_mcp.features.login_server.tokens import TokenEndpoint
+from dynamic_mcp.features.login_server.tokens import TokenGrants
 from dynamic_mcp.identity import Authentication
 
 
-def make_provider(config: auth.Login, http: Http, config_file: Path) -> LoginProvider:
+def make_provider(config: auth.LoginAuth, http: Http, config_file: Path) -> LoginProvider:
     """Return the provider of an entry of `settings.http.auth`."""
     file = file_for(config_file)
     if config.oidc is not None:
@@ -51,7 +51,7 @@ class LoginProvider(Provider):
 
     def __init__(
         self,
-        login: auth.Login,
+        login: auth.LoginAuth,
         http: Http,
         file: Path,
         who: LoginIdentityProvider | Identify,
@@ -67,7 +67,7 @@ class LoginProvider(Provider):
         fetch = fetch or guarded_fetch(http.public_url, may_be_local=login.has_local_documents)
         self._documents = ClientDocuments(database, fetch, now)
         self._access = AccessTokens(at, database, now)
-        self._tokens = tokens = TokenEndpoint(
+        self._tokens = tokens = TokenGrants(
             at,
             database,
             Lifetimes(login.access_ttl_s, login.refresh_ttl_s),
@@ -119,7 +119,7 @@ _Pages = dict[bytes, dict[str, Page]]
 def _list_pages(
     at: Addresses,
     authorization: AuthorizationEndpoint,
-    tokens: TokenEndpoint,
+    tokens: TokenGrants,
     registration: Registration,
     metadata: Metadata,
 ) -> _Pages:

@@ -5,7 +5,7 @@ The first four are those of OpenTelemetry's conventions for MCP, by the names th
 
 from __future__ import annotations
 
-from dynamic_mcp.features.metrics.families import Definition, Kind, Labels
+from dynamic_mcp.features.metrics.families import Definition, Labels, MetricKind
 from dynamic_mcp.observe import conventions
 
 METHOD = "mcp_method_name"
@@ -22,15 +22,15 @@ _SEARCH_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 
 def _histogram(name: str, description: str, labels: Labels, buckets: tuple[float, ...] = BUCKETS) -> Definition:
-    return Definition(name, Kind.HISTOGRAM, description, labels, _NAMES, buckets)
+    return Definition(name, MetricKind.HISTOGRAM, description, labels, _NAMES, buckets)
 
 
 def _counter(name: str, description: str, *labels: str) -> Definition:
-    return Definition(name, Kind.COUNTER, description, labels, _NAMES)
+    return Definition(name, MetricKind.COUNTER, description, labels, _NAMES)
 
 
 def _gauge(name: str, description: str, *labels: str) -> Definition:
-    return Definition(name, Kind.GAUGE, description, labels, _NAMES)
+    return Definition(name, MetricKind.GAUGE, description, labels, _NAMES)
 
 
 # --- requests --------------------------------------------------------------------------------------------------

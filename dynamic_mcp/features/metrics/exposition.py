@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import accumulate
 
-from dynamic_mcp.features.metrics.families import Definition, Family, Histogram, Kind, Labels, Values
+from dynamic_mcp.features.metrics.families import Definition, Family, Histogram, Labels, MetricKind, Values
 
 _TOTAL = "_total"
 
@@ -52,7 +52,7 @@ def escape(value: str) -> str:
 def _parts(family: Family, form: Form) -> Iterator[str]:
     definition = family.definition
     name, description = definition.name, definition.description
-    if form is Form.OPEN_METRICS and definition.kind is Kind.COUNTER:
+    if form is Form.OPEN_METRICS and definition.kind is MetricKind.COUNTER:
         name = name.removesuffix(_TOTAL)
     if form is Form.OPEN_METRICS:
         description = escape(description)

@@ -17,7 +17,7 @@ MAX_DISTRIBUTIONS = 500
 Labels = tuple[str, ...]
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """The type of a metric."""
 
     COUNTER = "counter"
@@ -33,7 +33,7 @@ class Definition(Struct, frozen=True):
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     description: str
     labels: Labels = ()
     named: frozenset[str] = frozenset()

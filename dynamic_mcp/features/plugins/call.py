@@ -21,7 +21,7 @@ from dynamic_mcp.features.plugins.opened import OpenPlugin, describe
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS, StateRefused
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.middleware import Caller, CallFailed, CallKind, CallRequest, CallResult
+from dynamic_mcp.middleware import CallerInfo, CallFailed, CallKind, CallRequest, CallResult
 from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 
@@ -38,7 +38,7 @@ class PluginCall:
         self,
         opened: OpenPlugin,
         settings: Plugin,
-        caller: Caller,
+        caller: CallerInfo,
         message: UpstreamRequest,
         following: Next,
         restart: Restart,
@@ -208,7 +208,7 @@ class PluginCall:
             self._late.set_result(None)
 
 
-def _describe(message: UpstreamRequest, caller: Caller) -> CallRequest:
+def _describe(message: UpstreamRequest, caller: CallerInfo) -> CallRequest:
     params = message.params or {}
     kind = KINDS[message.method]
     return CallRequest(

@@ -21,7 +21,7 @@ from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S
 from dynamic_mcp.mcp import uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.middleware import Caller, Item
+from dynamic_mcp.middleware import CallerInfo, Item
 from dynamic_mcp.middleware import ListKind as PublicListKind
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.request import Request
@@ -47,10 +47,10 @@ _ABOUT_RESOURCES = frozenset(("resources/read", "resources/subscribe", "resource
 class ListHooks:
     """What plug-ins make of lists. `caller_of` describes a client to them."""
 
-    def __init__(self, plugins: Sequence[ActivePlugin], caller_of: Callable[[Client], Caller]) -> None:
+    def __init__(self, plugins: Sequence[ActivePlugin], caller_of: Callable[[Client], CallerInfo]) -> None:
         self.plugins = tuple(plugins)
         self._caller_of = caller_of
-        self._views: WeakKeyDictionary[View, BoundedDict[Caller, View]] = WeakKeyDictionary()
+        self._views: WeakKeyDictionary[View, BoundedDict[CallerInfo, View]] = WeakKeyDictionary()
 
     async def answer(self, answer: Callable[[Request], Awaitable[Frame]], request: Request) -> Frame:
         """Have a request answered by what its client may see. A command has chosen itself what it sees."""
@@ -62,7 +62,7 @@ class ListHooks:
             await asyncio.gather(*(group.refresh() for group in groups if not group.is_fresh))
         return await answer(request)
 
-    def _find(self, view: View, caller: Caller) -> View:
+    def _find(self, view: View, caller: CallerInfo) -> View:
         found = self._views.get(view)
         if found is None:
             found = self._views[view] = BoundedDict(_MAX_VIEWS)
@@ -71,10 +71,10 @@ class ListHooks:
             hooked = found[caller] = self._make(view, caller)
         return hooked
 
-    def _make(self, view: View, caller: Caller) -> View:
+    def _make(self, view: View, caller: CallerInfo) -> View:
         return View((self._hook(group, caller) for group in view), view.scope)
 
-    def _hook(self, group: GroupView, caller: Caller) -> GroupView:
+    def _hook(self, group: GroupView, caller: CallerInfo) -> GroupView:
         plugins = [each for each in self.plugins if each.servers.matches(group.name)]
         return HookedGroup(group, plugins, caller) if plugins else group
 
@@ -94,7 +94,7 @@ class _Outcome(Struct, frozen=True):
 class HookedGroup(GroupView):
     """A view of a group with the lists that plug-ins let one client see of those of the `base`."""
 
-    def __init__(self, base: GroupView, plugins: Sequence[ActivePlugin], caller: Caller) -> None:
+    def __init__(self, base: GroupView, plugins: Sequence[ActivePlugin], caller: CallerInfo) -> None:
         super().__init__(base.group, base.presentation, base.rules, base=base)
         self._base = base
         self._plugins = tuple(plugins)

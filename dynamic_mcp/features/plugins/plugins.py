@@ -20,7 +20,7 @@ from dynamic_mcp.features.plugins.loading import load
 from dynamic_mcp.features.plugins.opened import ActivePlugin, OpenPlugin, describe
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.middleware import Caller, Middleware, Services
+from dynamic_mcp.middleware import CallerInfo, Middleware, PluginServices
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -120,10 +120,10 @@ class Plugins:
         self._hook_lists()
         self._on_lists_changed()
 
-    def _describe(self, client: Client) -> Caller:
+    def _describe(self, client: Client) -> CallerInfo:
         principal, hello = client.principal, client.hello
         roles = tuple(self._roles_of(client.authentication))
-        return Caller(principal.subject, principal.issuer, roles, hello.name, hello.version)
+        return CallerInfo(principal.subject, principal.issuer, roles, hello.name, hello.version)
 
     # --- calls -----------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Plugins:
 
 
 async def _send_from(
-    plugins: Sequence[ActivePlugin], caller: Caller, end: Next, restart: Restart, call: UpstreamRequest
+    plugins: Sequence[ActivePlugin], caller: CallerInfo, end: Next, restart: Restart, call: UpstreamRequest
 ) -> Frame:
     if not plugins:
         return await end(call)
@@ -170,7 +170,7 @@ async def open_plugin(settings: Plugin, refresh_lists: Callable[[], None] = lamb
             found = await asyncio.to_thread(load, name)
     except TimeoutError:
         raise PluginError(name, f"was not imported within {OPEN_WITHIN_S:g} s") from None
-    services = Services(logging.getLogger(f"dynamic_mcp.plugin.{name}"), refresh_lists)
+    services = PluginServices(logging.getLogger(f"dynamic_mcp.plugin.{name}"), refresh_lists)
     try:
         plugin: Middleware = found()
     except Exception as exc:

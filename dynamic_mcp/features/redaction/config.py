@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.rules import Rule
+from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.config.section import Value
 from dynamic_mcp.config.types import Globs, Pattern, unique
 
@@ -15,7 +15,7 @@ Preset = Literal["keys", "tokens", "emails", "card_numbers"]
 _Presets = Annotated[tuple[str, ...], Value(unique, written=Annotated[list[Preset], Meta(min_length=1)])]
 
 
-class Redact(Rule, frozen=True):
+class Redact(CallRule, frozen=True):
     """Replaces parts of texts in results or arguments."""
 
     tools: Annotated[

@@ -23,14 +23,14 @@ class BadArguments(ValueError):
     """Why a program is not run with these arguments; worded for the model that chose them."""
 
 
-class Words(Struct, frozen=True):
+class CommandWords(Struct, frozen=True):
     """The words after the program's name, and those of the arguments that are paths, by the arguments' names."""
 
     argv: tuple[str, ...]
     paths: tuple[tuple[str, str], ...]
 
 
-def build(command: Command, arguments: Mapping[str, object], *, at_files: bool = False) -> Words:
+def build(command: Command, arguments: Mapping[str, object], *, at_files: bool = False) -> CommandWords:
     """Return the words of a command, after what comes before every command. Raises BadArguments."""
     return _Line(command, arguments, at_files=at_files).build()
 
@@ -42,7 +42,7 @@ class _Line:
         self._at_files = at_files
         self._paths: list[tuple[str, str]] = []
 
-    def build(self) -> Words:
+    def build(self) -> CommandWords:
         """Return the words: the command, its flags, what it always has, and what is no flag."""
         command = self._command
         self._check_names()
@@ -55,7 +55,7 @@ class _Line:
         words += self._side(after)
         if sum(len(word.encode()) + 1 for word in words) > MAX_BYTES:
             raise BadArguments(f"the arguments have more than {MAX_BYTES} bytes")
-        return Words(tuple(words), tuple(self._paths))
+        return CommandWords(tuple(words), tuple(self._paths))
 
     def _check_names(self) -> None:
         every: list[AnyArgument] = [*self._command.flags, *self._command.positionals]

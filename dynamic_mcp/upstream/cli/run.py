@@ -27,15 +27,15 @@ _CONTINUATION = re.compile(rb"^[\x80-\xbf]{1,3}")
 _INCOMPLETE = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})$")
 
 
-class Outcome(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """How a program ended, and what it wrote; `stopped` says why it was ended, if it did not end by itself.
 
     `code` is its exit code, 128 and the number of the signal that ended it, or None if it was ended by us.
     """
 
     code: int | None
-    stdout: Output
-    stderr: Output
+    stdout: CapturedOutput
+    stderr: CapturedOutput
     stopped: str = ""
 
 
@@ -46,7 +46,7 @@ async def run(
     timeout_s: float,
     output_limit: int,
     on_stderr: Callable[[bytes], None] = lambda data: None,
-) -> Outcome:
+) -> CommandResult:
     """Run a program; `stdin` None is nothing to read. Raises OSError and ValueError if it cannot be started."""
     process = await start(program, stdin=await asyncio.to_thread(_open_stdin, stdin))
     running = _Run(process, output_limit, on_stderr)
@@ -55,15 +55,15 @@ async def run(
         stopped = await running.wait(timeout_s)
     finally:
         await _finish(process)
-    return Outcome(None if stopped else _code(process), running.stdout, running.stderr, stopped)
+    return CommandResult(None if stopped else _code(process), running.stdout, running.stderr, stopped)
 
 
 class _Run:
     """A running program, and what it has written so far."""
 
     def __init__(self, process: Process, limit: int, on_stderr: Callable[[bytes], None]) -> None:
-        self.stdout = Output(limit)
-        self.stderr = Output(limit)
+        self.stdout = CapturedOutput(limit)
+        self.stderr = CapturedOutput(limit)
         self._process = process
         self._on_stderr = on_stderr
         self._open_pipes = 2
@@ -161,7 +161,7 @@ def _open_stdin(text: str | None) -> int:
         return os.dup(file.fileno())
 
 
-class Output:
+class CapturedOutput:
     """One stream of a program. Of more than `limit` bytes, only both ends are kept."""
 
     def __init__(self, limit: int) -> None:

@@ -24,7 +24,7 @@ from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
 from dynamic_mcp.upstream.cli.argv import BadArguments
-from dynamic_mcp.upstream.cli.run import Outcome, clean, run
+from dynamic_mcp.upstream.cli.run import CommandResult, clean, run
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import explain_failure, suggest_remedy
 
@@ -160,7 +160,7 @@ class CommandLineTransport:
             return wire.result_frame(_refusal(self._unreachable(exc).reason))
         return wire.result_frame(_make_result(command, outcome))
 
-    async def _run(self, command: Command, arguments: Mapping[str, object], token: Raw) -> Outcome:
+    async def _run(self, command: Command, arguments: Mapping[str, object], token: Raw) -> CommandResult:
         line = self._line
         words = argv.build(command, arguments, at_files=line.at_files)
         stdin = arguments.get("stdin")
@@ -232,7 +232,7 @@ class CommandLineTransport:
         return Unreachable(self.group, reason, hint=suggest_remedy(exc))
 
 
-def _make_result(command: Command, outcome: Outcome) -> dict[str, object]:
+def _make_result(command: Command, outcome: CommandResult) -> dict[str, object]:
     """Return the result of a call that ran the program."""
     is_error = bool(outcome.stopped) or outcome.code not in (0, *command.ok_exit_codes)
     stdout, stderr = outcome.stdout.text(), outcome.stderr.text()
@@ -251,7 +251,7 @@ def _refusal(why: str) -> dict[str, object]:
     return {"content": [_text(why)], "isError": True}
 
 
-def _describe(outcome: Outcome, stdout: str, stderr: str, *, is_error: bool) -> str:
+def _describe(outcome: CommandResult, stdout: str, stderr: str, *, is_error: bool) -> str:
     """Return what a model reads: the output, what was said on stderr where that matters, and how it ended."""
     parts = [stdout.rstrip("\n")]
     if is_error or not stdout.strip():

@@ -24,7 +24,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Program
-from dynamic_mcp.system.pipes import Sink, Source, enlarge, open_sink, open_source
+from dynamic_mcp.system.pipes import PausableStream, Sink, enlarge, open_sink, open_source
 from dynamic_mcp.system.prctl import forbid_inspection
 from dynamic_mcp.upstream.process import strays
 from dynamic_mcp.upstream.process.guardian import guardian
@@ -117,8 +117,8 @@ class Process:
         self.stdin: Sink
         self._launch = launch
         self._loop = asyncio.get_running_loop()
-        self._sources: list[Source] = []
-        self._stdout: Source | None = None  # until it is open
+        self._sources: list[PausableStream] = []
+        self._stdout: PausableStream | None = None  # until it is open
         self._group = _ProcessGroup(self.pid)
         self._strays = launch.strays
         self._has_grace = True

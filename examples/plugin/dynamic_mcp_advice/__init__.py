@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dynamic_mcp.middleware import (
-    Caller,
+    CallerInfo,
     CallFailed,
     CallRequest,
     CallResult,
@@ -14,14 +14,14 @@ from dynamic_mcp.middleware import (
     ListKind,
     Middleware,
     Next,
-    Services,
+    PluginServices,
 )
 
 
 class Advice(Middleware):
     """Options: `advice`, what to say after errors that contain a text; `hide_deprecated`, whether to hide tools."""
 
-    async def open(self, options: Mapping[str, Any], services: Services) -> None:
+    async def open(self, options: Mapping[str, Any], services: PluginServices) -> None:
         """Read the options. Raises ValueError if they are wrong."""
         unknown = options.keys() - {"advice", "hide_deprecated"}
         if unknown:
@@ -44,7 +44,7 @@ class Advice(Middleware):
         words = self._find(" ".join(str(block.get("text", "")) for block in result.content))
         return result.replace(content=[*result.content, {"type": "text", "text": words}]) if words else result
 
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         """Leave out tools whose description begins with `Deprecated`."""
         if kind != "tools" or not self._hides_deprecated:
             return items

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 
 from dynamic_mcp.config.addresses import TcpAddress
-from dynamic_mcp.config.auth import Bearer, Forwarded, NamedToken, Provider
+from dynamic_mcp.config.auth import BearerAuth, Forwarded, NamedToken, Provider
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -25,7 +25,7 @@ from tests.upstreams.auth_server import AuthServer
 from tests.web import web_client
 
 TOKENS = {name: f"front-token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
-BEARER = Bearer(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
+BEARER = BearerAuth(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
 FORWARDED = Forwarded(trusted=("127.0.0.1",))
 ASKS: Json = {"elicitation": {"form": {}, "url": {}}}
 _LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/upstream-login/[A-Za-z0-9_-]+")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.config.auth import Bearer, Forwarded, NamedToken, Provider
+from dynamic_mcp.config.auth import BearerAuth, Forwarded, NamedToken, Provider
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.auth.token_store import TokenStore
@@ -20,7 +20,7 @@ from tests.fakes import FakeUpstream, Opener
 PUBLIC_URL = "https://mcp.example.com/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
 TOKEN, OTHER_TOKEN = "token-of-the-config-0123456789", "other-token-of-the-config-0123"
-BEARER = Bearer((NamedToken(TOKEN, "ann", ("reader",)), NamedToken(OTHER_TOKEN, "bob")))
+BEARER = BearerAuth((NamedToken(TOKEN, "ann", ("reader",)), NamedToken(OTHER_TOKEN, "bob")))
 FORWARDED = Forwarded(("10.0.0.0/8", "unix"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.auth import Bearer
+from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.provider import CredentialDenial
@@ -30,7 +30,7 @@ class Wall:
         return self.now
 
 
-def provider(store: TokenStore, config: Bearer = BEARER, wall: Wall | None = None) -> BearerProvider:
+def provider(store: TokenStore, config: BearerAuth = BEARER, wall: Wall | None = None) -> BearerProvider:
     return BearerProvider(config, store, now=wall or Wall())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.auth import Bearer
+from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.auth.token_store import TokenStore, token_store
@@ -94,7 +94,7 @@ async def test_a_modern_client_hears_nothing_more_but_its_call_is_answered(tmp_p
     token, made = store.create("ci", (), lifetime_s=None, now=0)
     headers: dict[str, str | None] = {"authorization": f"Bearer {token}"}
     dispatcher = FakeDispatcher()
-    async with guarded_face(tmp_path / "c.json", Bearer(), dispatcher=dispatcher) as face:
+    async with guarded_face(tmp_path / "c.json", BearerAuth(), dispatcher=dispatcher) as face:
         client = ModernHttpClient(face)
         listening = client.post(modern(LISTEN), headers)
         listener = dispatcher.call

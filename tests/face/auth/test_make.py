@@ -6,7 +6,7 @@ import json
 from asyncio import Future
 from pathlib import Path
 
-from dynamic_mcp.config.auth import Bearer, Forwarded, Jwt, Login, NamedToken
+from dynamic_mcp.config.auth import BearerAuth, Forwarded, Jwt, LoginAuth, NamedToken
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.authenticator import Authenticator, PageRequest
@@ -62,7 +62,7 @@ async def test_what_a_changed_provider_has_let_in_counts_no_more() -> None:
     pool = ProviderPool()
     before = user(pool.make_authenticator(Http(auth=(BEARER,)), FILE), TOKEN)
 
-    changed = Bearer((NamedToken(OTHER_TOKEN, "ann", ("reader",)),))
+    changed = BearerAuth((NamedToken(OTHER_TOKEN, "ann", ("reader",)),))
     after = pool.make_authenticator(Http(auth=(changed,)), FILE)
     assert not after.is_valid(before)
     assert not after.is_valid(LOCAL_USER)
@@ -78,12 +78,12 @@ async def test_providers_are_asked_in_the_order_of_the_config() -> None:
 
 
 async def test_a_login_asks_the_reverse_proxy_of_the_same_config_and_is_another_when_that_changes() -> None:
-    http = Http(auth=(Login(), FORWARDED), public_url=PUBLIC_URL)
+    http = Http(auth=(LoginAuth(), FORWARDED), public_url=PUBLIC_URL)
     others = [
-        Http(auth=(Login(), Forwarded(("10.0.0.1",))), public_url=PUBLIC_URL),
-        Http(auth=(Login(scopes=("files",)), FORWARDED), public_url=PUBLIC_URL),
-        Http(auth=(Login(), FORWARDED), public_url="https://other.example.com/mcp"),
-        Http(auth=(Login(), FORWARDED), public_url=PUBLIC_URL, root_path="/tools"),
+        Http(auth=(LoginAuth(), Forwarded(("10.0.0.1",))), public_url=PUBLIC_URL),
+        Http(auth=(LoginAuth(scopes=("files",)), FORWARDED), public_url=PUBLIC_URL),
+        Http(auth=(LoginAuth(), FORWARDED), public_url="https://other.example.com/mcp"),
+        Http(auth=(LoginAuth(), FORWARDED), public_url=PUBLIC_URL, root_path="/tools"),
     ]
     pool = ProviderPool()
     page = pool.make_authenticator(http, FILE).find_page("GET", b"/authorize")
@@ -95,7 +95,7 @@ async def test_a_login_asks_the_reverse_proxy_of_the_same_config_and_is_another_
 
 
 async def test_the_metadata_names_our_own_authorization_server_with_what_comes_before_our_paths() -> None:
-    http = Http(auth=(Login(), FORWARDED), public_url="https://mcp.example.com/tools/mcp")
+    http = Http(auth=(LoginAuth(), FORWARDED), public_url="https://mcp.example.com/tools/mcp")
     pool = ProviderPool()
     page = pool.make_authenticator(http, FILE).find_page("GET", f"{METADATA}/tools/mcp".encode())
     assert page is not None

@@ -15,7 +15,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, encode_value
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.session.client_connection import ClientOrigin
 from tests.face.http.parties import Reply
 from tests.fakes import FakeUpstream, Json, Opener
@@ -106,7 +106,7 @@ class FakeModernCall:
     """A request that a dispatcher has got."""
 
     frame: Frame
-    channel: Channel
+    channel: ModernChannel
     origin: ClientOrigin
     reasons: list[str] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ class FakeDispatcher:
         return self.calls[-1]
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
+        self, frame: Frame, channel: ModernChannel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> FakeModernCall | None:
         """Keep a request, or refuse it."""
         call = FakeModernCall(frame, channel, origin)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.auth import Login
+from dynamic_mcp.config.auth import LoginAuth
 from dynamic_mcp.face.auth.token_store import PREFIX
 from dynamic_mcp.face.http.authenticator import AuthRejection
 from dynamic_mcp.face.http.denials import EACH_MINUTE, MAX_SITES, WINDOW_S, DenialReporter
@@ -166,7 +166,7 @@ async def test_a_refused_host_or_origin_is_told(
 async def test_a_refused_login_is_told_within_the_same_bounds(tmp_path: Path) -> None:
     seen = Recorder()
     form = b"grant_type=refresh_token&refresh_token=made-up-0123456789&client_id=nobody"
-    async with guarded_face(tmp_path / "c.json", Login(), FORWARDED, observer=seen) as face:
+    async with guarded_face(tmp_path / "c.json", LoginAuth(), FORWARDED, observer=seen) as face:
         for _ in range(EACH_MINUTE + 5):
             reply = client_of(face, "").send(
                 "POST", "/token", form, content_type="application/x-www-form-urlencoded", host="mcp.example.com"

@@ -11,7 +11,7 @@ from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.limits import FLOOD_BYTES, UNREAD_BYTES
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.session.client_connection import ClientOrigin
 from tests.face.http.modern_parties import (
     LISTEN,
@@ -202,7 +202,7 @@ class _Talkative(FakeDispatcher):
     """Says something while a request begins."""
 
     def begin(
-        self, frame: Frame, channel: Channel, origin: ClientOrigin, members: RequestMembers | None = None
+        self, frame: Frame, channel: ModernChannel, origin: ClientOrigin, members: RequestMembers | None = None
     ) -> FakeModernCall | None:
         call = super().begin(frame, channel, origin, members)
         for _ in range(2):

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import Access, Effect, Rule
-from dynamic_mcp.config.auth import Bearer
+from dynamic_mcp.config.access import Access, AccessRule, Effect
+from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.approvals.check import check
@@ -45,13 +45,13 @@ def test_nobody_is_asked_where_no_rule_says_so() -> None:
     alone = Approval(channels=("client",))
 
     assert found(config(approval=alone)) == {}
-    rules = Access(default=Effect.DENY, roles={"dev": (Rule("x", effect=Effect.ASK),)})
+    rules = Access(default=Effect.DENY, roles={"dev": (AccessRule("x", effect=Effect.ASK),)})
     assert list(found(config(approval=alone, access=rules))) == ["settings.approval.channels"]
 
 
 def test_people_who_cannot_answer_their_own_questions_are_found() -> None:
     queue = Approval(channels=("queue",))
-    shared = Http(auth=(Bearer(),))
+    shared = Http(auth=(BearerAuth(),))
 
     said = found(config("*", approval=queue, http=shared))
     assert "only a user of this machine can" in said["settings.approval.channels"]

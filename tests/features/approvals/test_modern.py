@@ -10,7 +10,7 @@ from dynamic_mcp.client import ClientHello
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from tests.fakes import FakeUpstream, settled, text_of, tool
 from tests.features.approvals.scene import ANSWERS, CAN_ASK, ONE, Json, Scene, approving, status_of
 from tests.modern_client import ModernClient, call_of, retry_of
@@ -97,7 +97,7 @@ class ModernOpener:
         self._upstream = upstream
 
     async def __call__(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[AnyLink, ServerHello]:
         return await open_modern(self._upstream, listener, hello)
 

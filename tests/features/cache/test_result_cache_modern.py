@@ -13,7 +13,7 @@ from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
-from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.link import LinkOwner
 from tests.fakes import Client, FakeClock, Json, config_of, group_config, tool
 from tests.modern_client import ModernClient, retry_of
 from tests.policy.rules import person
@@ -54,7 +54,7 @@ class Scene:
         return complete(content=[{"type": "text", "text": "fine"}], **members)
 
     async def _open(
-        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[AnyLink, ServerHello]:
         return await open_modern(self.upstream, listener, hello)
 

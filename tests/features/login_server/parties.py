@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from dynamic_mcp.config.auth import Login
+from dynamic_mcp.config.auth import LoginAuth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.authenticator import PageRequest
@@ -157,7 +157,9 @@ async def open_site(
     """Open a server on the database in a folder, as one of its workers does."""
     http = Http(public_url=public_url, root_path=root_path, trusted_proxies=trusted)
     clock, web = clock or Clock(), Web()
-    provider = LoginProvider(Login(scopes=scopes), http, folder / "logins.sqlite", who, now=clock, fetch=web.fetch)
+    provider = LoginProvider(
+        LoginAuth(scopes=scopes), http, folder / "logins.sqlite", who, now=clock, fetch=web.fetch
+    )
     try:
         yield Site(provider, clock, web)
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.features.metrics import definitions
-from dynamic_mcp.features.metrics.families import Definition, Kind
+from dynamic_mcp.features.metrics.families import Definition, MetricKind
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD: Mapping[str, Any] = json.loads((ROOT / "examples" / "grafana-dashboard.json").read_text())  # Any: JSON
@@ -24,7 +24,7 @@ GIVEN = {"le", "job", "instance"}
 NAMES = {
     f"{each.name}{suffix}": each
     for each in definitions.ALL
-    for suffix in (("_bucket", "_sum", "_count") if each.kind is Kind.HISTOGRAM else ("",))
+    for suffix in (("_bucket", "_sum", "_count") if each.kind is MetricKind.HISTOGRAM else ("",))
 }
 
 

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.features.metrics.exposition import Form, negotiate, render
-from dynamic_mcp.features.metrics.families import Definition, Histogram, Kind, Values
+from dynamic_mcp.features.metrics.families import Definition, Histogram, MetricKind, Values
 from tests.examples import examples
 from tests.features.metrics.readers import read_families, sample, samples_of
 
-CALLS = Definition("calls_total", Kind.COUNTER, 'Calls of "this\\\nserver".', ("group", "tool"), frozenset(("tool",)))
-LOAD = Definition("load", Kind.GAUGE, "Load.")
-TIMES = Definition("time_seconds", Kind.HISTOGRAM, "Times.", ("tool",), frozenset(("tool",)), (0.1, 1.0, 10.0))
+CALLS = Definition(
+    "calls_total", MetricKind.COUNTER, 'Calls of "this\\\nserver".', ("group", "tool"), frozenset(("tool",))
+)
+LOAD = Definition("load", MetricKind.GAUGE, "Load.")
+TIMES = Definition("time_seconds", MetricKind.HISTOGRAM, "Times.", ("tool",), frozenset(("tool",)), (0.1, 1.0, 10.0))
 FORMS = pytest.mark.parametrize("form", Form)
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

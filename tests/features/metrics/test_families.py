@@ -11,13 +11,13 @@ from dynamic_mcp.features.metrics.families import (
     OTHER,
     Definition,
     Histogram,
-    Kind,
+    MetricKind,
     Values,
 )
 from tests.examples import examples
 
-CALLS = Definition("calls_total", Kind.COUNTER, "Calls.", ("group", "outcome"), frozenset(("group",)))
-TIMES = Definition("time_seconds", Kind.HISTOGRAM, "Times.", ("group",), frozenset(("group",)), (0.1, 1.0))
+CALLS = Definition("calls_total", MetricKind.COUNTER, "Calls.", ("group", "outcome"), frozenset(("group",)))
+TIMES = Definition("time_seconds", MetricKind.HISTOGRAM, "Times.", ("group",), frozenset(("group",)), (0.1, 1.0))
 
 
 def test_names_beyond_the_limit_become_other_and_the_other_labels_stay() -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Rule
+from dynamic_mcp.config.access import LOCAL_NAME, Access, AccessRule, Effect
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.features.metrics.definitions import BUCKETS
 from dynamic_mcp.features.metrics.families import MAX_DISTRIBUTIONS, Family
@@ -167,9 +167,9 @@ async def test_a_request_to_several_groups_is_measured_for_each() -> None:
 
 async def test_decisions_are_counted_by_effect_and_what_is_hidden_is_not_decided() -> None:
     rules = (
-        Rule("echo", servers=("a",), tools=("echo",)),
-        Rule("no", Effect.DENY, servers=("a",), tools=("add",)),
-        Rule("ask", Effect.ASK, servers=("a",), tools=("slow",)),
+        AccessRule("echo", servers=("a",), tools=("echo",)),
+        AccessRule("no", Effect.DENY, servers=("a",), tools=("add",)),
+        AccessRule("ask", Effect.ASK, servers=("a",), tools=("slow",)),
     )
     access = Access(roles={"all": rules}, people={LOCAL_NAME: ("all",)})
     async with measured(access, a=FakeUpstream({"tools/call": DONE}, tools=("echo", "add", "slow"))) as this:
@@ -183,7 +183,7 @@ async def test_decisions_are_counted_by_effect_and_what_is_hidden_is_not_decided
 
 
 async def test_questions_to_a_person_are_counted_by_outcome() -> None:
-    access = Access(roles={"all": (Rule("ask", Effect.ASK, servers=("a",)),)}, people={LOCAL_NAME: ("all",)})
+    access = Access(roles={"all": (AccessRule("ask", Effect.ASK, servers=("a",)),)}, people={LOCAL_NAME: ("all",)})
     async with measured(access, a=FakeUpstream({"tools/call": DONE})) as this:
         assert this.proxy.approvals is not None
         assert sample(this.read(), "dynamic_mcp_approvals_pending") == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import Answers, Exposure
+from dynamic_mcp.config.resolved import CallHandling, Exposure
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, client_of, config_of, group_config, text_of, tool
@@ -127,7 +127,7 @@ async def test_a_kept_result_and_a_task_belong_to_the_tool_whatever_it_is_called
     upstream.answers["tools/call"] = lambda params: (
         {"task": task} if "task" in params else {"content": [{"type": "text", "text": "x" * 5000}]}
     )
-    answers = Answers(validate=None, limit=2000, compact=False)
+    answers = CallHandling(validate=None, limit=2000, compact=False)
     group = group_config("up", rules=rules_of(own={"rename": "other"}, other={"rename": "own"}), answers=answers)
     proxy = Proxy(config_of(group, access=access), opener=Opener(up=[upstream]))
     try:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.config.access import Access, Condition, Effect, Rule
-from dynamic_mcp.config.resolved import Answers, Validation
+from dynamic_mcp.config.access import Access, AccessRule, Condition, Effect
+from dynamic_mcp.config.resolved import CallHandling, Validation
 from dynamic_mcp.features.redaction.config import Redact
-from dynamic_mcp.middleware import Caller, CallFailed, CallRequest, CallResult, Middleware, Next
+from dynamic_mcp.middleware import CallerInfo, CallFailed, CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.request import Observers
 from tests.fakes import BOUND_S, Client, Json, Opener, config_of, group_config, text_of, tool
 from tests.features.approvals.scene import Notes
@@ -105,7 +105,7 @@ async def test_a_plug_in_sees_the_servers_own_name_the_arguments_and_who_calls()
     assert (request.kind, request.server, request.name) == ("tool", "a", "echo")
     assert request.arguments == {"text": "there"}
     assert request.meta == {"trace": 1}
-    assert request.caller == Caller("user", "local", (), "t", "7")
+    assert request.caller == CallerInfo("user", "local", (), "t", "7")
     assert not request.is_retry
 
 
@@ -177,7 +177,7 @@ async def test_observers_are_told_of_replaced_arguments() -> None:
 
 async def test_replaced_arguments_must_fit_the_servers_schema_where_the_config_is_strict() -> None:
     server = _schema_upstream()
-    group = group_config("a", answers=Answers(validate="strict", limit=100_000, compact=False))
+    group = group_config("a", answers=CallHandling(validate="strict", limit=100_000, compact=False))
     async with client_with(server, _replace(text=5), use(Watching), group=group) as client:
         result = await client.call("a", "echo", {"text": "mine"})
     assert result["isError"]
@@ -189,7 +189,7 @@ async def test_replaced_arguments_must_fit_the_servers_schema_where_the_config_i
 @pytest.mark.parametrize("validate", [None, "assist", "off"])
 async def test_replaced_arguments_are_left_to_the_server_elsewhere(validate: Validation | None) -> None:
     server = _schema_upstream()
-    group = group_config("a", answers=Answers(validate=validate, limit=100_000, compact=False))
+    group = group_config("a", answers=CallHandling(validate=validate, limit=100_000, compact=False))
     async with client_with(server, _replace(text=5), group=group) as client:
         await client.call("a", "echo", {"text": "mine"})
     assert server.heard("tools/call")[0]["params"]["arguments"] == {"text": 5}
@@ -197,7 +197,7 @@ async def test_replaced_arguments_are_left_to_the_server_elsewhere(validate: Val
 
 async def test_the_access_rules_decide_about_replaced_arguments() -> None:
     server = upstream()
-    rule = Rule("r", Effect.DENY, tools=("echo",), arguments=(Condition("$.text", values=("secret",)),))
+    rule = AccessRule("r", Effect.DENY, tools=("echo",), arguments=(Condition("$.text", values=("secret",)),))
     access = Access(default=Effect.ALLOW, roles={"dev": (rule,)})
     plugins = (_replace(text="secret"), use(Watching))
     async with client_with(server, *plugins, access=access, authentication=ALICE) as client:

@@ -12,7 +12,7 @@ import pytest
 
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.plugins.config import Plugin
-from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next, Services
+from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next, PluginServices
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, Opener, config_of, group_config, text_of
 from tests.features.plugins.scene import proxy_of, upstream, use
@@ -29,7 +29,7 @@ def _forget() -> None:
 class Living(Middleware):
     """Notes its life, and puts its name in front of results."""
 
-    async def open(self, options: Any, services: Services) -> None:
+    async def open(self, options: Any, services: PluginServices) -> None:
         self.name = options.get("name", "x")
         EVENTS.append(f"open {self.name}")
         assert services.log.name.startswith("dynamic_mcp.plugin.")
@@ -43,7 +43,7 @@ class Living(Middleware):
 
 
 class Broken(Middleware):
-    async def open(self, options: Any, services: Services) -> None:
+    async def open(self, options: Any, services: PluginServices) -> None:
         raise ValueError("`level` is missing")
 
 

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Exposure, Rules
 from dynamic_mcp.features.overrides.config import Override
-from dynamic_mcp.middleware import Caller, CallRequest, CallResult, Item, ListKind, Middleware, Next, Services
+from dynamic_mcp.middleware import (
+    CallerInfo,
+    CallRequest,
+    CallResult,
+    Item,
+    ListKind,
+    Middleware,
+    Next,
+    PluginServices,
+)
 from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import BOUND_S, Client, Json, Opener, PresentedGroup, config_of, group_config, text_of, tool
@@ -19,7 +28,7 @@ from tests.features.plugins.scene import client_with, proxy_of, upstream, use
 from tests.proxy.governed import ALICE
 
 HIDDEN = {"delete", "scold", "x://two", "y://{id}"}
-SEEN: list[tuple[str, tuple[str, ...], Caller]] = []
+SEEN: list[tuple[str, tuple[str, ...], CallerInfo]] = []
 CALLS: list[str] = []
 
 
@@ -32,20 +41,20 @@ def _forget() -> None:
 class Hiding(Middleware):
     """Leaves out what is in `HIDDEN`."""
 
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         SEEN.append((kind, tuple(each.name for each in items), client))
         return [each for each in items if each.name not in HIDDEN]
 
 
 class HidingFromAlice(Middleware):
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         return items if client.subject != "alice" else [each for each in items if each.name not in HIDDEN]
 
 
 class Describing(Middleware):
     """Gives tools another description and schema, in another order."""
 
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         return [each.replace(description="Frobnicates.", inputSchema=schema) for each in reversed(items)]
 
@@ -53,7 +62,7 @@ class Describing(Middleware):
 class Failing(Middleware):
     fails = True
 
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         if kind == "tools":
             raise RuntimeError("hunter2")
         return items
@@ -62,27 +71,27 @@ class Failing(Middleware):
 class FailingAtOnce(Middleware):
     """Fails before there is a coroutine."""
 
-    def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:  # type: ignore[override]
+    def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:  # type: ignore[override]
         raise RuntimeError("hunter2")
 
 
 class Adding(Middleware):
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         return [*items, Item(kind, items[0].server, "more", b'{"name":"more"}')] if items else items
 
 
 class Doubling(Middleware):
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         return [*items, *items]
 
 
 class Refreshing(Middleware):
     """Hides nothing at first, and everything once it was called."""
 
-    services: Services
+    services: PluginServices
     hides = False
 
-    async def open(self, options: Any, services: Services) -> None:
+    async def open(self, options: Any, services: PluginServices) -> None:
         self.services = services
 
     async def call(self, request: CallRequest, next: Next) -> CallResult:
@@ -90,7 +99,7 @@ class Refreshing(Middleware):
         self.services.refresh_lists()
         return await next(request)
 
-    async def list(self, kind: ListKind, items: Sequence[Item], client: Caller) -> Sequence[Item]:
+    async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo) -> Sequence[Item]:
         return [] if self.hides and kind == "tools" else items
 
 

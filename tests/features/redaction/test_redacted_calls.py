@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Answers
+from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.redaction.config import Redact
 from tests.fakes import FakeUpstream, Json, group_config, settled, text_of
@@ -162,7 +162,7 @@ async def test_the_status_and_the_result_of_a_task_come_without_the_secret() -> 
 
 async def test_a_kept_result_is_kept_without_the_secret() -> None:
     upstream = Talker({"tools/call": {"content": [{"type": "text", "text": f"{SECRET} " * 500}]}})
-    async with redacted(upstream, answers=Answers(limit=1000, validate=None, compact=False)) as on:
+    async with redacted(upstream, answers=CallHandling(limit=1000, validate=None, compact=False)) as on:
         client = await on.join()
         result = await client.call("up", "get_file", {})
         (link,) = [each for each in result["content"] if each["type"] == "resource_link"]

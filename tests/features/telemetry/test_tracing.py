@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Rule
+from dynamic_mcp.config.access import LOCAL_NAME, Access, AccessRule, Effect
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.telemetry.recorder import Recorder
 from dynamic_mcp.features.telemetry.tracing import Tracing
@@ -266,7 +266,7 @@ async def test_what_the_rules_and_a_person_say_is_on_the_server_span() -> None:
         def begin(self, seen: Observation) -> None:
             seen.approval = ApprovalNote("7K2F", "allowed", channel="queue", waited_s=1.5)
 
-    rule = Rule("rule", Effect.ALLOW, servers=("*",), tools=("echo",))
+    rule = AccessRule("rule", Effect.ALLOW, servers=("*",), tools=("echo",))
     access = Access(default=Effect.DENY, roles={"all": (rule,)}, people={LOCAL_NAME: ("all",)})
     async with traced(Opener(a=[FullUpstream()]), Asked(), access=access) as it:
         await it.client.call("a", "echo", {"text": "there"})

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.resolved import Program
-from dynamic_mcp.upstream.cli.run import MAX_OUTPUT_BYTES, Outcome, Output, clean, run
+from dynamic_mcp.upstream.cli.run import MAX_OUTPUT_BYTES, CapturedOutput, CommandResult, clean, run
 from tests.program import BOUND_S
 
 if sys.platform == "win32":
@@ -62,7 +62,7 @@ def script(text: str) -> Program:
 
 async def outcome_of(
     text: str, *, stdin: str | None = None, timeout_s: float = BOUND_S, limit: int = 10_000
-) -> Outcome:
+) -> CommandResult:
     async with asyncio.timeout(BOUND_S):
         return await run(script(text), stdin=stdin, timeout_s=timeout_s, output_limit=limit)
 
@@ -222,8 +222,8 @@ async def test_runs_leave_no_descriptor_open() -> None:
     assert count_descriptors() <= before
 
 
-def output(*chunks: bytes, limit: int = 1000) -> Output:
-    made = Output(limit)
+def output(*chunks: bytes, limit: int = 1000) -> CapturedOutput:
+    made = CapturedOutput(limit)
     for chunk in chunks:
         made.feed(chunk)
     return made
