@@ -99,12 +99,12 @@ class ModernClient:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in flight: no calls, parked ones included, and no streams."""
+        """True if nothing is in flight: no calls, parked ones included, and no streams."""
         return not self.calls_in_flight and not self.listenings
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls other than streams are in flight."""
+        """True if calls other than streams are in flight."""
         return len(self.calls_in_flight) > len(self.listenings)
 
     def has_room(self, frame: Frame) -> bool:
@@ -173,10 +173,10 @@ class ModernClients:
 
     def recall(self, origin: ClientOrigin, meta: bytes) -> tuple[ModernClient, str] | None:
         """Return the client and the log level of requests with this `_meta`, if they are cached."""
-        found = self._recalled.get((origin, meta))
-        if found is not None:
-            found[0].used_at = self._now()
-        return found
+        recalled = self._recalled.get((origin, meta))
+        if recalled is not None:
+            recalled[0].used_at = self._now()
+        return recalled
 
     def remember(self, origin: ClientOrigin, meta: bytes, client: ModernClient, log_level: str) -> None:
         """Cache the client of requests with this `_meta`, unless it is too long."""
@@ -206,7 +206,7 @@ class ModernClients:
     def _drop(self, client: ModernClient) -> None:
         self._shares.remove(client)
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
-        for key in [key for key, found in self._recalled.items() if found[0] is client]:
+        for key in [key for key, recalled in self._recalled.items() if recalled[0] is client]:
             del self._recalled[key]
         client.close()
 
@@ -280,7 +280,7 @@ class ModernCall:
 
     @property
     def is_parked(self) -> bool:
-        """Whether the call waits for its client to return."""
+        """True if the call waits for its client to return."""
         return self._channel is None
 
     @property

@@ -14,7 +14,7 @@ from msgspec import Struct
 _PROFILE = b"profile/"
 
 
-class Endpoint(Enum):
+class HttpEndpoint(Enum):
     """The endpoint at a path."""
 
     MCP = auto()
@@ -27,7 +27,7 @@ class Endpoint(Enum):
 class Route(Struct, frozen=True, gc=False):
     """The meaning of a path; `only` is the name of a single group, `profile` that of a profile."""
 
-    place: Endpoint
+    place: HttpEndpoint
     only: str | None = None
     profile: str | None = None
 
@@ -43,15 +43,15 @@ class Paths:
         self._profile = profile
         mcp = path.rstrip("/").encode()
         self._routes = {
-            mcp: Route(Endpoint.MCP, profile=profile),
-            mcp + b"/": Route(Endpoint.MCP, profile=profile),
-            b"/sse": Route(Endpoint.EVENTS, profile=profile),
-            b"/messages": Route(Endpoint.MESSAGES),
-            b"/messages/": Route(Endpoint.MESSAGES),
-            b"/health": Route(Endpoint.HEALTH),
-            b"/ready": Route(Endpoint.READY),
+            mcp: Route(HttpEndpoint.MCP, profile=profile),
+            mcp + b"/": Route(HttpEndpoint.MCP, profile=profile),
+            b"/sse": Route(HttpEndpoint.EVENTS, profile=profile),
+            b"/messages": Route(HttpEndpoint.MESSAGES),
+            b"/messages/": Route(HttpEndpoint.MESSAGES),
+            b"/health": Route(HttpEndpoint.HEALTH),
+            b"/ready": Route(HttpEndpoint.READY),
         }
-        self._below = ((mcp + b"/", Endpoint.MCP), (b"/sse/", Endpoint.EVENTS))
+        self._below = ((mcp + b"/", HttpEndpoint.MCP), (b"/sse/", HttpEndpoint.EVENTS))
 
     def find(self, path: bytes, root_path: str = "") -> Route | None:
         """Return the route of a path; None if there is none. The server's `root_path` takes precedence over ours."""

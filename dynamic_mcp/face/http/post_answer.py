@@ -66,7 +66,7 @@ class PostAnswer:
 
     @property
     def is_unread(self) -> bool:
-        """Whether the stream was closed because the client does not read."""
+        """True if the stream was closed because the client does not read."""
         return self._stream is not None and self._stream.is_unread
 
     def begin(self, streams: StreamOpener, now: float) -> None:
