@@ -20,19 +20,26 @@ from hashlib import sha256
 from msgspec import Raw
 
 from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
-from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
+from dynamic_mcp.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
+)
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.cache_hints import CacheHint
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import disconnected
 from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.listening import Listening, streams_for
-from dynamic_mcp.session.modern_answers import to_modern
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.bounded import BoundedDict
@@ -46,6 +53,9 @@ _GATHER_S = 0.02
 _MAX_RECALLED, _MAX_RECALLED_BYTES = 1024, 1024
 # Notifications of legacy revisions that a request may cause.
 _RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
+
+# Codes of earlier revisions, with their replacements (MCP 2026-07-28, basic, error codes).
+_RETIRED_CODES = {RESOURCE_NOT_FOUND: INVALID_PARAMS, URL_ELICITATION_REQUIRED: INTERNAL_ERROR}
 
 
 class ModernClient:
@@ -439,7 +449,7 @@ class ModernCall:
 
     def _to_modern(self, answer: Frame) -> Frame:
         client, server, method = self.client, self._server, self.method
-        return to_modern(answer, method, server.server_info(client), server.cache_hint(client, method))
+        return _convert_answer(answer, method, server.server_info(client), server.cache_hint(client, method))
 
     def _answer(self, frame: Frame) -> None:
         channel, self._channel = self._channel, None
@@ -510,3 +520,22 @@ def _name_undeclared(answer: Frame, undeclared: Mapping[str, object]) -> Frame:
 
 def _is_object(data: Raw) -> bool:
     return bytes(data)[:1] == b"{"
+
+
+def _convert_answer(answer: Frame, method: str, server_info: Raw, hint: CacheHint | None) -> Frame:
+    """Return an answer for a modern client. `hint` is for results that may be cached."""
+    if len(answer.error):
+        return _with_current_code(answer)
+    if bytes(answer.result)[:1] != b"{":
+        return answer
+    members = None
+    if hint is not None and envelope.result_type(answer.result) == envelope.COMPLETE:
+        members = hint.members
+    return Frame(result=envelope.as_modern(answer.result, server_info, members))
+
+
+def _with_current_code(answer: Frame) -> Frame:
+    code = wire.value(wire.member(answer.error, "code"))
+    if isinstance(code, int) and code in _RETIRED_CODES:
+        return Frame(error=wire.with_member(answer.error, _RETIRED_CODES[code], "code"))
+    return answer

@@ -25,13 +25,12 @@ from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, 
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.guard import BrowserGuard
 from dynamic_mcp.face.http.header_checks import VERSION
-from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id
+from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id, refuse_post
 from dynamic_mcp.face.http.modern import Dispatcher, ModernRequests, is_legacy, is_modern, refuse_version
 from dynamic_mcp.face.http.old_transport import OldPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.paths import HttpEndpoint, Paths, Route
 from dynamic_mcp.face.http.post import Post
-from dynamic_mcp.face.http.post_checks import refuse_post
 from dynamic_mcp.face.http.replay import KEEP_FOR_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import HttpSession
