@@ -20,7 +20,7 @@ from dynamic_mcp.cli.command_names import sections
 from dynamic_mcp.config.schema import schema
 from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.observe import conventions
@@ -198,7 +198,7 @@ def clients() -> str:
     rows = ["| tool | command | your own file | a project's file |", "|---|---|---|---|"]
     for tool in TOOLS:
         cells = []
-        for scope in (Scope.USER, Scope.PROJECT):
+        for scope in (ToolScope.USER, ToolScope.PROJECT):
             found = [str(file) for _, file in locations.list_candidates(tool, machine, (scope,))]
             shown = found[0].replace("/HOME", "~").replace("/PROJECT/", "") if found else ""
             cells.append(f"`{shown}`" if shown else "")

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, TimeoutField
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, FileLocation, Meaning, Syntax, TimeoutField
 from dynamic_mcp.importer.convert.fields import COMMON
-from dynamic_mcp.importer.model import Scope
-from dynamic_mcp.importer.reader import list_tools
+from dynamic_mcp.importer.model import ToolScope
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.importer.tools.syntaxes import ANY
 
 FILE = Path(__file__).parent / "import-tools.md"
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
-_SCOPES = {Scope.USER: "", Scope.PROJECT: "project: ", Scope.LOCAL: "local: "}
+_SCOPES = {ToolScope.USER: "", ToolScope.PROJECT: "project: ", ToolScope.LOCAL: "local: "}
 _EDITOR = re.compile(r"(?:\{appdata\}/[^/]+|~/\.vscode-server/data)(/User/globalStorage/.*)")
 _IN_EDITOR = r"<editor>\1"
 
@@ -60,20 +60,30 @@ empty*.
 """
 
 _ROWS = (
-    ("`command`, `args`", (Field.COMMAND, Field.ARGS)),
-    ("`env`", (Field.ENV, Field.ENV_NAMES)),
-    ("`env_file`", (Field.ENV_FILE,)),
-    ("`cwd`", (Field.CWD,)),
-    ("`url`", (Field.URL, Field.HTTP_URL)),
-    ("`headers`", (Field.HEADERS, Field.HEADERS_FROM_ENV, Field.BEARER, Field.BEARER_FROM_ENV)),
-    ("`type`", (Field.TYPE,)),
-    ("`enabled`", (Field.ENABLED, Field.DISABLED)),
-    ("`tools.include`, `tools.exclude`", (Field.INCLUDE, Field.EXCLUDE, Field.TOOLS)),
+    ("`command`, `args`", (Meaning.COMMAND, Meaning.ARGS)),
+    ("`env`", (Meaning.ENV, Meaning.ENV_NAMES)),
+    ("`env_file`", (Meaning.ENV_FILE,)),
+    ("`cwd`", (Meaning.CWD,)),
+    ("`url`", (Meaning.URL, Meaning.HTTP_URL)),
+    (
+        "`headers`",
+        (Meaning.HEADERS, Meaning.HEADERS_FROM_ENV, Meaning.BEARER, Meaning.BEARER_FROM_ENV),
+    ),
+    ("`type`", (Meaning.TYPE,)),
+    ("`enabled`", (Meaning.ENABLED, Meaning.DISABLED)),
+    ("`tools.include`, `tools.exclude`", (Meaning.INCLUDE, Meaning.EXCLUDE, Meaning.TOOLS)),
     (
         "`oauth`",
-        (Field.OAUTH, Field.CLIENT_ID, Field.CLIENT_SECRET, Field.SCOPES, Field.REDIRECT_PORT, Field.METADATA_URL),
+        (
+            Meaning.OAUTH,
+            Meaning.CLIENT_ID,
+            Meaning.CLIENT_SECRET,
+            Meaning.SCOPES,
+            Meaning.REDIRECT_PORT,
+            Meaning.METADATA_URL,
+        ),
     ),
-    ("`description`", (Field.DESCRIPTION,)),
+    ("`description`", (Meaning.DESCRIPTION,)),
 )
 
 
@@ -83,11 +93,11 @@ def text() -> str:
     for part in ("tools", "connect"):
         names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, TimeoutField) and wait.part == part]
         rows.append(f"| {', '.join(names)} | `timeout.{part}` |")
-    table = [_row(adapter) for adapter in list_tools()]
+    table = [_row(adapter) for adapter in TOOLS]
     return _INTRODUCTION + "\n".join(rows) + "\n" + _NOTES + "\n".join(table) + "\n"
 
 
-def _names(meanings: tuple[Field, ...]) -> str:
+def _names(meanings: tuple[Meaning, ...]) -> str:
     return ", ".join(f"`{name}`" for name, meaning in COMMON.items() if meaning in meanings)
 
 
@@ -137,7 +147,7 @@ def _files(adapter: Adapter) -> Iterator[str]:
             yield file
 
 
-def _format_place(place: Place) -> str:
+def _format_place(place: FileLocation) -> str:
     path = _EDITOR.sub(_IN_EDITOR, place.path).removeprefix("./")
     variable = ""
     if match := re.match(r"\{([A-Z_]+)(?:\|([^}]*))?\}", path):

@@ -114,7 +114,8 @@ class Receiver:
                 if receiver.behaviour in ("hang", "close"):
                     self.close_connection = True
                     return
-                self.send_response(500 if receiver.behaviour == "refuse" else 200)
+                # a 500 would make the SDK before 1.45 try again
+                self.send_response(400 if receiver.behaviour == "refuse" else 200)
                 self.send_header("content-length", "0")
                 self.end_headers()
 

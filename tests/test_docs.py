@@ -23,7 +23,7 @@ from dynamic_mcp.config import jsonc, schema
 from dynamic_mcp.config.read import read
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Level
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.packs import schema as packs_schema
 from dynamic_mcp.packs.library import read_file

@@ -10,7 +10,7 @@ from msgspec import Raw
 from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.access_subject import Question
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
-from dynamic_mcp.config.access import DEFAULT, Effect, Kind, Rule
+from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT, Effect, Kind, Rule
 from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
@@ -18,7 +18,6 @@ from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.policy.rule import Target
 from dynamic_mcp.proxy.profiles import choose, narrow
 
-_DEFAULT_RULE = "default, as no rule is about it"
 _EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
 _STYLES = {Effect.ALLOW: "green", Effect.DENY: "red", Effect.ASK: "yellow"}
 
@@ -216,7 +215,7 @@ def _reason(case: _Case, decision: Decision) -> str:
     about = next((each.about for each in case.considered() if each.id == decision.rule), "")
     if decision.allowed_by in ("", decision.rule):
         return about
-    return f"{about}; allowed by {_DEFAULT_RULE if decision.allowed_by == DEFAULT else decision.allowed_by}"
+    return f"{about}; allowed by {DEFAULT_TEXT if decision.allowed_by == DEFAULT else decision.allowed_by}"
 
 
 def _show_decision(this: Invocation, decision: Decision, reason: str) -> None:

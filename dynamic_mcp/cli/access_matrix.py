@@ -18,6 +18,7 @@ from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.system.text import defuse_formula
 
 DEPENDS = "depends"
+_NO_TOOLS = "no tools are known"
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,9 @@ def show_matrix(this: Invocation, *, as_csv: bool, connects: bool) -> int:
     roles = list(policy.rules) if policy is not None else []
     if as_csv:
         this.out.print_text(_format_csv(rows, roles))
-    elif this.out.is_json:
-        this.out.print_json(rows)
-    elif rows:
+    else:
         cells = [[row.group, row.tool, row.access, *(row.roles[role] for role in roles)] for row in rows]
-        this.out.print_table(["GROUP", "TOOL", "CLASS", *roles], cells)
+        this.out.print_rows(rows, ["GROUP", "TOOL", "CLASS", *roles], cells, if_none=_NO_TOOLS)
     return 0
 
 
@@ -92,26 +91,20 @@ def show_classes(this: Invocation, group: str | None, *, connects: bool) -> int:
         for name, catalog in catalogs.items()
         for tool, entry in catalog.tools.items()
     ]
-    if this.out.is_json:
-        this.out.print_json(
-            [
-                {
-                    "group": name,
-                    "tool": tool,
-                    "access": each.access,
-                    "source": each.source,
-                    "confidence": each.confidence,
-                    "evidence": each.evidence,
-                }
-                for name, tool, each in found
-            ]
-        )
-        return 0
+    facts = [
+        {
+            "group": name,
+            "tool": tool,
+            "access": each.access,
+            "source": each.source,
+            "confidence": each.confidence,
+            "evidence": each.evidence,
+        }
+        for name, tool, each in found
+    ]
     rows = [
         [name, tool, each.access, each.source, f"{each.confidence:.0%}", "; ".join(each.evidence)]
         for name, tool, each in found
     ]
-    if rows:
-        columns = ["GROUP", "TOOL", "CLASS", "SOURCE", "SURE", "WHY"]
-        this.out.print_table(columns, rows)
+    this.out.print_rows(facts, ["GROUP", "TOOL", "CLASS", "SOURCE", "SURE", "WHY"], rows, if_none=_NO_TOOLS)
     return 0

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal to agree to what was shown."""
+"""Asks the user at the terminal to agree to what was shown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dynamic_mcp.errors import InvalidArguments
 
 
 def may_ask(this: Invocation) -> bool:
-    """Return whether there is a person at the terminal to ask."""
+    """Return whether there is the user at the terminal to ask."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     return is_terminal and not this.out.is_json_requested
 
 
 def agree(this: Invocation, question: str, *, done: str, yes: bool) -> bool:
-    """Ask whether to go on; `done` is what has not been done yet. Raises InvalidArguments if nobody can answer."""
+    """Ask whether to go on; `done` is what has not been done yet. Raises InvalidArguments without a terminal."""
     if yes:
         return True
     if not may_ask(this):

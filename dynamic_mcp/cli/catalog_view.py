@@ -74,13 +74,9 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
     tools, *remarks = blocks or ["[]"]
     if bytes(wire.member(result, "isError")) == b"true":
         raise UpstreamError("", tools)
-    if this.out.is_json:
-        this.out.print_json(tools.encode())
-    else:
-        rows = [_match_row(tool, group) for tool in json.loads(tools)]
-        this.out.print_table(["GROUP", "TOOL", "DESCRIPTION"], rows) if rows else this.out.say(
-            f"no tool matches `{query}`"
-        )
+    rows = [_match_row(tool, group) for tool in json.loads(tools)]
+    columns = ["GROUP", "TOOL", "DESCRIPTION"]
+    this.out.print_rows(tools.encode(), columns, rows, if_none=f"no tool matches `{query}`")
     for remark in remarks:
         this.out.say(remark)
     return 0

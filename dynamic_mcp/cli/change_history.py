@@ -14,44 +14,55 @@ from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal
 from dynamic_mcp.cli.respondent import find_respondent
-from dynamic_mcp.importer.journal import Journal, JournalEntry
+from dynamic_mcp.importer.journal import ChangeJournal, JournalEntry
 
 
 def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Undo changes, the latest one only after confirmation; return the exit code."""
     journal = open_journal()
-    deeds = [deed for id in ids or (None,) for deed in journal.find(id)]
-    if not (ids or yes or dry_run) and not _confirm(this, journal, deeds):
+    _report_unreadable(this, journal)
+    entries = [entry for id in ids or (None,) for entry in journal.find(id)]
+    if not (ids or yes or dry_run) and not _confirm(this, journal, entries):
         return report(this, ["nothing is undone"])
     if dry_run:
-        return report(
-            this, [line for deed in deeds for line in (_title("would be undone", deed), *journal.preview(deed))]
-        )
+        return report(this, _describe(journal, entries, "would be undone"))
     with hold_change_lock():
         # another command may have undone them since they were looked up
-        return report(this, [line for deed in deeds for line in _undo(this, journal, *journal.find(deed.id))])
+        entries = [found for entry in entries for found in journal.find(entry.id)]
+        journal.plan_undo(entry for entry in entries if not entry.is_undone)  # all of them or none
+        return report(this, [line for entry in entries for line in _undo(this, journal, entry)])
 
 
-def _undo(this: Invocation, journal: Journal, deed: JournalEntry) -> list[str]:
-    if deed.is_undone:
-        return [f"{deed.id} ({deed.title}) is already undone"]
-    done = [_title("undone", deed), *journal.undo(deed)]
-    record_change(this, deed.files, "change.undone", {"command": "undo", "change": deed.id, "of": deed.title})
-    return done
+def _undo(this: Invocation, journal: ChangeJournal, entry: JournalEntry) -> list[str]:
+    if entry.is_undone:
+        return [f"{entry.id} ({entry.title}) is already undone"]
+    lines = [_title("undone", entry), *(each.describe(is_done=True) for each in journal.undo(entry))]
+    record_change(this, entry.files, "change.undone", {"command": "undo", "change": entry.id, "of": entry.title})
+    return lines
 
 
-def _title(verb: str, deed: JournalEntry) -> str:
-    return f"{verb}: {deed.title} ({deed.id}, {deed.when})"
+def _describe(journal: ChangeJournal, entries: Sequence[JournalEntry], verb: str) -> list[str]:
+    """Return what undoing these entries would do. Raises ChangedSince."""
+    plan = zip(entries, journal.plan_undo(entries), strict=True)
+    return [
+        line
+        for entry, restorations in plan
+        for line in (_title(verb, entry), *(each.describe(is_done=False) for each in restorations))
+    ]
 
 
-def _confirm(this: Invocation, journal: Journal, deeds: Sequence[JournalEntry]) -> bool:
-    """Show what would be undone, and ask. Raises UsageError if nobody can answer."""
-    deed = deeds[0]
-    id = deed.run or deed.id
-    titles = ", ".join(each.title for each in reversed(deeds))
-    words = (word for each in deeds for word in journal.preview(each))
-    for word in (f"the latest change is {id}: {titles} ({deed.when})", *words):
-        this.out.say(word)
+def _title(verb: str, entry: JournalEntry) -> str:
+    return f"{verb}: {entry.title} ({entry.id}, {entry.when})"
+
+
+def _confirm(this: Invocation, journal: ChangeJournal, entries: Sequence[JournalEntry]) -> bool:
+    """Show what would be undone, and ask. Raises UsageError without a terminal, and ChangedSince."""
+    latest = entries[0]
+    id = latest.run or latest.id
+    titles = ", ".join(each.title for each in reversed(entries))
+    this.out.say(f"the latest change is {id}: {titles} ({latest.when})")
+    for restoration in (each for restorations in journal.plan_undo(entries) for each in restorations):
+        this.out.say(restoration.describe(is_done=False))
     if not find_respondent(
         this, may_ask=not this.out.is_json_requested and sys.stdin is not None and sys.stdin.isatty()
     ).is_terminal:
@@ -63,28 +74,40 @@ def _confirm(this: Invocation, journal: Journal, deeds: Sequence[JournalEntry]) 
 
 def show_changes(this: Invocation) -> int:
     """List the changes; return the exit code."""
-    deeds = open_journal().entries()
-    if this.out.is_json:
-        this.out.print_json([_to_json(deed) for deed in deeds])
-        return 0
-    rows = [row for deed in deeds for row in _rows(deed, deeds)]
-    this.out.print_table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
+    journal = open_journal()
+    _report_unreadable(this, journal)
+    entries = journal.entries()
+    rows = [row for entry in entries for row in _rows(entry, entries)]
+    columns = ["ID", "WHEN", "WHAT", "STATE", "FILES"]
+    facts = [_to_json(entry) for entry in entries]
+    this.out.print_rows(facts, columns, rows, if_none="no command has changed a file yet")
     return 0
 
 
-def _rows(deed: JournalEntry, deeds: Sequence[JournalEntry]) -> Iterator[list[str]]:
+def _report_unreadable(this: Invocation, journal: ChangeJournal) -> None:
+    for reason in journal.unreadable():
+        this.out.say(f"warning: {reason}", "yellow")
+
+
+def _rows(entry: JournalEntry, entries: Sequence[JournalEntry]) -> Iterator[list[str]]:
     """Yield the row of a change; before the first of those that one command has made, that of all of them."""
-    together = [each for each in deeds if deed.run and each.run == deed.run]
-    if together and together[0] is deed:
+    together = [each for each in entries if entry.run and each.run == entry.run]
+    if together and together[0] is entry:
         is_undone = all(each.is_undone for each in together)
-        yield [deed.run, _format_time(deed.when), f"all of these {len(together)}", "undone" if is_undone else "", ""]
-    id = f"  {deed.id}" if together else deed.id
-    files = "\n".join(map(_shorten, deed.files))
-    yield [id, _format_time(deed.when), deed.title, "undone" if deed.is_undone else "", files]
+        yield [
+            entry.run,
+            _format_time(entry.when),
+            f"all of these {len(together)}",
+            "undone" if is_undone else "",
+            "",
+        ]
+    id = f"  {entry.id}" if together else entry.id
+    files = "\n".join(map(_shorten, entry.files))
+    yield [id, _format_time(entry.when), entry.title, "undone" if entry.is_undone else "", files]
 
 
 def _format_time(when: str) -> str:
-    """Return a time of the journal as a person at this place reads it."""
+    """Return a time of the journal in local time."""
     try:
         return datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:  # of a journal that was edited
@@ -96,14 +119,14 @@ def _shorten(file: Path) -> str:
     return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)
 
 
-def _to_json(deed: JournalEntry) -> dict[str, object]:
+def _to_json(entry: JournalEntry) -> dict[str, object]:
     return {
-        "id": deed.id,
-        **({"run": deed.run} if deed.run else {}),
-        "when": deed.when,
-        "what": deed.title,
-        "undone": deed.is_undone,
-        "files": [str(file) for file in deed.files],
+        "id": entry.id,
+        **({"run": entry.run} if entry.run else {}),
+        "when": entry.when,
+        "what": entry.title,
+        "undone": entry.is_undone,
+        "files": [str(file) for file in entry.files],
     }
 
 

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from inspect import iscoroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, ServerRep
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.importer.installer import list_targets, read_entry
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.reader import find_tool
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line, pluralize
@@ -252,11 +251,8 @@ def _details(report: ServerReport) -> str:
 
 def _check_features(config: Config, known: KnownCatalogs) -> list[Finding]:
     """Return the findings that connect to nothing."""
-    from dynamic_mcp.cli.runner import run
-
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    found = (feature.load(feature.check).check(config, known) for feature in wanted)
-    return [finding for each in found for finding in (run(each) if iscoroutine(each) else each)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
 
 
 async def _probe_features(config: Config) -> list[Finding]:
@@ -290,11 +286,11 @@ def _check_variables(config: Path, environment: Mapping[str, str]) -> list[Findi
     ]
 
 
-def _own_entries(machine: Machine) -> Iterator[tuple[Client, Scope, Path, Mapping[str, object]]]:
+def _own_entries(machine: Machine) -> Iterator[tuple[Client, ToolScope, Path, Mapping[str, object]]]:
     """Yield our entries in the tools that withhold variables; a file that cannot be read counts as empty."""
     for client in CLIENTS:
         adapter = find_tool(client.tool)
-        for target in list_targets(adapter, tuple(Scope), machine):
+        for target in list_targets(adapter, tuple(ToolScope), machine):
             try:
                 entry = read_entry(adapter, target, machine)
             except DynamicMcpError:
@@ -310,7 +306,7 @@ def _starts_config(entry: Mapping[str, object], config: Path) -> bool:
 
 
 def _variables_finding(
-    client: Client, scope: Scope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
+    client: Client, scope: ToolScope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
 ) -> Finding:
     variables = ", ".join(f"`{name}`" for name in names)
     verb = "may not" if client.inspects_values else "does not"
@@ -318,7 +314,7 @@ def _variables_finding(
     if not client.can_be_asked:
         return Finding(Level.WARNING, str(file), what, "put them into a file that `settings.variables_file` names")
     command = f"dynamic-mcp install {client.tool}"
-    if scope is not Scope.USER:
+    if scope is not ToolScope.USER:
         command += f" --scope {scope.value}"
     if not _is_default(config, environment):
         command += f" -c {config.absolute()}"

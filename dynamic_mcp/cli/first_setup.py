@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets as randomness
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,24 +12,20 @@ from dynamic_mcp.cli.installer import warn_about_limits
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
-from dynamic_mcp.config import edit, jsonc
+from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description
-from dynamic_mcp.importer.convert.memory import Key, MemoryStore, key_of
-from dynamic_mcp.importer.convert.merge import Entry
 from dynamic_mcp.importer.convert.plan import Plan
-from dynamic_mcp.importer.formats.changes import Edit
 from dynamic_mcp.importer.formats.shapes import has_switch
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
-from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
-from dynamic_mcp.importer.planner import ImportRequest, plan_import, plan_replacement
+from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Reading, ToolScope
+from dynamic_mcp.importer.planner import ImportRequest, Replacement, plan_import, plan_replacement
 from dynamic_mcp.importer.reader import read_user_settings
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
-from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import pluralize
 
 DAEMON = ("settings", "daemon")
@@ -60,14 +55,13 @@ class Setup:
     file: Path
     tools: tuple[ToolSettings, ...]
     plan: Plan
-    memories: MemoryStore
     is_replacing: bool = False
     left_out: tuple[str, ...] = ()
 
     @property
     def new_servers(self) -> dict[str, Entry]:
-        """The servers that the config does not have yet or has differently, by their new name."""
-        return {item.name: item.entry for item in self.plan.items if item.entry is not None and item.is_changed}
+        """The servers that the config does not have yet, by their new name."""
+        return self.plan.changed_servers
 
     @property
     def tools_with_servers(self) -> list[ToolSettings]:
@@ -77,27 +71,25 @@ class Setup:
 
     @property
     def has_config(self) -> bool:
-        """Tell whether there is a config, or will be one."""
+        """Return whether there is a config, or will be one."""
         return self.plan.before is not None or bool(self.plan.servers)
 
     @property
     def daemon(self) -> bool | None:
-        """Tell whether the config has a daemon; None if it does not say."""
+        """Return whether the config has a daemon; None if it does not say."""
         value = at(jsonc.loads(self.plan.after.removeprefix("\ufeff")), DAEMON)
         return None if value is None or value is NOTHING else value is not False
 
     @property
     def has_changes(self) -> bool:
-        """Tell whether any file would change."""
+        """Return whether any file would change."""
         return self.plan.is_changed or any(
             _has_no_entry(tool.adapter) or self._servers_to_remove(tool) for tool in self.tools
         )
 
     def without(self, names: Collection[str]) -> Setup:
         """Return the setup without the servers of these names."""
-        excluded = {key_of(item.server) for item in self.plan.items if item.name in names}
-        tools = tuple(replace(tool, readings=_without_servers(tool.readings, excluded)) for tool in self.tools)
-        return replace(_plan(self.file, tools, self.memories), left_out=tuple(names))
+        return replace(self, plan=self.plan.without(names), left_out=tuple(names))
 
     def with_replacement(self) -> Setup:
         """Return the setup in which the imported servers are removed from their tools."""
@@ -105,11 +97,7 @@ class Setup:
 
     def with_daemon(self, *, is_on: bool) -> Setup:
         """Return the setup in which the config has a daemon, or has none; a daemon that it has keeps its fields."""
-        if self.daemon is is_on:
-            return self
-        text = self.plan.after
-        change = Edit(DAEMON, at(jsonc.loads(text.removeprefix("\ufeff")), DAEMON), is_on)
-        return replace(self, plan=replace(self.plan, after=edit.put(text, DAEMON, is_on), other_edits=(change,)))
+        return self if self.daemon is is_on else replace(self, plan=replace(self.plan, daemon=is_on))
 
     def origin(self, name: str) -> str:
         """Return the titles of the tools that a server comes from."""
@@ -122,7 +110,7 @@ class Setup:
         if new:
             what = "create" if self.plan.before is None else "change"
             yield f"{what} {self.file}: {pluralize(len(new), 'server')} ({', '.join(new)})"
-        if self.plan.is_changed and self.plan.other_edits:
+        if self.plan.is_changed and self.plan.daemon is not None:
             how = "share running servers between" if self.daemon else "run the servers separately for"
             yield f"{how} AI tools and windows (`settings.daemon` in {self.file})"
         if self.left_out:
@@ -131,7 +119,7 @@ class Setup:
             secrets = pluralize(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
-            file = find_target(tool.adapter, Scope.USER, local_machine(None)).file
+            file = find_target(tool.adapter, ToolScope.USER, local_machine(None)).file
             names = self._servers_to_remove(tool)
             how = "disable {}" if has_switch(tool.adapter) else "remove {}"
             removal = how.format(", ".join(names))
@@ -141,15 +129,19 @@ class Setup:
             elif names:
                 yield f"{removal} {'in' if has_switch(tool.adapter) else 'from'} {where}"
 
+    def replacement(self, tool: ToolSettings) -> Replacement:
+        """Return the servers of the tool that the config has."""
+        return plan_replacement(
+            tool.adapter, (ToolScope.USER,), local_machine(None), self.plan.target, self.plan.servers
+        )
+
     def _servers_to_remove(self, tool: ToolSettings) -> list[str]:
-        """Return the servers to remove from the tool: those in the config that are not disabled there already."""
+        """Return the servers to remove from the tool, without those that are disabled there already."""
         if not self.is_replacing:
             return []
-        found = (found for reading in tool.readings for found in reading.servers)
-        there = {key_of(each) for each in found if not (each.is_off and has_switch(tool.adapter))}
-        return [
-            item.server.name for item in self.plan.items if item.entry is not None and key_of(item.server) in there
-        ]
+        disabled = {server.name for reading in tool.readings for server in reading.servers if server.is_off}
+        names = [name for names in self.replacement(tool).servers.values() for name in names]
+        return [name for name in names if not (name in disabled and has_switch(tool.adapter))]
 
 
 def find_tools(machine: Machine) -> list[ToolSettings]:
@@ -157,44 +149,15 @@ def find_tools(machine: Machine) -> list[ToolSettings]:
     return [
         ToolSettings(tool, tuple(read_user_settings(tool, machine)))
         for tool in TOOLS
-        if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (Scope.USER,)))
+        if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (ToolScope.USER,)))
         and _can_be_written(tool, machine)
     ]
 
 
 def plan_setup(file: Path, tools: Sequence[ToolSettings]) -> Setup:
     """Plan an import from these tools, with their secrets moved into a private file."""
-    return _plan(file, tuple(tools), MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)))
-
-
-def apply_setup(setup: Setup, out: Output) -> str:
-    """Write the config and the tools' files; return the id by which all that can be undone, if anything changed."""
-    machine, journal = local_machine(None), open_journal("init")
-    deeds = [write_plan(setup.plan, setup.memories, journal)]
-    needed = find_required_variables(setup.file, os.environ)
-    program, caveat = find_own_program()
-    for tool in setup.tools:
-        replacement = plan_replacement(
-            tool.adapter, (Scope.USER,), machine, memory=setup.plan.memory, names=setup.plan.servers.keys()
-        )
-        result = plan_installation(
-            tool.adapter,
-            Scope.USER,
-            machine,
-            start=[*program, str(setup.file.absolute())],
-            variables=needed.names,
-            replacements=replacement.servers if setup.is_replacing else None,
-        )
-        if result.is_needed:
-            about = f"{tool.adapter.name}/{Scope.USER.value}"
-            deeds.append(journal.apply(f"install {tool.adapter.name}", about, timestamp(), result.changes))
-        warn_about_limits(out, tool.adapter, result, needed, caveat)
-    return next((deed.run for deed in deeds if deed is not None), "")
-
-
-def _plan(file: Path, tools: tuple[ToolSettings, ...], memories: MemoryStore) -> Setup:
     machine = local_machine(None)
-    order = ImportRequest(
+    request = ImportRequest(
         output=file.absolute(),
         home=str(machine.home),
         project=machine.project,
@@ -202,28 +165,43 @@ def _plan(file: Path, tools: tuple[ToolSettings, ...], memories: MemoryStore) ->
         environment=machine.environment,
     )
     readings = [reading for tool in tools for reading in tool.readings]
-    return Setup(file, tools, plan_import(readings, order, memories, describe=_describe), memories)
+    return Setup(file, tuple(tools), plan_import(readings, request, describe=_describe))
 
 
-def _describe(found: ForeignServer) -> Mapping[str, object]:
-    return description.with_description(found.name, found.entry)
+def apply_setup(setup: Setup, out: Output) -> str:
+    """Write the config and the tools' files; return the id by which all that can be undone, if anything changed."""
+    machine, journal = local_machine(None), open_journal("init")
+    entries = [write_plan(setup.plan, journal)]
+    needed = find_required_variables(setup.file, os.environ)
+    program, caveat = find_own_program()
+    for tool in setup.tools:
+        result = plan_installation(
+            tool.adapter,
+            ToolScope.USER,
+            machine,
+            start=[*program, str(setup.file.absolute())],
+            variables=needed.names,
+            replacements=setup.replacement(tool).servers if setup.is_replacing else None,
+        )
+        if result.is_needed:
+            subject = f"{tool.adapter.name}/{ToolScope.USER.value}"
+            entries.append(journal.apply(f"install {tool.adapter.name}", subject, timestamp(), result.changes))
+        warn_about_limits(out, tool.adapter, result, needed, caveat)
+    return next((entry.run for entry in entries if entry is not None), "")
 
 
-def _without_servers(readings: Sequence[Reading], excluded: Collection[Key]) -> tuple[Reading, ...]:
-    return tuple(
-        replace(reading, servers=tuple(found for found in reading.servers if key_of(found) not in excluded))
-        for reading in readings
-    )
+def _describe(server: ForeignServer) -> Entry:
+    return description.with_description(server.name, server.entry)
 
 
 def _has_no_entry(adapter: Adapter) -> bool:
     machine = local_machine(None)
-    return read_entry(adapter, find_target(adapter, Scope.USER, machine), machine) is None
+    return read_entry(adapter, find_target(adapter, ToolScope.USER, machine), machine) is None
 
 
 def _can_be_written(adapter: Adapter, machine: Machine) -> bool:
     try:
-        find_target(adapter, Scope.USER, machine)
+        find_target(adapter, ToolScope.USER, machine)
     except DynamicMcpError:
         return False
     return True

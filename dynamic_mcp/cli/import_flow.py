@@ -1,4 +1,4 @@
-"""The `import` command: reads the settings of tools, lets a person choose, and merges the servers into a config."""
+"""The `import` command: reads the settings of tools, lets the user choose, and merges the servers into a config."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import os
 import re
-import secrets as randomness
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,17 +24,14 @@ from dynamic_mcp.cli.respondent import Respondent, find_respondent
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.convert import description, vault
-from dynamic_mcp.importer.convert.memory import MemoryStore, encode_memory
-from dynamic_mcp.importer.convert.merge import Conflict, Entry
-from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan, count_actions
+from dynamic_mcp.importer.convert import description
+from dynamic_mcp.importer.convert.merge import MergeChoice, ServerDifference
+from dynamic_mcp.importer.convert.plan import Action, ImportItem, Plan, count_actions, describe_difference
+from dynamic_mcp.importer.convert.vault import set_variables
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.tree import NOTHING
-from dynamic_mcp.importer.journal import Journal, JournalEntry
-from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.journal import ChangeJournal, FileChange, JournalEntry
+from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
-from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
@@ -61,7 +58,7 @@ class ImportOptions:
     is_global: bool
     project: str | None
     output: str | None
-    on_conflict: Literal["ask", "keep", "replace", "rename"]
+    replaced: tuple[str, ...]
     only: tuple[str, ...]
     exclude: tuple[str, ...]
     skip_disabled: bool
@@ -76,12 +73,12 @@ class ImportOptions:
 
     @property
     def has_no_source(self) -> bool:
-        """Tell whether neither tools nor files are given."""
+        """Return whether neither tools nor files are given."""
         return not (self.tools or self.files)
 
     @property
     def is_read_only(self) -> bool:
-        """Tell whether nothing is written, so that there is nothing to ask."""
+        """Return whether nothing is written, so that there is nothing to ask."""
         return self.dry_run or self.is_list
 
 
@@ -93,37 +90,42 @@ def import_servers(this: Invocation, options: ImportOptions) -> int:
     )
     if options.has_no_source and not (options.is_all or options.is_list or respondent.is_terminal):
         raise click.UsageError("name a tool, or give --all; `dynamic-mcp import --list` shows what there is")
-    order = _order(options, machine)
-    readings = [reading for reading in _read_settings(options, machine) if _is_importable(reading, order.output)]
+    request = _make_request(options, machine)
+    readings = [each for each in _read_settings(options, machine) if _is_importable(each, request.output)]
     if not any(reading.servers or reading.error for reading in readings):
         return _report_nothing(this, options, machine, readings)
-    memories = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16))
     if options.is_list:
-        _show_readings(this.out, plan_import(readings, order, memories))
+        _show_list(this.out, plan_import(readings, request))
         return OK
     if options.has_no_source and respondent.is_terminal:
-        _show_readings(this.out, plan_import(readings, order, memories))
+        _show_readings(this.out, readings)
         readings = respondent.choose_files(readings, is_all=options.is_all)
         if not readings:
             this.out.say("nothing was chosen, so nothing was written")
             return OK
-    if order.output.exists() and not options.force and respondent.has_answers:
-        order = replace(order, is_afresh=respondent.confirm_overwrite(order.output))
+    if request.output.exists() and not options.force and respondent.has_answers:
+        request = replace(request, is_afresh=respondent.confirm_overwrite(request.output))
     if respondent.has_answers:
         readings = _sort_servers(readings)
-    describer = _describer(this, options, order, readings, memories, respondent)
+    asks_servers = options.describe == "server" and not options.dry_run
+    is_quick = not (respondent.is_terminal or respondent.has_answers or asks_servers)
     with contextlib.ExitStack() as turn:
-        if not (respondent.is_terminal or respondent.has_answers):
+        if is_quick:
             turn.enter_context(hold_change_lock())
-        planned = plan_import(
-            readings, order, memories, settle=_conflict_settler(options, respondent), describe=describer
+        plan = plan_import(
+            readings,
+            request,
+            decide=_make_decider(options, respondent),
+            describe=_make_describer(options, respondent),
         )
-        if respondent.is_terminal or respondent.has_answers:  # the lock is not held while a person answers
+        if asks_servers:
+            plan = plan.with_descriptions(_fetch_descriptions(this, plan, may_start_projects=options.trust))
+        if not is_quick:  # the lock is not held while users or servers answer
             turn.enter_context(hold_change_lock())
-        return _apply(this, options, planned, memories)
+        return _apply(this, options, plan)
 
 
-def _order(options: ImportOptions, machine: Machine) -> ImportRequest:
+def _make_request(options: ImportOptions, machine: Machine) -> ImportRequest:
     return ImportRequest(
         output=find_config(options.output, may_be_new=True).absolute(),
         home=str(machine.home),
@@ -153,12 +155,12 @@ def _without_duplicates(readings: Sequence[Reading]) -> list[Reading]:
     users = {
         (each.source.tool, each.source.file)
         for each in readings
-        if each.source.scope is Scope.USER and (each.servers or each.error)
+        if each.source.scope is ToolScope.USER and (each.servers or each.error)
     }
     return [
         each
         for each in readings
-        if each.source.scope is not Scope.PROJECT or (each.source.tool, each.source.file) not in users
+        if each.source.scope is not ToolScope.PROJECT or (each.source.tool, each.source.file) not in users
     ]
 
 
@@ -166,16 +168,16 @@ def _tools(options: ImportOptions) -> list[Adapter]:
     return list({tool.name: tool for tool in map(reader.find_tool, options.tools)}.values())
 
 
-def _scopes(options: ImportOptions) -> tuple[Scope, ...] | None:
+def _scopes(options: ImportOptions) -> tuple[ToolScope, ...] | None:
     if options.is_global:
-        return (Scope.USER,)
+        return (ToolScope.USER,)
     if options.scope == "all" or (options.scope is None and options.has_no_source and not options.is_all):
-        return tuple(Scope)
-    return None if options.scope is None else (Scope(options.scope),)
+        return tuple(ToolScope)
+    return None if options.scope is None else (ToolScope(options.scope),)
 
 
 def _is_importable(reading: Reading, output: Path) -> bool:
-    """Tell whether a file has anything to import. Raises ConfigError if it is also the output."""
+    """Return whether a file has anything to import. Raises ConfigError if it is also the output."""
     if reading.source.file.absolute() == output:
         raise ConfigError(str(output), "", "is both an input and the output", hint="name another file with --output")
     return bool(reading.servers or reading.error or reading.notices)
@@ -185,7 +187,7 @@ def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, 
     for reading in readings:
         _show_notices(this.out, reading.notices)
     this.out.say("no servers were found")
-    scopes = _scopes(options) or tuple(Scope)
+    scopes = _scopes(options) or tuple(ToolScope)
     for tool in _tools(options):
         looked = [str(source.file) for source in reader.list_sources(tool, machine, scopes)]
         this.out.say(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
@@ -194,117 +196,91 @@ def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, 
     return NOTHING_FOUND
 
 
-def _conflict_settler(options: ImportOptions, respondent: Respondent) -> Callable[[Conflict], Choice]:
-    """Return what settles a conflict: the command line, a person at the terminal, or else the config's side."""
-    if options.on_conflict != "ask":
-        return lambda conflict: Choice(options.on_conflict)
-    return respondent.settle_conflict if respondent.is_terminal else lambda conflict: Choice.KEEP
+def _make_decider(options: ImportOptions, respondent: Respondent) -> Callable[[ServerDifference], MergeChoice]:
+    """Return what decides about a difference: the command line, then the user at the terminal, else the config."""
+
+    def decide(difference: ServerDifference) -> MergeChoice:
+        names = (difference.name, difference.server.name)
+        if any(fnmatchcase(name, glob) for name in names for glob in options.replaced):
+            return MergeChoice.REPLACE
+        return respondent.decide(difference) if respondent.is_terminal else MergeChoice.KEEP
+
+    return decide
 
 
 def _sort_servers(readings: Sequence[Reading]) -> list[Reading]:
     return [replace(each, servers=tuple(sorted(each.servers, key=lambda found: found.name))) for each in readings]
 
 
-def _describer(
-    this: Invocation,
-    options: ImportOptions,
-    order: ImportRequest,
-    readings: Sequence[Reading],
-    memories: MemoryStore,
-    respondent: Respondent,
-) -> Callable[[ForeignServer], Entry]:
-    """Return what describes a new server. Servers are asked here, before any file is locked."""
-    if options.describe == "server" and not options.dry_run:
-        quiet = options if options.on_conflict != "ask" else replace(options, on_conflict="keep")
-        return _ask_servers(
-            this, options, plan_import(readings, order, memories, settle=_conflict_settler(quiet, respondent))
-        )
+def _make_describer(options: ImportOptions, respondent: Respondent) -> Callable[[ForeignServer], Entry]:
+    """Return what describes a new server."""
     if options.describe == "none":
-        return lambda found: found.entry
-    if respondent.has_answers or (options.describe == "ask" and respondent.is_terminal):
+        return lambda server: server.entry
+    if options.describe != "server" and (
+        respondent.has_answers or (options.describe == "ask" and respondent.is_terminal)
+    ):
         return respondent.describe_server
-    return lambda found: description.with_description(found.name, found.entry)
+    return lambda server: description.with_description(server.name, server.entry)
 
 
-def _ask_servers(this: Invocation, options: ImportOptions, first: Plan) -> Callable[[ForeignServer], Entry]:
-    texts: Mapping[str, str] = _fetch_descriptions(this, first, may_start_projects=options.trust)
-    return lambda found: description.with_description(found.name, found.entry, texts.get(found.name, ""))
-
-
-def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: MemoryStore) -> int:
+def _apply(this: Invocation, options: ImportOptions, plan: Plan) -> int:
     """Show the plan, and write it unless an option forbids that."""
     if options.dry_run and not this.out.is_json_requested:
-        _show_diff(this.out, planned)
-    show_warnings(this.out, planned)
-    plain = planned.find_secrets()
+        _show_diff(this.out, plan)
+    show_warnings(this.out, plan)
+    plain = plan.find_secrets()
     if options.secrets == "fail" and plain:
         fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
         raise DynamicMcpError(
             f"secrets in plain text, so nothing was written: {fields_by_server}",
             hint="`--secrets env` moves them into a private file",
         )
-    if options.strict and (planned.warnings or planned.errors):
+    if options.strict and (plan.warnings or plan.errors):
         raise DynamicMcpError(
-            f"{len(planned.warnings) + len(planned.errors)} warnings with --strict, so nothing was written"
+            f"{len(plan.warnings) + len(plan.errors)} warnings with --strict, so nothing was written"
         )
-    if all(reading.error for reading in planned.readings):
+    if all(reading.error for reading in plan.readings):
         return FAILED
     if options.dry_run:
-        _show_actions(this.out, planned)
+        _show_actions(this.out, plan)
     else:
-        write_plan(planned, memories)
-        if planned.is_changed:
-            servers = [edit.path[1] for edit in _list_edits(planned) if edit.path[:1] == ("mcpServers",)]
-            record(this, planned.output, "config.changed", {"command": "import", "imported": servers})
-        _show_summary(this.out, planned, is_exposed=bool(plain) and _is_exposed(planned.output, os.environ))
+        write_plan(plan)
+        if plan.is_changed:
+            record(this, plan.output, "config.changed", {"command": "import", "imported": list(plan.changed_servers)})
+        _show_summary(this.out, plan, is_exposed=bool(plain) and _is_exposed(plan.output, os.environ))
     if this.out.is_json_requested:
-        this.out.print_json(planned.to_json())
-    return IN_PART if planned.errors or any(item.is_flawed for item in planned.items) else OK
+        this.out.print_json(plan.to_json())
+    return IN_PART if plan.errors or any(item.is_flawed for item in plan.items) else OK
 
 
-def write_plan(planned: Plan, memories: MemoryStore, journal: Journal | None = None) -> JournalEntry | None:
-    """Write what a plan says; return the change to undo, or None if only the memory of the import changes.
+def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry | None:
+    """Write what a plan says; return the change to undo, or None if nothing changes.
 
     Without a `journal`, the change stands alone.
     """
-    changes: list[Change] = []
-    if planned.env_file is not None:
-        before = files.read_bytes(planned.env_file)
-        after = vault.set_variables((before or b"").decode(), planned.variables).encode()
-        changes.append(Change(planned.env_file, before, after, is_private=True))
-    if planned.is_changed:
-        before = None if planned.before is None else planned.before.encode()
-        changes.append(
-            Change(planned.output, before, planned.after.encode(), _list_edits(planned), planned.has_secrets())
-        )
-    memory = memories.file_of(planned.output)
-    changes.append(
-        Change(
-            memory,
-            files.read_bytes(memory),
-            encode_memory(planned.output, planned.memory),
-            is_private=True,
-            is_silent=True,
-        )
-    )
-    if len(changes) > 1:
-        tools = list(dict.fromkeys(reading.source.tool for reading in planned.readings if reading.servers))
-        return (journal or open_journal()).apply(" ".join(("import", *tools)), "", timestamp(), changes)
-    paths.write_private(memory, changes[0].after)
-    return None
+    tools = dict.fromkeys(reading.source.tool for reading in plan.readings if reading.servers)
+    return write_changes(plan, " ".join(("import", *tools)), is_private=plan.has_secrets(), journal=journal)
 
 
-def _list_edits(planned: Plan) -> tuple[Edit, ...]:
-    of_servers = (
-        Edit(("mcpServers", item.name), NOTHING if item.before is None else dict(item.before), dict(item.entry))
-        for item in planned.items
-        if item.entry is not None and item.entry != item.before
-    )
-    return (*of_servers, *planned.other_edits)
+def write_changes(
+    plan: Plan, title: str, *, is_private: bool, journal: ChangeJournal | None = None
+) -> JournalEntry | None:
+    """Write the config of a plan and its env file, both or none, as one change of this title."""
+    changes: list[FileChange] = []
+    if plan.variables:
+        before = files.read_bytes(plan.env_file)
+        after = set_variables((before or b"").decode(), plan.variables).encode()
+        changes.append(FileChange(plan.env_file, before, after, is_private=True))
+    if plan.is_changed:
+        before = None if plan.before is None else plan.before.encode()
+        changes.append(FileChange(plan.output, before, plan.after.encode(), is_private=is_private))
+    if not changes:
+        return None
+    return (journal or open_journal()).apply(title, "", timestamp(), changes)
 
 
 def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
-    """Tell whether a file is inside a git work tree that does not ignore it."""
+    """Return whether a file is inside a git work tree that does not ignore it."""
     folder = file.resolve().parent
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return False
@@ -317,20 +293,31 @@ def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
     return done.returncode == 1
 
 
-def _show_readings(out: Output, plan: Plan) -> None:
+def _show_readings(out: Output, readings: Sequence[Reading]) -> None:
+    """Print what each file holds."""
+    rows = [[*_format_reading(each), ", ".join(server.name for server in each.servers)] for each in readings]
+    out.print_table(["TOOL", "SCOPE", "FILE", "SERVERS"], rows)
+
+
+def _show_list(out: Output, plan: Plan) -> None:
     """Print what each file holds, and what an import would do with it."""
     if out.is_json_requested or not out.is_terminal:
         out.print_json(plan.to_json())
         return
     rows: list[list[str]] = []
     for reading in plan.readings:
-        source = reading.source
-        counts = count_actions([item for item in plan.items if item.server.source == source])
-        changed = counts[Action.UPDATE] + counts[Action.CONFLICT]
-        numbers = [str(len(reading.servers)), str(counts[Action.NEW]), str(counts[Action.SAME]), str(changed)]
-        file = f"{source.file}: {reading.error}" if reading.error else str(source.file)
-        rows.append([source.tool, source.scope.value, *numbers, file])
-    out.print_table(["TOOL", "SCOPE", "SERVERS", "NEW", "SAME", "CHANGED", "FILE"], rows)
+        counts = count_actions([item for item in plan.items if item.server.source == reading.source])
+        numbers = [
+            str(len(reading.servers)),
+            *(str(counts[each]) for each in (Action.NEW, Action.SAME, Action.DIFFERS)),
+        ]
+        rows.append([*_format_reading(reading), *numbers])
+    out.print_table(["TOOL", "SCOPE", "FILE", "SERVERS", "NEW", "SAME", "DIFFERENT"], rows)
+
+
+def _format_reading(reading: Reading) -> list[str]:
+    source = reading.source
+    return [source.tool, source.scope.value, f"{source.file}: {reading.error}" if reading.error else str(source.file)]
 
 
 def _show_diff(out: Output, plan: Plan) -> None:
@@ -380,34 +367,38 @@ def _show_summary(out: Output, plan: Plan, *, is_exposed: bool) -> None:
 def _show_actions(out: Output, plan: Plan) -> None:
     """Print what happens to each server, which variables to set, and what to do about secrets."""
     for item in plan.items:
-        if item.action not in (Action.SAME, Action.SKIP):
-            choice = f" ({item.choice})" if item.choice else ""
-            origin = _format_origin(item.server.source, item.server.name, item.name)
-            fields = f", which differ in {', '.join(item.conflicts)}" if item.conflicts else ""
-            out.say(f"  {item.action}{choice}: {item.name}{origin}{fields}")
-        elif item.action is Action.SAME and item.reason:
-            out.say(f"  same: {item.server.name}{_format_source(item.server.source)}, which {item.reason}")
-        elif item.reason:
-            out.say(f"  skipped: {item.server.name}{_format_source(item.server.source)}: {item.reason}")
+        source = _format_source(item.server.source)
+        if item.action is Action.SAME and item.reason:
+            out.say(f"  same: {item.server.name}{source}, which {item.reason}")
+        elif item.action is Action.SKIP and item.reason:
+            out.say(f"  skipped: {item.server.name}{source}: {item.reason}")
+        elif item.action is not Action.SAME:
+            origin = source + (f", where it is `{item.server.name}`" if item.server.name != item.name else "")
+            fields = f": {', '.join(item.fields)}" if item.fields else ""
+            out.say(f"  {item.action}: {item.name}{origin}{fields}")
+            _show_difference(out, item)
     for name, servers in plan.exports.items():
         out.say(f"set the variable {name} (for {', '.join(servers)})")
+    if any(item.action is Action.DIFFERS for item in plan.items):
+        out.say("hint: the config keeps what differs; `--replace NAME` takes the tool's server instead")
     if plan.find_secrets():
         out.say("hint: `--secrets env` moves the secrets into a private file")
 
 
-def _format_origin(source: Source, found: str, name: str) -> str:
-    return _format_source(source) + (f", where it is `{found}`" if found != name else "")
+def _show_difference(out: Output, item: ImportItem) -> None:
+    for line in describe_difference(item.before, item.proposal):
+        out.say(f"    {line}", _STYLES.get(line[:1], ""))
 
 
-def _format_source(source: Source) -> str:
+def _format_source(source: SettingsSource) -> str:
     return f" from {source.tool} ({source.scope.value})"
 
 
 def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
-    """Return how new servers describe themselves, by the name that they have in their tool."""
-    items = {item.server.name: item for item in plan.items if _lacks_description(item)}
+    """Return how new servers describe themselves, by name."""
+    items = {item.name: item for item in plan.items if _lacks_description(item)}
     for name, item in list(items.items()):
-        if item.server.source.scope is not Scope.USER and not may_start_projects:
+        if item.server.source.scope is not ToolScope.USER and not may_start_projects:
             this.out.say(
                 f"`{name}` is not started, because {item.server.source.file} belongs to a project; --trust allows it",
                 "yellow",
@@ -422,7 +413,7 @@ def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: boo
         return run(_connect_and_describe(this, config))
 
 
-def _lacks_description(item: Item) -> bool:
+def _lacks_description(item: ImportItem) -> bool:
     entry = item.server.entry
     return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
 
@@ -432,7 +423,8 @@ async def _connect_and_describe(this: Invocation, config: Config) -> dict[str, s
 
     async with open_own_client(this, config, uses_cache=False) as client:
         texts = await asyncio.gather(*(_describe(group, this.out) for group in client.groups))
-        return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
+        described = zip(client.groups, texts, strict=True)
+        return {group.name: description.shorten(text) for group, text in described if text}
 
 
 async def _describe(group: ClientGroup, out: Output) -> str:

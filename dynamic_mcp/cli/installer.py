@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import secrets as randomness
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -29,14 +28,12 @@ from dynamic_mcp.config.types import check_profile_name, check_url
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.convert.memory import MemoryStore
 from dynamic_mcp.importer.convert.vault import Hiding
 from dynamic_mcp.importer.formats.shapes import NAME, variables_in
-from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
-from dynamic_mcp.importer.journal import JournalEntry
-from dynamic_mcp.importer.model import Machine, Scope
-from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement
-from dynamic_mcp.system import paths
+from dynamic_mcp.importer.installer import InstallPlan, find_target, plan_installation, plan_removal
+from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
+from dynamic_mcp.importer.model import Machine, ToolScope
+from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
 
 
 class Start(Struct, frozen=True):
@@ -113,8 +110,8 @@ def _install(
     if dry_run:
         _show_diff(this, result, start.headers)
     elif result.is_needed:
-        deed = open_journal().apply(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
-        _report(this, adapter, result, deed, start)
+        entry = open_journal().apply(f"install {adapter.name}", _subject(adapter, where), timestamp(), result.changes)
+        _report(this, adapter, result, entry, start)
         changed = {"disabled": list(result.disabled_servers), "removed": list(result.removed_servers)}
         _record(this, "install", adapter, where, {name: each for name, each in changed.items() if each})
     if not result.is_needed:
@@ -132,32 +129,44 @@ def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, d
     with hold_change_lock():
         done = _uninstall(tool, scope, project, dry_run=dry_run)
     if not dry_run:
-        _record(this, "uninstall", reader.find_tool(tool), Scope(scope))
+        _record(this, "uninstall", reader.find_tool(tool), ToolScope(scope))
     return report(this, done)
 
 
 def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
-    """Remove our entry, or with `dry_run` only find out what that would do; return what was done."""
+    """Remove our entry, or with `dry_run` only find out what that would do; return what was done.
+
+    Files that are still as `install` left them get their old bytes back.
+    """
     adapter, machine = reader.find_tool(tool), local_machine(project)
-    _, file = find_target(adapter, Scope(scope), machine)
+    _, file = find_target(adapter, ToolScope(scope), machine)
     journal = open_journal()
-    about = _about(adapter, Scope(scope))
+    subject = _subject(adapter, ToolScope(scope))
     installs = [
-        deed for deed in journal.entries() if deed.subject == about and not deed.is_undone and file in deed.files
+        entry
+        for entry in journal.entries()
+        if entry.subject == subject and not entry.is_undone and file in entry.files
     ]
-    if installs:
-        return [word for deed in installs for word in (journal.preview(deed) if dry_run else journal.undo(deed))]
-    result = plan_removal(adapter, Scope(scope), machine)
+    note: list[str] = []
+    try:
+        plan = journal.plan_undo(installs)
+    except ChangedSince as exc:
+        note = [f"{exc.hint.split(';')[0]} from what `install` wrote: its other changes of the file stay"]
+    else:
+        if installs:
+            steps = plan if dry_run else [journal.undo(entry) for entry in installs]
+            return [each.describe(is_done=not dry_run) for restorations in steps for each in restorations]
+    result = plan_removal(adapter, ToolScope(scope), machine)
     if not result.is_needed:
         raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists the changes")
     if dry_run:
-        return [f"the entry `{NAME}` would be removed from `{file}`"]
+        return [f"the entry `{NAME}` would be removed from `{file}`", *note]
     journal.apply(f"uninstall {adapter.name}", "", timestamp(), result.changes)
-    return [f"the entry `{NAME}` was removed from `{file}`"]
+    return [f"the entry `{NAME}` was removed from `{file}`", *note]
 
 
 def _record(
-    this: Invocation, command: str, adapter: Adapter, scope: Scope, more: Mapping[str, object] | None = None
+    this: Invocation, command: str, adapter: Adapter, scope: ToolScope, more: Mapping[str, object] | None = None
 ) -> None:
     members = {"command": command, "tool": adapter.name, "scope": scope.value, **(more or {})}
     record_change(this, (), "tool.changed", members)
@@ -190,15 +199,15 @@ def _require_config(config: Path) -> Path:
     return config
 
 
-def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
+def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
     """Return the scope of the entry; for `all`, the first scope that the tool has, beginning with the user's."""
     if scope != "all":
-        return Scope(scope)
-    for each in Scope:
+        return ToolScope(scope)
+    for each in ToolScope:
         with contextlib.suppress(DynamicMcpError):
             find_target(adapter, each, machine)
             return each
-    return Scope.USER
+    return ToolScope.USER
 
 
 def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
@@ -213,13 +222,13 @@ def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
 
 def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
-    memory = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
-    names = set(parse_server_names(config.read_text(encoding="utf-8-sig"), config))
-    scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
-    found = plan_replacement(adapter, scopes, machine, memory=memory, names=names)
+    parse_server_names(config.read_text(encoding="utf-8-sig"), config)
+    scopes = tuple(ToolScope) if scope == "all" else (ToolScope(scope),)
+    output = read_output(config, str(machine.home))
+    found = plan_replacement(adapter, scopes, machine, output, output.servers)
     if found.servers:
         return found
-    others = sorted({each.source.scope.value for each in found.remaining if each.is_imported})
+    others = sorted({each.source.scope.value for each in found.remaining if each.is_in_config})
     if others:
         raise DynamicMcpError(
             f"`{config}` has no server from {adapter.title}'s {scope} settings",
@@ -227,16 +236,16 @@ def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path)
             + " or ".join(f"`--scope {each}`" for each in (*others, "all")),
         )
     raise DynamicMcpError(
-        f"`{config}` has no server imported from {adapter.title}, so there is nothing to replace",
+        f"`{config}` has no server of {adapter.title}, so there is nothing to replace",
         hint=f"run `dynamic-mcp import {adapter.name} --scope {scope} -o {config}` first, or omit --replace",
     )
 
 
-def _about(adapter: Adapter, scope: Scope) -> str:
+def _subject(adapter: Adapter, scope: ToolScope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(this: Invocation, result: Installation, headers: Mapping[str, str]) -> None:
+def _show_diff(this: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
     hiding = Hiding()
     hiding.add_tree({"headers": dict(headers)})
     for each in result.diffs:
@@ -247,7 +256,7 @@ def _show_diff(this: Invocation, result: Installation, headers: Mapping[str, str
             this.out.print_text(hiding.hidden(line))
 
 
-def _report(this: Invocation, adapter: Adapter, result: Installation, deed: JournalEntry, start: Start) -> None:
+def _report(this: Invocation, adapter: Adapter, result: InstallPlan, entry: JournalEntry, start: Start) -> None:
     url = start.whole_url
     what = f"connects to `{url}`" if result.is_remote else "starts dynamic-mcp"
     this.out.say(f"{adapter.title} now {what}: `{result.file}`")
@@ -269,11 +278,11 @@ def _report(this: Invocation, adapter: Adapter, result: Installation, deed: Jour
         this.out.say(f"also changed: {', '.join(others)}")
     if result.remark:
         this.out.say(f"note: {result.remark}")
-    this.out.say(f"restart {adapter.title}; `dynamic-mcp undo {deed.id}` reverts this")
+    this.out.say(f"restart {adapter.title}; `dynamic-mcp undo {entry.id}` reverts this")
 
 
 def warn_about_limits(
-    out: Output, adapter: Adapter, result: Installation, needed: RequiredVariables, caveat: str
+    out: Output, adapter: Adapter, result: InstallPlan, needed: RequiredVariables, caveat: str
 ) -> None:
     """Warn about what will not work in this tool."""
     client = find_client(adapter.name)
@@ -303,16 +312,15 @@ def _withheld_globs(adapter: Adapter) -> frozenset[str]:
 
 def _report_remaining(this: Invocation, adapter: Adapter, replacement: Replacement) -> None:
     """Report the servers that stay active beside our entry, and how to replace them."""
-    imported = [each for each in replacement.remaining if each.is_imported and each.is_writable]
-    others = [each for each in replacement.remaining if not each.is_imported]
-    fixed = [each for each in replacement.remaining if each.is_imported and not each.is_writable]
-    scopes = _scopes(imported)
+    in_config = [each for each in replacement.remaining if each.is_in_config and each.is_writable]
+    others = [each for each in replacement.remaining if not each.is_in_config]
+    fixed = [each for each in replacement.remaining if each.is_in_config and not each.is_writable]
+    scopes = _scopes(in_config)
     # one command a scope: `--scope all` would skip servers that another scope shadows
-    verb = "brings" if len(_scopes(others)) == 1 else "bring"
     imports = [f"`dynamic-mcp import {adapter.name} --scope {each}`" for each in _scopes(others)]
     for text, servers, hint in (
-        ("in other scopes", imported, f"`--scope {scopes[0] if len(scopes) == 1 else 'all'}` replaces them too"),
-        ("not in the config", others, f"{' and '.join(imports)} {verb} them in"),
+        ("in other scopes", in_config, f"`--scope {scopes[0] if len(scopes) == 1 else 'all'}` replaces them too"),
+        ("not in the config", others, f"{' and '.join(imports)} imports them, or shows why not"),
         ("in files that dynamic-mcp does not write", fixed, f"disable them in {adapter.title}"),
     ):
         if servers:
@@ -324,7 +332,7 @@ def _scopes(found: Iterable[RemainingServer]) -> list[str]:
     return sorted({each.source.scope.value for each in found})
 
 
-def _to_json(adapter: Adapter, result: Installation, replacement: Replacement | None) -> dict[str, object]:
+def _to_json(adapter: Adapter, result: InstallPlan, replacement: Replacement | None) -> dict[str, object]:
     staying = replacement.remaining if replacement is not None else ()
     return {
         "tool": adapter.name,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.errors import NotFound, closest
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """What every command gets: the values of `--config` and `--alone`, the chosen profile, and its own words."""
 
     config_option: str | None

@@ -102,15 +102,14 @@ def show_status(this: Invocation, which: Which) -> int:
     groups = _select_groups(this, which, only_remote=which is not None)
     own = asyncio.run(_list_rows(groups))
     rows = [*own, *asyncio.run(_list_rows(_list_personal(groups)))]
-    if this.out.is_json:
-        this.out.print_json(rows)
-    elif rows:
-        persons = ("person",) if len(rows) > len(own) else ()
-        columns = ("group", *persons, "state", "until", "scope", "issuer")
-        rows_of_text = [[row.get(column) or "" for column in columns] for row in rows]
-        this.out.print_table([column.upper() for column in columns], rows_of_text)
-    else:
-        this.out.say("no group has a `url`, so there is nothing to log in to")
+    persons = ("person",) if len(rows) > len(own) else ()
+    columns = ("group", *persons, "state", "until", "scope", "issuer")
+    this.out.print_rows(
+        rows,
+        [column.upper() for column in columns],
+        [[row.get(column) or "" for column in columns] for row in rows],
+        if_none="no group has a `url`, so there is nothing to log in to",
+    )
     failures = {"expired"} if which is None else {"expired", "not logged in"}
     failures |= {group.unset for group in groups if group.unset}
     return LOGIN_NEEDED if any(row["state"] in failures for row in own) else 0
@@ -295,10 +294,12 @@ async def _log_out(group: _RemoteGroup) -> bool:
         return False
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import TokenEndpoint
+        from dynamic_mcp.web.documents import open_documents
         from dynamic_mcp.web.endpoints import TokenRequestFailed
 
         try:
-            await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
+            async with open_documents(group.bearer.policy) as web:
+                await TokenEndpoint(web, known, group.remote.oauth).revoke(known.token)
         except TokenRequestFailed as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from dynamic_mcp.importer.journal import Journal
+from dynamic_mcp.importer.journal import ChangeJournal
 from dynamic_mcp.importer.model import Machine
 from dynamic_mcp.system import paths
 
@@ -22,9 +22,9 @@ def local_machine(project: str | None) -> Machine:
     return Machine(Path.home(), Path(folder), os.environ, platform)
 
 
-def open_journal(command: str = "") -> Journal:
+def open_journal(command: str = "") -> ChangeJournal:
     """Return the journal of this user; what it records for a `command` belongs together."""
-    return Journal(paths.state_dir() / "journal", command)
+    return ChangeJournal(paths.state_dir() / "journal", command)
 
 
 def timestamp() -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
+from msgspec.structs import replace
 
 from dynamic_mcp.cli.suggestions import complete_profile
 from dynamic_mcp.config.location import choose_profile

@@ -83,6 +83,17 @@ class Output:
         """Print foreign text: unchanged when piped, with control characters escaped on a terminal."""
         self._print(escape(text, keep=_LINES) if self.is_terminal else text)
 
+    def print_rows(
+        self, value: object, columns: Sequence[str], rows: Sequence[Sequence[str]], *, if_none: str = ""
+    ) -> None:
+        """Print a list: its value as JSON, or its rows as a table for a person, or why there are none."""
+        if self.is_json:
+            self.print_json(value)
+        elif rows:
+            self.print_table(columns, rows)
+        elif if_none:
+            self.say(if_none)
+
     def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
         """Print rows for a person; the last column takes the remaining width."""
         if self.console().width < NARROW:

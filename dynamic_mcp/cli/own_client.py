@@ -102,7 +102,7 @@ async def open_own_client(
         config = replace(config, presentations=trusted)
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
     logins = open_logins(partial(login_command, config.file), may_open_browser=False)
-    opener = partial(open_link, logins=logins)
+    opener = partial(open_link, logins=lambda: logins)
     proxy = Proxy(
         config,
         opener=wrap_opener(opener) if wrap_opener else opener,

@@ -32,7 +32,7 @@ def find_own_program() -> tuple[list[str], str]:
 
 
 def is_temporary(file: Path) -> bool:
-    """Tell whether a program is in the cache of a runner, which may be cleared at any time."""
+    """Return whether a program is in the cache of a runner, which may be cleared at any time."""
     parts = file.parts
     return not _CACHES.isdisjoint(parts) or ("pipx" in parts and ".cache" in parts)
 

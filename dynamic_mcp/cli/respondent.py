@@ -1,4 +1,4 @@
-"""Who answers questions: a person at a terminal, a pipe with answers in the order of the questions, or nobody.
+"""The answers to the questions of an import: from a terminal, or from a pipe in the order of the questions.
 
 Nothing is asked if stdin is not a terminal and no answer comes from it within a moment.
 """
@@ -16,9 +16,9 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.convert.description import describe, with_description
-from dynamic_mcp.importer.convert.merge import Conflict, Entry
-from dynamic_mcp.importer.convert.plan import Choice
-from dynamic_mcp.importer.model import ForeignServer, Reading
+from dynamic_mcp.importer.convert.merge import MergeChoice, ServerDifference
+from dynamic_mcp.importer.convert.plan import describe_difference
+from dynamic_mcp.importer.model import Entry, ForeignServer, Reading
 
 # Piped answers come at once; without any, stdin stays silent or is closed.
 WAIT_S = 0.3
@@ -52,39 +52,41 @@ class Respondent:
         chosen = questionary.checkbox("Import from", choices=choices).ask()
         return [usable[number] for number in chosen] if chosen is not None else _require_answer(None)
 
-    def settle_conflict(self, conflict: Conflict) -> Choice:
-        """Ask which side of a conflict to take."""
+    def decide(self, difference: ServerDifference) -> MergeChoice:
+        """Show how a server differs from the one in the config, and ask which one to take."""
         import questionary
 
-        fields = ", ".join(conflict.fields)
-        self._out.say(f"`{conflict.name}` changed both in the config and in {conflict.server.source.file}: {fields}")
+        server = difference.server
+        self._out.say(f"`{difference.name}` differs in {server.source.file}: {', '.join(difference.fields)}")
+        for line in describe_difference(difference.entry, difference.proposal):
+            self._out.say(f"  {line}")
         choices = [
-            questionary.Choice("keep the one in the config", value=Choice.KEEP),
-            questionary.Choice(f"take the one from {conflict.server.source.tool}", value=Choice.REPLACE),
-            questionary.Choice("keep both, under two names", value=Choice.RENAME),
+            questionary.Choice("keep the one in the config", value=MergeChoice.KEEP),
+            questionary.Choice(f"replace it by the one of {server.source.tool}", value=MergeChoice.REPLACE),
+            questionary.Choice("add it under another name", value=MergeChoice.ADD),
         ]
-        answer = questionary.select(f"{conflict.name}?", choices=choices).ask()
+        answer = questionary.select(f"{difference.name}?", choices=choices).ask()
         if answer is None:
             raise KeyboardInterrupt
-        return Choice(answer)
+        return MergeChoice(answer)
 
-    def describe_server(self, found: ForeignServer) -> Entry:
+    def describe_server(self, server: ForeignServer) -> Entry:
         """Ask for a description, and for features if answers are piped."""
         if self._answers is None:
             import questionary
 
-            text = questionary.text(f"What is `{found.name}` good for?", default=_default_description(found)).ask()
+            text = questionary.text(f"What is `{server.name}` good for?", default=_default_description(server)).ask()
             if text is None:
                 raise KeyboardInterrupt
             return {
-                **with_description(found.name, found.entry, text),
-                "description": text.strip() or _default_description(found),
+                **with_description(server.name, server.entry, text),
+                "description": text.strip() or _default_description(server),
             }
-        text = self._answers.read_line(f"description for `{found.name}`")
+        text = self._answers.read_line(f"description for `{server.name}`")
         if not text.strip():
-            raise DynamicMcpError(f"the answer for the description of `{found.name}` is empty")
-        entry = {"description": text.strip()} | {k: v for k, v in found.entry.items() if k != "description"}
-        features = self._ask_features(self._answers, found.name)
+            raise DynamicMcpError(f"the answer for the description of `{server.name}` is empty")
+        entry = {"description": text.strip()} | {k: v for k, v in server.entry.items() if k != "description"}
+        features = self._ask_features(self._answers, server.name)
         return entry | ({"features": features} if features else {})
 
     def confirm_overwrite(self, output: Path) -> bool:
@@ -116,13 +118,13 @@ class PipedAnswers:
         return line.rstrip("\r\n")
 
     def read_yes(self, about: str, *, otherwise: bool) -> bool:
-        """Read the next answer, and tell whether it is yes; an empty one is."""
+        """Read the next answer and return whether it is yes; an empty one is."""
         answer = self.read_line(about).strip().lower()
         return answer in ("", "y", "yes") or (otherwise and answer not in ("n", "no"))
 
 
 def find_respondent(this: Invocation, *, may_ask: bool) -> Respondent:
-    """Find out who can answer questions."""
+    """Return what answers questions here."""
     if not may_ask:
         return Respondent(this.out, is_terminal=False, answers=None)
     if sys.stdin is not None and sys.stdin.isatty():
@@ -145,7 +147,7 @@ def _read_first_line() -> str:
 
 def _format_choice(reading: Reading) -> str:
     source = reading.source
-    names = ", ".join(found.name for found in reading.servers)
+    names = ", ".join(server.name for server in reading.servers)
     short = names if len(names) <= 60 else f"{names[:59]}…"
     return f"{source.tool} ({source.scope.value}): {short}"
 
@@ -154,9 +156,9 @@ def _format_count(files: int) -> str:
     return "this file" if files == 1 else f"these {files} files"
 
 
-def _default_description(found: ForeignServer) -> str:
-    own = found.entry.get("description")
-    return own if isinstance(own, str) and own else describe(found.name, found.entry)
+def _default_description(server: ForeignServer) -> str:
+    own = server.entry.get("description")
+    return own if isinstance(own, str) and own else describe(server.name, server.entry)
 
 
 def _require_answer(answer: object) -> list[Reading]:

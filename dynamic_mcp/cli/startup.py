@@ -23,7 +23,6 @@ from dynamic_mcp.host import stdio
 from dynamic_mcp.host.serving import Origin
 from dynamic_mcp.host.serving_log import LogOptions, ServingLog
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape, pluralize
 
 if TYPE_CHECKING:
@@ -276,6 +275,8 @@ def _parse_level(name: str | None, source: str) -> str | None:
 
 def _explain(config: Config) -> None:
     """Tell a person who started it on a terminal what this program is."""
+    from dynamic_mcp.system.shell import format_command
+
     count = pluralize(len(config.groups), "group")
     _say(_ON_A_TERMINAL.format(command=format_command(config.file), count=count))
 

@@ -46,14 +46,13 @@ def create_token(this: Invocation, subject: str, roles: tuple[str, ...], expires
 def list_tokens(this: Invocation) -> None:
     """Print the tokens of a config. Raises DynamicMcpError."""
     tokens = token_store(this.config_path()).load()
-    if this.out.is_json:
-        this.out.print_json([_row(each) for each in tokens])
-    elif tokens:
-        now = time.time()
-        rows = [[each.id, each.subject, _format_end(each, now), ", ".join(each.roles)] for each in tokens]
-        this.out.print_table(["ID", "FOR", "EXPIRES", "ROLES"], rows)
-    else:
-        this.out.say("there are no tokens yet; `dynamic-mcp token create --as NAME` makes one")
+    now = time.time()
+    this.out.print_rows(
+        [_row(each) for each in tokens],
+        ["ID", "FOR", "EXPIRES", "ROLES"],
+        [[each.id, each.subject, _format_end(each, now), ", ".join(each.roles)] for each in tokens],
+        if_none="there are no tokens yet; `dynamic-mcp token create --as NAME` makes one",
+    )
 
 
 def revoke_token(this: Invocation, id: str) -> None:

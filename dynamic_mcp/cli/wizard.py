@@ -12,7 +12,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from dynamic_mcp.cli import first_setup, import_flow
 from dynamic_mcp.cli.change_events import record
@@ -27,80 +26,45 @@ from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, LoginNeeded, TimedOut
-from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import pluralize
 
-# The first `npx` or `uvx` downloads the server; nobody waits longer than this at a terminal.
+# The first `npx` or `uvx` downloads the server.
 _CHECK_WITHIN_S = 60.0
 
 
-class Answers(Protocol):
-    """The answers to the questions of `init`."""
+class _SetupPrompt:
+    """Asks the questions of `init`, or takes the default answers. Raises KeyboardInterrupt on Ctrl-C."""
 
-    def choose_tools(self, found: Sequence[ToolSettings]) -> list[ToolSettings]:
-        """Choose the tools to set up."""
+    def __init__(self, *, takes_defaults: bool) -> None:
+        self._takes_defaults = takes_defaults
 
-    def leave_out(self, broken: Sequence[str]) -> bool:
-        """Decide whether to leave servers that do not start out of the config."""
-
-    def remove_from_tools(self, titles: str) -> bool:
-        """Decide whether to remove the imported servers from their tools."""
-
-    def share_servers(self, *, is_default: bool) -> bool | None:
-        """Decide whether one daemon runs the servers; None leaves the config as it is."""
-
-    def go_ahead(self) -> bool:
-        """Decide whether to make the changes that were shown."""
-
-
-class _DefaultAnswers:
-    """The default answer to each question."""
-
-    def choose_tools(self, found: Sequence[ToolSettings]) -> list[ToolSettings]:
-        return list(found)
-
-    def leave_out(self, broken: Sequence[str]) -> bool:
-        return True
-
-    def remove_from_tools(self, titles: str) -> bool:
-        return True
-
-    def share_servers(self, *, is_default: bool) -> bool | None:
-        return True if is_default else None
-
-    def go_ahead(self) -> bool:
-        return True
-
-
-class _TerminalAnswers:
-    """The answers of the person at the terminal. Raises KeyboardInterrupt on Ctrl-C."""
-
-    def choose_tools(self, found: Sequence[ToolSettings]) -> list[ToolSettings]:
+    def choose_tools(self, tools: Sequence[ToolSettings]) -> list[ToolSettings]:
+        """Ask which tools to set up."""
+        if self._takes_defaults:
+            return list(tools)
         import questionary
 
-        choices = [questionary.Choice(str(tool), value=number, checked=True) for number, tool in enumerate(found)]
+        choices = [questionary.Choice(str(tool), value=number, checked=True) for number, tool in enumerate(tools)]
         question = "Set up dynamic-mcp for (space toggles, enter continues):"
         checkbox = questionary.checkbox(question, choices=choices, instruction=" ")  # its own is too long
-        return [found[number] for number in checkbox.unsafe_ask()]
+        return [tools[number] for number in checkbox.unsafe_ask()]
 
-    def leave_out(self, broken: Sequence[str]) -> bool:
-        count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"
-        return _confirm(f"Leave out {count} not start ({', '.join(broken)})?")
-
-    def remove_from_tools(self, titles: str) -> bool:
-        return _confirm(f"Replace the imported servers in {titles} by dynamic-mcp?")
+    def confirm(self, question: str) -> bool:
+        """Ask a question whose default answer is yes."""
+        return self._takes_defaults or _confirm(question)
 
     def share_servers(self, *, is_default: bool) -> bool | None:
+        """Ask whether one daemon runs the servers; None leaves the config as it is."""
+        if self._takes_defaults:
+            return True if is_default else None
         return _confirm("Keep servers running, and share them between AI tools and windows?", default=is_default)
-
-    def go_ahead(self) -> bool:
-        return _confirm("Go ahead?")
 
 
 def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
-    """Set up a config and the tools; return the exit code. Raises InvalidArguments if nobody can answer.
+    """Set up a config and the tools; return the exit code. Raises InvalidArguments without a terminal.
 
     `daemon` is whether one daemon runs the servers; None asks.
     """
@@ -109,12 +73,12 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
             "`init` asks questions, and there is no terminal to answer on",
             hint="`dynamic-mcp init --yes` takes the default answers",
         )
-    file, answers = this.config_path(may_be_new=True), _DefaultAnswers() if yes else _TerminalAnswers()
+    file, prompt = this.config_path(may_be_new=True), _SetupPrompt(takes_defaults=yes)
     found = first_setup.find_tools(local_machine(None))
     if not found:
         this.out.say("No AI tool was found on this machine.")
         return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
-    chosen = answers.choose_tools(found)
+    chosen = prompt.choose_tools(found)
     if not chosen:
         this.out.say("No tool was chosen, so nothing was changed.")
         return 0
@@ -123,12 +87,12 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
         import_flow.show_warnings(this.out, planned.plan)
         this.out.say("These AI tools have no servers yet.")
         return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
-    setup = _decide_on_daemon(_decide(this, planned, answers), answers, choice=daemon)
+    setup = _decide_on_daemon(_decide(this, planned, prompt), prompt, choice=daemon)
     if not setup.has_changes:
         this.out.say("Everything is set up already; nothing was changed.")
         return 0
     _show(this.out, setup)
-    if not answers.go_ahead():
+    if not prompt.confirm("Go ahead?"):
         this.out.say("Nothing was changed.")
         return 0
     with hold_change_lock():
@@ -140,7 +104,7 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
 
 
 def offer_setup() -> int | None:
-    """Offer `init` to a person who has no config yet; return its exit code, or None if it was not run."""
+    """Offer `init` if there is no config yet; return its exit code, or None if it was not run."""
     this = start_invocation(None, quiet=False, verbose=0, as_json=False)
     try:
         this.config_path()
@@ -150,28 +114,29 @@ def offer_setup() -> int | None:
     return None
 
 
-def _decide(this: Invocation, setup: Setup, answers: Answers) -> Setup:
+def _decide(this: Invocation, setup: Setup, prompt: _SetupPrompt) -> Setup:
     """Check the servers, then decide which to leave out and whether to remove them from the tools."""
     results = _check_servers(this, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
     _show_results(this.out, setup, results)
     broken = [name for name, result in results.items() if result.is_broken]
-    if broken and answers.leave_out(broken):
+    count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"
+    if broken and prompt.confirm(f"Leave out {count} not start ({', '.join(broken)})?"):
         setup = setup.without(broken)
     titles = _join([tool.adapter.title for tool in setup.tools_with_servers])
     if not titles:
         return setup
-    if answers.remove_from_tools(titles):
+    if prompt.confirm(f"Replace the imported servers in {titles} by dynamic-mcp?"):
         return setup.with_replacement()
     this.out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
     return setup
 
 
-def _decide_on_daemon(setup: Setup, answers: Answers, *, choice: bool | None) -> Setup:
+def _decide_on_daemon(setup: Setup, prompt: _SetupPrompt, *, choice: bool | None) -> Setup:
     """Decide whether one daemon runs the servers, unless the config says so already. Windows has no daemon."""
     if not setup.has_config:
         return setup
     if choice is None and setup.daemon is None and sys.platform != "win32":
-        choice = answers.share_servers(is_default=len(setup.tools) > 1)
+        choice = prompt.share_servers(is_default=len(setup.tools) > 1)
     return setup if choice is None else setup.with_daemon(is_on=choice)
 
 

@@ -25,6 +25,8 @@ from dynamic_mcp.identity import Principal
 LOCAL_NAME = "local"
 # What a decision is by when no rule matches.
 DEFAULT = "default"
+# The same for people.
+DEFAULT_TEXT = "default, as no rule is about it"
 
 
 class Effect(Enum):

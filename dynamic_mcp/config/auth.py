@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.section import Choice, Section, Value
+from dynamic_mcp.config.section import Choice, Private, Section, Value
 from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
+from dynamic_mcp.features.table import FEATURES
 
 # What tells the providers apart.
 KIND = "kind"
-KINDS = ("bearer", "jwt", "forwarded", "login")
+KINDS = ("bearer", "jwt", "forwarded", *(each.auth_kind for each in FEATURES if each.auth_kind))
 _AT: Keys = ("settings", "http", "auth")
 # Who guesses may try as often as requests are answered; `openssl rand -hex 16` has 32.
 _SHORTEST_TOKEN = 24

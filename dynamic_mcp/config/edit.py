@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynamic_mcp.config import jsonc
@@ -29,11 +28,10 @@ class NoPlaceError(ValueError):
         super().__init__(f"`{shown(path)}` is neither an object nor a list that could take it")
 
 
-def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> str:
+def put(text: str, path: Keys, value: object) -> str:
     """Return the text with `value` at `path`: it replaces the value there, or is added after the last member.
 
-    With an `order`, a new key goes after the nearest key that precedes it in that order, or else before the nearest
-    that follows it. An object replaces another object member by member. Missing parents are created, and null counts
+    An object replaces another object member by member. Missing parents are created, and null counts
     as missing; an index may equal the length of its list, to append. Raises JSONDecodeError, jsonc.DuplicateKeyError
     or NoPlaceError.
     """
@@ -43,7 +41,7 @@ def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> s
         return bom + _replace(text, path, there, value)
     key, inside = path[depth], _nest(path[depth + 1 :], value)
     if isinstance(there, dict) and isinstance(key, str):
-        return bom + _Source(text).insert(path[:depth], key, inside, at=_index(list(there), key, order))
+        return bom + _Source(text).insert(path[:depth], key, inside)
     if isinstance(there, list) and key == len(there):
         return bom + _Source(text).insert(path[:depth], key, inside)
     if there is None:
@@ -79,19 +77,6 @@ def _locate(text: str, path: Keys) -> tuple[int, object]:
             case _:
                 return depth, there
     return len(path), there
-
-
-def _index(keys: list[str], key: str, order: Sequence[str]) -> int:
-    """Return the position of a new key."""
-    if key in order:
-        place = order.index(key)
-        for before in reversed(order[:place]):
-            if before in keys:
-                return keys.index(before) + 1
-        for behind in order[place + 1 :]:
-            if behind in keys:
-                return keys.index(behind)
-    return len(keys)
 
 
 def _nest(path: Keys, value: object) -> object:
@@ -174,18 +159,13 @@ class _Source:
         rendered = self._render(value, self._indent_at(member.start), is_inline=is_inline)
         return self._apply(_Replacement(member.value, member.end, rendered))
 
-    def insert(self, path: Keys, key: str | int, value: object, *, at: int | None = None) -> str:
-        """Insert a value into the container at `path`, before the member with the index `at` or after the last one.
-
-        A list ignores `key`.
-        """
+    def insert(self, path: Keys, key: str | int, value: object) -> str:
+        """Insert a value into the container at `path`, after the last member. A list ignores `key`."""
         container = self._container(path)
         is_inline = self._is_on_one_line(container)
         indent = self._child_indent(container)
         name = f"{_quote(key)}: " if isinstance(key, str) else ""
         item = name + self._render(value, indent, is_inline=is_inline)
-        if at is not None and at < len(container.members):
-            return self._apply(self._insert_before(container, at, "" if is_inline else self._eol + indent, item))
         if is_inline:
             return self._apply(*_append_inline(container, item))
         return self._apply(*self._append_line(container, indent, item))
@@ -254,15 +234,6 @@ class _Source:
         if point == last.end:
             return [_Replacement(point, point, f",{self._eol}{indent}{item}")]
         return [_Replacement(last.end, last.end, ","), _Replacement(point, point, self._eol + indent + item)]
-
-    def _insert_before(self, container: _Container, at: int, newline: str, item: str) -> _Replacement:
-        """Insert an item before a member and before the comments on the lines above that member."""
-        comma = container.members[at - 1].comma if at else container.open
-        assert comma is not None
-        if not newline:
-            return _Replacement(comma + 1, comma + 1, f" {item}," if at else f"{item}, ")
-        point = self._end_of_comments(comma + 1, container.close)
-        return _Replacement(point, point, f"{newline}{item},")
 
     def _end_of_comments(self, start: int, close: int) -> int:
         """Return the end of the line if only comments follow `start` on it, else `start`."""

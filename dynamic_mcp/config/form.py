@@ -10,7 +10,6 @@ from msgspec import Meta, field
 
 from dynamic_mcp.config.access import Access, Profiles, ToolAccess
 from dynamic_mcp.config.resolved import Daemon, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.config.section import Choice, OfFeature, Part, Section, Switch, deferred, read
 from dynamic_mcp.config.types import (
     Globs,
@@ -28,18 +27,24 @@ from dynamic_mcp.features.table import section_of
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.command_line import Cli
     from dynamic_mcp.config.http import Http
-    from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
-    from dynamic_mcp.config.registries import Registries
+    from dynamic_mcp.config.resolved import ServerPlugin
 
+    # Each feature knows its own.
     Approval = Section
+    Audit = Section
+    Metrics = Section
+    Plugin = ServerPlugin
+    Registries = tuple[Section, ...]
+    Telemetry = Section
 else:
     Cli = deferred("dynamic_mcp.config.command_line:Cli")
     Http = deferred("dynamic_mcp.config.http:Http")
-    Audit = deferred("dynamic_mcp.config.observe:Audit")
-    Metrics = deferred("dynamic_mcp.config.observe:Metrics")
-    Telemetry = deferred("dynamic_mcp.config.observe:Telemetry")
     Approval = deferred(section_of("settings.approval"))
-    Registries = deferred("dynamic_mcp.config.registries:Registries")
+    Audit = deferred(section_of("settings.audit"))
+    Metrics = deferred(section_of("settings.metrics"))
+    Plugin = deferred(section_of("settings.middleware"))
+    Registries = deferred(section_of("settings.registries"))
+    Telemetry = deferred(section_of("settings.telemetry"))
 
 # The tags of servers, of which no file can say anything, since keys with `x-` are ignored.
 _KIND = "x-kind"

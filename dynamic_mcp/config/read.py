@@ -6,10 +6,10 @@ Either the whole file is valid, or one ConfigError lists all its problems.
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,15 +18,11 @@ from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.location import FILE_NAME, VARIABLE, locate
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.substitute import Substitution, Surroundings
-from dynamic_mcp.config.upstream import read_variables, variables_files
+from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.workspace import SERVER_MARK, Workspace
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import os_reason
-
-if TYPE_CHECKING:
-    from dynamic_mcp.config.registries import Registry
 
 _SMALLEST = '`{"mcpServers": {}}`'
 
@@ -82,6 +78,54 @@ class ConfigState(Struct, frozen=True):
         return any(config != self.by_workspace.get(each) for each, config in served.by_workspace.items())
 
 
+Listener = Callable[[ConfigState, ConfigState], None]
+
+
+class ReloadCounts:
+    """Counts reloads. `last_success` is when the config in use was read, in seconds since 1970."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.successes = 0
+        self.failures = 0
+        self.last_success = now()
+        self._now = now
+
+    def record_success(self) -> None:
+        """Count a config that is used now."""
+        self.successes += 1
+        self.last_success = self._now()
+
+    def record_failure(self) -> None:
+        """Count a config that cannot be used."""
+        self.failures += 1
+
+
+class ServedConfig:
+    """`state` is the version that is served. `listeners` take each new one, after the old one, in this order."""
+
+    def __init__(self, state: ConfigState) -> None:
+        self.state = state
+        self.reloads = ReloadCounts()
+        self.listeners: list[Listener] = []
+
+    def apply(self, new: ConfigState) -> None:
+        """Serve another version, which was resolved at least for every known workspace."""
+        old = self.state
+        self.state = replace(new, by_workspace={each: new.by_workspace[each] for each in old.by_workspace})
+        for listener in self.listeners:
+            listener(old, self.state)
+        self.reloads.record_success()
+
+    def add_workspace(self, workspace: Workspace, config: Config) -> None:
+        """Serve a workspace, too. It is no new version."""
+        self.state = replace(self.state, by_workspace={**self.state.by_workspace, workspace: config})
+
+    def remove_workspace(self, workspace: Workspace) -> None:
+        """Forget a workspace."""
+        others = {each: config for each, config in self.state.by_workspace.items() if each is not workspace}
+        self.state = replace(self.state, by_workspace=others)
+
+
 def find(
     argument: str | None, environment: Mapping[str, str], *, cwd: Path, user_dir: Path, may_be_new: bool = False
 ) -> Path:
@@ -119,21 +163,6 @@ def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     root = _parse_root(_parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
     return ParsedConfig(file, root, tuple(distrust), platform, _digest(text) if is_audited else "")
-
-
-def read_registries(file: Path, environment: Mapping[str, str]) -> "tuple[Registry, ...]":
-    """Return the registries of a config, which need not exist yet. Raises ConfigError, also for an unset variable."""
-    from dynamic_mcp.config.registries import resolve_registries  # for commands only
-
-    settings = parse(file).root.settings if file.exists() else form.Settings()
-    surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
-    variables, _ = read_variables(variables_files(settings, surroundings))  # what lacks its variable says so
-    texts = Substitution({**environment, **variables})
-    registries = resolve_registries(settings.registries, texts)
-    if texts.failures:
-        where, _, message = texts.failures[0].partition(": ")
-        raise ConfigError(str(file), where, message)
-    return registries
 
 
 def _digest(text: str) -> str:

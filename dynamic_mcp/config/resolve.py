@@ -5,6 +5,7 @@ A server's own value is taken, else that of the settings, else the default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import inf
@@ -24,6 +25,7 @@ from dynamic_mcp.config.resolved import (
     GroupConfig,
     Pinning,
     Presentation,
+    Program,
     Retry,
     Share,
     Timeouts,
@@ -31,9 +33,8 @@ from dynamic_mcp.config.resolved import (
     Upstream,
     Validation,
 )
-from dynamic_mcp.config.rules import Policy
+from dynamic_mcp.config.rules import Policy, place_rules
 from dynamic_mcp.config.section import Section
-from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.upstream import (
     env_files,
@@ -48,13 +49,57 @@ from dynamic_mcp.mcp import wire
 
 if TYPE_CHECKING:  # with the first config that has them
     from dynamic_mcp.config.http import Http
-    from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
     from dynamic_mcp.identity import Principal
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Section)
 # How long a command line program may take to end, and to be answered for.
 _ENDING_S = 10.0
+# Servers that are known to keep the state of one conversation: browsers, desktops, terminals, lines of thought. Two
+# clients of one such process would click in each other's pages. By their published names, as they stand in a command
+# or its arguments.
+STATEFUL = frozenset(
+    (
+        "@playwright/mcp",
+        "@executeautomation/playwright-mcp-server",
+        "playwright-mcp",
+        "playwright-mcp-server",
+        "mcp-server-playwright",
+        "chrome-devtools-mcp",
+        "@browsermcp/mcp",
+        "@browserbasehq/mcp",
+        "@browserbasehq/mcp-server-browserbase",
+        "@agent-infra/mcp-server-browser",
+        "browser-use",
+        "browser-use-mcp-server",
+        "mcp-browser-use",
+        "mcp-server-browser-use",
+        "@modelcontextprotocol/server-puppeteer",
+        "puppeteer-mcp-server",
+        "mcp-selenium",
+        "@angiejones/mcp-selenium",
+        "@wonderwhy-er/desktop-commander",
+        "desktop-commander",
+        "computer-use-mcp",
+        "windows-mcp",
+        "@mobilenext/mobile-mcp",
+        "appium-mcp",
+        "iterm-mcp",
+        "mcp-terminal",
+        "terminal-mcp",
+        "tmux-mcp",
+        "mcp-interactive-terminal",
+        "@modelcontextprotocol/server-sequential-thinking",
+        "mcp-server-sequential-thinking",
+        "mcp-sequentialthinking-tools",
+        "mcp/playwright",
+        "mcp/puppeteer",
+        "mcp/sequentialthinking",
+        "mcr.microsoft.com/playwright/mcp",
+    )
+)
+# A version or tag after a package's name: `@latest`, `==1.2`, `:1.0`; a scope's own `@` comes first and stays.
+_VERSION = re.compile(r"(?<=.)(?:@|==|:)[^/\\@]*$")
 
 
 def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Config:
@@ -82,7 +127,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     http = collect(_http(settings, surroundings))
     principals = collect(_principals(settings, http, file))
     roots = collect(resolve_roots(settings.roots, surroundings))
-    audit = collect(_audit(settings, surroundings, authenticates=http is not None and bool(http.auth)))
+    authenticates = http is not None and bool(http.auth)
+    sections = collect(_feature_sections(settings, file, surroundings, authenticates=authenticates))
     return Config(
         file=file,
         groups=tuple(groups),
@@ -97,13 +143,11 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         roots=roots,
         access=resolve_access(settings.access, approve, principals),
         approval=settings.approval,
-        audit=audit,
-        telemetry=collect(_telemetry(settings, file, surroundings)),
-        metrics=collect(_metrics(settings, surroundings)),
         profiles=root.profiles,
         middleware=settings.middleware,
         lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
         warnings=tuple(warnings),
+        **sections,
     )
 
 
@@ -128,31 +172,25 @@ def _principals(
     return find_people(settings.access.people, issuers_of(http), file)
 
 
-def _audit(
-    settings: form.Settings, surroundings: Surroundings, *, authenticates: bool
-) -> tuple[Audit | None, list[str]]:
-    if not settings.audit:
-        return None, []
-    from dynamic_mcp.config.observe import resolve_audit
-
-    return resolve_audit(settings.audit, surroundings, authenticates=authenticates)
-
-
-def _telemetry(settings: form.Settings, file: Path, surroundings: Surroundings) -> tuple[Telemetry | None, list[str]]:
-    is_wanted = settings.telemetry or any(name.startswith("OTEL_EXPORTER_") for name in surroundings.environment)
-    if settings.telemetry is False or not is_wanted or surroundings.working_directory is not None:
-        return None, []
-    from dynamic_mcp.config.observe import resolve_telemetry
-
-    return resolve_telemetry(settings.telemetry, file, surroundings)
-
-
-def _metrics(settings: form.Settings, surroundings: Surroundings) -> tuple[Metrics | None, list[str]]:
-    if not settings.metrics or surroundings.working_directory is not None:
-        return None, []
-    from dynamic_mcp.config.observe import resolve_metrics
-
-    return resolve_metrics(settings.metrics, surroundings)
+def _feature_sections(
+    settings: form.Settings, file: Path, surroundings: Surroundings, *, authenticates: bool
+) -> tuple[dict[str, Any], list[str]]:  # Any: members of `Config`
+    """Return what features make of their sections, by the members of `Config`, and warnings."""
+    sections, warnings = {}, []
+    for feature in FEATURES:
+        if not feature.resolve:
+            continue
+        (member,) = feature.members
+        written = getattr(settings, member)
+        if written is None and feature.wanted_by_variables:
+            is_wanted = any(name.startswith(feature.wanted_by_variables) for name in surroundings.environment)
+        else:
+            is_wanted = bool(written)
+        if is_wanted:
+            resolve = feature.find(feature.resolve)
+            sections[member], complaints = resolve(written, file, surroundings, authenticates=authenticates)
+            warnings += complaints
+    return sections, warnings
 
 
 # --- servers -----------------------------------------------------------------------------------------------
@@ -194,6 +232,21 @@ def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Shar
     return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
 
 
+def is_stateful(upstream: Upstream) -> bool:
+    """Tell whether a server is a program that is known to keep one conversation's state."""
+    if not isinstance(upstream, Program):
+        return False
+    return any(name in STATEFUL for name in _names((upstream.command, *upstream.args)))
+
+
+def _names(words: Iterable[str]) -> Iterable[str]:
+    """Yield what each word may name: a package without its version, and the file's name of a path."""
+    for word in words:
+        package = _VERSION.sub("", word)
+        yield package
+        yield re.split(r"[\\/]", package)[-1].removesuffix(".exe").removesuffix(".cmd")
+
+
 def _presentation(name: str, server: form.Server, settings: form.Settings) -> Presentation:
     presentation = Presentation(
         description=server.description,
@@ -208,7 +261,7 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
         pinning=_pinning(name, server, settings),
     )
     if server.rules or settings.rules:
-        return _with_rules(presentation, f"mcpServers.{name}", server, settings)
+        return _with_rules(presentation, name, server, settings)
     return presentation
 
 
@@ -217,7 +270,7 @@ def _is_trusted(server: form.Server) -> bool:
     return isinstance(server, form.CommandLine) or server.trusted
 
 
-def _with_rules(presentation: Presentation, place: str, server: form.Server, settings: form.Settings) -> Presentation:
+def _with_rules(presentation: Presentation, name: str, server: form.Server, settings: form.Settings) -> Presentation:
     """Return what is presented with the rules of features, and with what follows from them."""
     for feature in FEATURES:
         if feature.rules is None:
@@ -226,10 +279,10 @@ def _with_rules(presentation: Presentation, place: str, server: form.Server, set
         own = server.rules.get(key)
         rules = settings.rules.get(key) if own is None else own
         if rules:
+            rules = place_rules(rules, ("settings", key) if own is None else ("mcpServers", name, key))
             presentation = replace(presentation, rules={**presentation.rules, key: rules})
             if feature.rules.resolve:
-                where = "settings" if own is None else place
-                presentation = feature.find(feature.rules.resolve)(presentation, where)
+                presentation = feature.find(feature.rules.resolve)(presentation)
     return presentation
 
 

@@ -8,22 +8,22 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar, cast
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.rules import Plugin, Policy
-from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.rules import Policy
+from dynamic_mcp.config.section import Private, Section
 from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
 from dynamic_mcp.identity import Principal
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.http import Http
-    from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
     from dynamic_mcp.packs.model import Command
+
+S = TypeVar("S", bound=Section)
 
 
 class Timeouts(Section, frozen=True):
@@ -87,6 +87,11 @@ class Exposure(Struct, frozen=True):
 
     direct: bool
     pinned: tuple[str, ...]
+
+    @property
+    def shows_some(self) -> bool:
+        """Whether any tool may be listed by itself."""
+        return self.direct or bool(self.pinned)
 
     def shows(self, tool: str) -> bool:
         """Whether the tool is listed by itself."""
@@ -291,6 +296,10 @@ class Presentation(Struct, frozen=True):
     asks: bool = False
     pinning: Pinning = Pinning()
 
+    def rules_of(self, key: str, kind: type[S]) -> tuple[S, ...]:
+        """Return the rules at a key of the config, which are of this kind."""
+        return cast("tuple[S, ...]", self.rules.get(key, ()))
+
 
 class Share(Enum):
     """Who shares one instance of a server."""
@@ -323,6 +332,27 @@ class GroupConfig(Struct, frozen=True):
     def person(self) -> Principal | None:
         """Whose login it has, where each person has one of its own."""
         return self.upstream.login_of if isinstance(self.upstream, Remote) else None
+
+    @property
+    def has_personal_logins(self) -> bool:
+        """Whether each person who comes over HTTP has a login of their own there, with which the server acts.
+
+        The local user, and clients that count as the local user, keep the logins that commands make.
+        """
+        remote = self.upstream
+        return (
+            isinstance(remote, Remote)
+            and remote.oauth.needs_user
+            and not remote.oauth.is_shared
+            and not remote.has_own_authorization
+            and self.share is not Share.ALL
+        )
+
+    def for_person(self, person: Principal) -> "GroupConfig":
+        """Return what is run for a person: with this person's login, where each has their own."""
+        if not isinstance(self.upstream, Remote) or not self.has_personal_logins:
+            return self
+        return replace(self, upstream=replace(self.upstream, login_of=person))
 
     @property
     def label(self) -> str:
@@ -373,6 +403,15 @@ class Embeddings(Section, Private, frozen=True):
     api_key: Annotated[str | None, "Sent as a bearer token. Write `${VARIABLE}`, not the key itself."] = None
 
 
+class ServerPlugin(Protocol):
+    """A plug-in as the kernel knows it: for which servers it is, by globs."""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers that it is used for, by name; globs."""
+        ...
+
+
 class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
 
@@ -397,18 +436,33 @@ class Config(Struct, frozen=True):
     roots: tuple[str, ...] = ()
     access: Access | None = None
     approval: Section | None = None
-    audit: "Audit | None" = None
-    telemetry: "Telemetry | None" = None
-    metrics: "Metrics | None" = None
+    audit: Section | None = None
+    telemetry: Section | None = None
+    metrics: Section | None = None
     profiles: Mapping[str, Profile] = {}
-    middleware: tuple[Plugin, ...] = ()
+    middleware: tuple[ServerPlugin, ...] = ()
     lock_file: Path | None = None
+
+    def settings_of(self, key: str, section: type[S]) -> S | None:
+        """Return the settings of a feature at its key."""
+        settings = getattr(self, key)
+        assert settings is None or isinstance(settings, section)
+        return settings
 
     @property
     def asks(self) -> bool:
         """Whether a rule wants a person asked."""
         rules_ask = any(each.asks for each in self.presentations.values())
         return rules_ask or (self.access is not None and self.access.asks)
+
+    @property
+    def knows_persons(self) -> bool:
+        """Whether it has a server that each person logs in to."""
+        return any(group.has_personal_logins for group in self.groups)
+
+    def for_person(self, person: Principal) -> "Config":
+        """Return a config whose servers with logins of each person use those of this one."""
+        return replace(self, groups=tuple(group.for_person(person) for group in self.groups))
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -35,6 +35,16 @@ class Section(Struct, frozen=True):
     place: ClassVar[str] = ""
 
 
+class Private(Struct, frozen=True):
+    """What may hold secrets: a `repr` has the fields that are `shown`, and no other."""
+
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        members = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.shown)
+        return f"{type(self).__name__}({members})"
+
+
 class Value:
     """How a value is written in the file. It stands in an annotation, beside the type of the value in use.
 

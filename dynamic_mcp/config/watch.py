@@ -16,8 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.read import ConfigState, read_all
-from dynamic_mcp.config.served import ServedConfig
+from dynamic_mcp.config.read import ConfigState, ServedConfig, read_all
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.file_reader import read_bytes
 

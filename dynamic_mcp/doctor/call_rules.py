@@ -1,36 +1,30 @@
-"""What checks of rules on calls share: where a rule is, whose it is, and whether its globs match anything."""
+"""What checks of rules on calls share: whose a rule is, and whether its globs match anything."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeVar
 
 from msgspec import Raw
 
-from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.rules import Rule
 from dynamic_mcp.doctor.findings import Finding, guess, warning
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.policy.globs import Globs
 
+R = TypeVar("R", bound=Rule)
 # Whether globs match a name or a URI.
 Matches = Callable[[Globs, str], bool]
 
 
-def find_rules(config: Config, key: str) -> Iterator[tuple[Keys, Rule, list[str]]]:
-    """Yield each rule of a key once, with its place and the servers that follow it.
-
-    A rule without a whole path that several servers have is in `settings`, most likely.
-    """
-    servers: dict[Rule, list[str]] = {}
+def find_rules(config: Config, key: str, kind: type[R]) -> Iterator[tuple[R, list[str]]]:
+    """Yield each rule of a key once, which are of this kind, with the servers that follow it."""
+    servers: dict[R, list[str]] = {}
     for server, presentation in config.presentations.items():
-        for rule in cast("Sequence[Rule]", presentation.rules.get(key, ())):
+        for rule in presentation.rules_of(key, kind):
             servers.setdefault(rule, []).append(server)
-    for rule, names in servers.items():
-        is_shared = rule.id.startswith("settings.") or len(names) > 1
-        number = int(rule.id.rpartition("[")[2].rstrip("]"))
-        yield (*(("settings",) if is_shared else ("mcpServers", names[0])), key, number), rule, names
+    yield from servers.items()
 
 
 def tools_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> dict[str, Raw] | None:
@@ -45,7 +39,7 @@ def tools_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> dict[st
 
 
 def check_globs(
-    place: Keys,
+    place: str,
     globs: Sequence[str],
     names: Collection[str],
     noun: str = "tool",
@@ -60,4 +54,4 @@ def check_globs(
     for number, glob in enumerate(globs):
         if glob != "*" and not any(matches(Globs((glob,)), name) for name in names):
             what = f"`{glob}` matches no {noun} {unmet}"
-            yield warning((*place, number), what, guess(glob, names))
+            yield warning(f"{place}[{number}]", what, guess(glob, names))

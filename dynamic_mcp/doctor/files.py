@@ -12,7 +12,6 @@ from pathlib import Path
 
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
-from dynamic_mcp.config.persons import has_personal_logins
 from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote
 from dynamic_mcp.config.secrets import plain_secrets
@@ -144,7 +143,7 @@ def _check_logins(config: Config) -> Iterator[Finding]:
             where = format_path(("mcpServers", group.name))
             what = "one login is for all who may use this server, and it acts with the rights of that one"
             yield Finding(Level.NOTE, where, what, f"`dynamic-mcp auth login {group.name}` is the login")
-    personal = [group.name for group in config.groups if has_personal_logins(group)]
+    personal = [group.name for group in config.groups if group.has_personal_logins]
     if knows_people and personal and config.http is not None and config.http.public_url is None:
         names = ", ".join(f"`{name}`" for name in personal)
         what = f"is not set, so clients over HTTP cannot be sent links to log in to {names}"
@@ -155,4 +154,4 @@ def _is_one_for_all(group: GroupConfig, *, knows_people: bool) -> bool:
     remote = group.upstream
     if not isinstance(remote, Remote) or not remote.oauth.needs_user or remote.has_own_authorization:
         return False
-    return remote.oauth.is_shared or (knows_people and not has_personal_logins(group))
+    return remote.oauth.is_shared or (knows_people and not group.has_personal_logins)

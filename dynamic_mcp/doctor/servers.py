@@ -20,6 +20,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.tools.schema import find_schema_error
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
@@ -212,9 +213,6 @@ def _check_schemas(group: str, tools: Mapping[str, Raw]) -> Iterator[Finding]:
 
 
 def _find_flaw(data: Raw | None, *, is_required: bool) -> str:
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import Draft202012Validator, validator_for
-
     if data is None:
         return "is missing; MCP requires one" if is_required else ""
     try:
@@ -225,11 +223,5 @@ def _find_flaw(data: Raw | None, *, is_required: bool) -> str:
         return "is not an object"
     if schema.get("type") != "object":
         return f"has type `{schema.get('type')}`; MCP requires `object`"
-    try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
-    except SchemaError as exc:
-        where = "/".join(map(str, exc.absolute_path))
-        return f"is not valid JSON Schema: {f'at `{where}`: ' if where else ''}{exc.message[:_LONGEST]}"
-    except RecursionError:
-        return "is nested too deeply to be checked"
-    return ""
+    error = find_schema_error(schema)
+    return f"is not valid JSON Schema: {error[:_LONGEST]}" if error else ""

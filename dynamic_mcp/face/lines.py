@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -10,9 +11,11 @@ from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
-from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.stream_session import StreamSession
-from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.system.pipes import Sink, Source, burst_of, enlarge, open_sink, open_source
+
+if TYPE_CHECKING:  # loaded where a daemon has left a session
+    from dynamic_mcp.session.continuation import Continuation
 
 
 class Streams(Struct, frozen=True):
@@ -24,7 +27,7 @@ class Streams(Struct, frozen=True):
 
     stdin: int
     stdout: int
-    continuation: Continuation = Continuation()
+    continuation: Continuation | None = None
     only: str | None = None
     profile: str | None = None
 
@@ -38,9 +41,11 @@ class LineFace:
         self.sink: Sink
         self._source: Source | None = None
         self._lines = lines.Lines(max_message_bytes)
+        self._burst = burst_of(asyncio.get_running_loop())
 
     async def open(self, proxy: Proxy, streams: Streams) -> None:
         """Start serving, or continue the session of another process."""
+        enlarge(streams.stdout)
         self.sink = await open_sink(
             streams.stdout,
             high=limits.UNREAD_BYTES,
@@ -52,10 +57,12 @@ class LineFace:
             self.sink.write,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
             ClientOrigin(only=streams.only, profile=streams.profile),
-            first_id=streams.continuation.first_id,
+            first_id=1 if streams.continuation is None else streams.continuation.first_id,
         )
         self.session = StreamSession(connection, proxy)
-        if streams.continuation.generation:
+        if streams.continuation is not None and streams.continuation.generation:
+            from dynamic_mcp.session.continuation import Resumption
+
             self.sink.write(streams.continuation.unwritten)
             await Resumption(self.session, self.sink.write).resume(streams.continuation, self._reply)
             self._receive(streams.continuation.unread)
@@ -66,8 +73,7 @@ class LineFace:
             self.sink.write(line)
 
     def _receive(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            self.session.receive(line)
+        self._burst.handle(self.session.receive, self._lines.feed(data))
 
     def _input_ended(self) -> None:
         if rest := self._lines.take_rest():

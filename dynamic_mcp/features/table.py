@@ -17,8 +17,8 @@ class Rules(Struct, frozen=True):
     """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
 
     What is in the room is named as `module:name`. `section` is how the value is read, `text` what it is for.
-    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules; it gets the place
-    where they are. `compile` makes a `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
+    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules. `compile` makes a
+    `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
     """
 
     key: str
@@ -46,12 +46,14 @@ class Feature(Struct, frozen=True):
     name: str
     keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
     section: str = ""  # what reads its key, if that is in the room: a `config.section.Section`
+    resolve: str = ""  # and what makes of it, with its variables, what `Config` has
     wanted_by: tuple[str, ...] = ()  # members of `Config` that are true where rules of others want it
+    wanted_by_variables: str = ""  # how the names of environment variables begin that want it, if its key is missing
     extra: str = ""  # the optional dependencies without which its modules cannot be imported
     is_large: bool = False  # for a process without HTTP to load it before a config wants it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
     observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config and `KnownCatalogs`, perhaps async
+    check: str = ""  # what `check` says of it: its `check` takes the config and `KnownCatalogs`
     probe: str = ""  # what `doctor` says besides: its `probe` takes the config
     auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
     auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
@@ -72,14 +74,18 @@ class Feature(Struct, frozen=True):
         return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
-        """Return whether a config has one of its keys, each a member of `Config`, or rules that want it."""
-        members = (key.rpartition(".")[2] for key in self.keys)
-        if any(getattr(config, each) is not None for each in members):
+        """Return whether a config has one of its keys, or rules that want it."""
+        if any(getattr(config, each, None) not in (None, ()) for each in self.members):
             return True
         if any(getattr(config, each) for each in self.wanted_by):
             return True
         key = None if self.rules is None else self.rules.key
         return key is not None and any(key in each.rules for each in config.presentations.values())
+
+    @property
+    def members(self) -> list[str]:
+        """Its keys as members of the settings, and of `Config` for what serving needs."""
+        return [key.rpartition(".")[2] for key in self.keys]
 
     @property
     def package(self) -> str:
@@ -97,11 +103,29 @@ class Feature(Struct, frozen=True):
 
 # Requests are observed in this order, and the first to begin is the last to end.
 FEATURES = (
-    Feature("telemetry", keys=("settings.telemetry",), extra="otel", observer="service", probe="probe"),
-    Feature("metrics", keys=("settings.metrics",), observer="service", check="check"),
+    Feature(
+        "telemetry",
+        keys=("settings.telemetry",),
+        section="config:Telemetry",
+        resolve="config:resolve",
+        wanted_by_variables="OTEL_EXPORTER_",
+        extra="otel",
+        observer="service",
+        probe="probe",
+    ),
+    Feature(
+        "metrics",
+        keys=("settings.metrics",),
+        section="config:Metrics",
+        resolve="config:resolve",
+        observer="service",
+        check="check",
+    ),
     Feature(
         "audit",
         keys=("settings.audit",),
+        section="config:Audit",
+        resolve="config:resolve",
         is_large=True,
         observer="observer",
         observes_commands=True,
@@ -112,6 +136,8 @@ FEATURES = (
     Feature("login_server", is_large=True, auth_kind="login", auth_provider="provider"),
     Feature(
         "registry",
+        keys=("settings.registries",),
+        section="config:Registries",
         server_source="commands.source",
         commands=(Command("registry", "Set up", after="disable"),),
     ),
@@ -122,7 +148,7 @@ FEATURES = (
             "overrides",
             "How tools are shown to clients, by the server's names for them; names or globs.",
             section="config:Overrides",
-            compile="view:compile_rules",
+            compile="overrides:compile_rules",
             resolve="config:resolve",
             places=("server",),
             shows_tools=True,
@@ -132,7 +158,8 @@ FEATURES = (
     ),
     Feature(
         "plugins",
-        wanted_by=("middleware",),
+        keys=("settings.middleware",),
+        section="config:Plugin",
         opens="plug-ins",
         steps={"plug-ins": "step:AskPlugins"},
         check="check",
@@ -180,7 +207,6 @@ FEATURES = (
             "What is replaced in texts of results and arguments. Default: nothing.",
             section="config:Redacts",
             compile="redactor:compile_rules",
-            resolve="config:resolve",
             changes_messages=True,
         ),
         steps={"redact arguments": "step:RedactArguments", "redact answers": "step:RedactAnswers"},
@@ -220,6 +246,11 @@ def feature_of_slot(slot: str) -> Feature | None:
 def feature_with_gates() -> Feature | None:
     """Return the feature that holds back what servers say of themselves."""
     return next((feature for feature in FEATURES if feature.gates), None)
+
+
+def is_observed(config: Any) -> bool:  # Any: a `Config`, which is not imported
+    """Return whether a feature that this config wants observes requests."""
+    return any(each.observer and each.is_wanted(config) for each in FEATURES)
 
 
 def is_missing(feature: str) -> bool:

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.errors import DynamicMcpError, Refused, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import CACHE_SCOPE, TTL_MS
-from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation, find_mirrored
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
-from dynamic_mcp.tools.schema import InputSchema
+
+if TYPE_CHECKING:  # loaded with the first call, and the first server whose tools name headers
+    from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
+    from dynamic_mcp.tools.schema import InputSchema
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
@@ -86,20 +89,28 @@ class ListRules(Struct, frozen=True):
 LEGACY_RULES = ListRules()
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(Struct, frozen=True, eq=False):
     """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong.
 
     `is_unknown`: the upstream does not know this list, though it has the capability. `hint` is of modern upstreams.
     `error` is the JSON-RPC error because of which the entries are those of an earlier reading, if there was one.
+
+    Two are equal if the upstream has said the same, however it was read.
     """
 
-    entries: Mapping[str, Raw] = field(default_factory=dict)
-    rest: Mapping[str, Raw] = field(default_factory=dict)
-    complaints: tuple[str, ...] = field(default=(), compare=False)
+    entries: Mapping[str, Raw] = {}
+    rest: Mapping[str, Raw] = {}
+    complaints: tuple[str, ...] = ()
     is_unknown: bool = False
-    hint: ListHint | None = field(default=None, compare=False)
-    error: Raw = field(default_factory=lambda: wire.ABSENT, compare=False)
+    hint: ListHint | None = None
+    error: Raw = wire.ABSENT
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Listing):
+            return NotImplemented
+        return (self.entries, self.rest, self.is_unknown) == (other.entries, other.rest, other.is_unknown)
+
+    __hash__ = None  # type: ignore[assignment]  # as of all that compares by its content
 
     @property
     def has_failed(self) -> bool:
@@ -110,15 +121,14 @@ class Listing:
 UNKNOWN = Listing(is_unknown=True)
 
 
-@dataclass(frozen=True)
-class Catalog:
+class Catalog(Struct, frozen=True, dict=True):
     """What a group offers, as far as it is known, and what the upstream says of itself.
 
     `hello` has the members of its `initialize` result but for the revision; None is not known.
     """
 
-    lists: Mapping[ListKind, Listing] = field(default_factory=dict)
-    capabilities: Mapping[str, Raw] = field(default_factory=dict)
+    lists: Mapping[ListKind, Listing] = {}
+    capabilities: Mapping[str, Raw] = {}
     instructions: str = ""
     title: str = ""
     hello: Mapping[str, Raw] | None = None
@@ -131,6 +141,8 @@ class Catalog:
     @cached_property
     def mirrored(self) -> Mapping[str, HeaderParameters]:
         """The parameters that calls over HTTP repeat in headers, by the names of the tools that have any."""
+        from dynamic_mcp.mcp.mirrored_headers import find_mirrored
+
         return find_mirrored(self.tools)
 
     def entries(self, kind: ListKind) -> Mapping[str, Raw]:
@@ -173,6 +185,8 @@ class Catalog:
         """Return what a tool takes, ready to be asked; one that has none takes every object."""
         found = self._compiled.get(tool)
         if found is None:
+            from dynamic_mcp.tools.schema import InputSchema
+
             raw = wire.member(self.tools.get(tool, wire.EMPTY_OBJECT), "inputSchema")
             found = self._compiled[tool] = InputSchema(raw if len(raw) else wire.EMPTY_OBJECT)
         return found
@@ -240,6 +254,8 @@ def _shorten(complaints: Sequence[str]) -> tuple[str, ...]:
 
 def _fault_in_headers(tool: Raw) -> str:
     """Say why a tool cannot be called over HTTP; empty if it can (MCP 2026-07-28, streamable HTTP)."""
+    from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation
+
     try:
         HeaderParameters.of(wire.member(tool, "inputSchema"))
     except InvalidAnnotation as exc:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
 from dynamic_mcp.groups.catalog import Catalog, decode_catalog, encode_catalog

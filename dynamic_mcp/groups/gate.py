@@ -1,4 +1,4 @@
-"""What stands between a group and its clients, where the config has definitions held back."""
+"""Stands between a group and its clients, where the config has definitions held back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """Holds back what nobody has approved of one group."""
+    """Holds back definitions of one group that are not approved."""
 
     @property
     def is_open(self) -> bool:
@@ -37,8 +37,8 @@ class Gate(Protocol):
         """
         ...
 
-    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
-        """Return what an upstream says of itself, without instructions that are held back."""
+    async def admit_hello(self, hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
+        """Return an upstream's answer to `initialize`, without instructions that are held back."""
         ...
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
@@ -74,9 +74,9 @@ class DeferredGate:
         """Return a catalog without what is held back."""
         return self._gate.admit(whole)
 
-    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
-        """Return what an upstream says of itself, without instructions that are held back."""
-        return await self._gate.admit_hello(said)
+    async def admit_hello(self, hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
+        """Return an upstream's answer to `initialize`, without instructions that are held back."""
+        return await self._gate.admit_hello(hello)
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Let a request pass that is sent now. Raises DefinitionHeld."""
@@ -94,7 +94,7 @@ class Admission:
 
     def __init__(self, catalog: LiveCatalog) -> None:
         self._catalog = catalog
-        self.gate: Gate | None = None  # what holds back what nobody has approved; None admits everything
+        self.gate: Gate | None = None  # None admits everything
         self._admitted: tuple[Catalog | None, Catalog | None] | None = None
 
     @property
@@ -119,5 +119,5 @@ class Admission:
         return self.gate.admit(self._catalog.known or whole) or Catalog()
 
     def renew(self) -> None:
-        """Ask the gate once more, which has changed its mind."""
+        """Ask the gate again, which now decides otherwise."""
         self._admitted = None

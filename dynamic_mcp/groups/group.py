@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from dynamic_mcp.client import Client, ClientHello, User
 from dynamic_mcp.config.resolved import GroupConfig, Share
+from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.audience import Sharing, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -240,6 +241,13 @@ class Group:
         """Send a notification of a client to its instance, if there is one."""
         if (instance := self._instance_of.get(client)) is not None:
             instance.notify(method, params)
+
+    async def tell(self, instance: Instance, method: str, params: Mapping[str, Raw]) -> None:
+        """Send a request of the proxy itself, whose answer nobody needs; a failure is logged."""
+        try:
+            await instance.request(method, params, timeout_s=self.config.timeouts.resources_s)
+        except DynamicMcpError as exc:
+            group_logger(log, self.name).warning("group %s: %s: %s", self.name, method, exc.message)
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
         """Return what the upstream says of itself, connecting if need be; None if a reload got in the way."""

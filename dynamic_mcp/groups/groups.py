@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.persons import knows_persons
 from dynamic_mcp.config.resolved import CommandLine, Config, GroupConfig, Presentation, Program
 from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find_match
 from dynamic_mcp.groups.catalog import ListKind
@@ -50,7 +49,7 @@ class Groups:
         self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
         self._is_closed = False
-        self.knows_persons = knows_persons(config)
+        self.knows_persons = config.knows_persons
         self.add(None, config)
 
     def __iter__(self) -> Iterator[Group]:
@@ -140,7 +139,7 @@ class Groups:
             return
         before, old, shown = self._spaces, list(self), self._presentations()
         known = {client: set(self._groups_for(client)) for client in self._clients}
-        self.knows_persons = knows_persons(configs[None])
+        self.knows_persons = configs[None].knows_persons
         assignment = assign(before, configs, self._create)
         self._spaces = assignment.spaces
         self._log_difference(old, assignment)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, islice
+
+from msgspec import Struct
 
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
 from dynamic_mcp.observe.log_output import group_logger
@@ -217,8 +218,7 @@ class Attempts:
         return next(self._delays)
 
 
-@dataclass
-class LinkCounts:
+class LinkCounts(Struct):
     """Counts of all instances of the groups of one name, over reloads too: they only grow.
 
     `restarts` are links that were opened in place of one that was lost.

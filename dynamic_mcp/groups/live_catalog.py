@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Catalog, ListHint, Listing, ListKind

@@ -6,10 +6,10 @@ It is compared when a link opens, once for each kind, and kept with the catalog.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from hashlib import sha256
 
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from dynamic_mcp.client import ClientHello
 from dynamic_mcp.groups.catalog import Catalog, ListKind, encode_catalog

@@ -70,6 +70,8 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
     for room in _ROOMS:
         yield from _walk_room(room, unwanted)
     for feature in FEATURES:
+        if feature.section:
+            yield f"{feature.package}.{feature.section.partition(':')[0]}"
         may_come = not feature.extra and (serves_http or not feature.is_large)
         if feature.serves and (may_come or feature.is_wanted(config)):
             room = f"features.{feature.name}"

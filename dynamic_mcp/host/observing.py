@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.read import ConfigState
+from dynamic_mcp.config.read import ConfigState, ReloadCounts
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from dynamic_mcp.proxy.request import Observers
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ class Observing:
     The proxy of a command is observed by those features only that observe commands.
     """
 
-    def __init__(self, proxy: Proxy, *, is_command: bool = False) -> None:
-        self.reloads = ReloadCounts()
+    def __init__(self, proxy: Proxy, reloads: ReloadCounts | None = None, *, is_command: bool = False) -> None:
+        self._reloads = reloads or ReloadCounts()
         self._proxy = proxy
         self._features = [each for each in FEATURES if each.observer and (each.observes_commands or not is_command)]
         self._services: dict[str, ObserverService] = {}
@@ -66,7 +65,7 @@ class Observing:
     def _make_service(self, feature: Feature) -> ObserverService:
         from dynamic_mcp.proxy.observer_service import ObserverContext  # with the first of them
 
-        context = ObserverContext(self._proxy, self.reloads, self._count_failures)
+        context = ObserverContext(self._proxy, self._reloads, self._count_failures)
         service: ObserverService = feature.load(feature.observer).make_service(context)
         return service
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import os
 
-from dynamic_mcp.config.read import ConfigState
-from dynamic_mcp.config.served import ServedConfig
+from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.reload_counts import ReloadCounts
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -19,20 +16,12 @@ log = logging.getLogger("dynamic_mcp")
 class Reloader:
     """Has each valid version of the config served; of an invalid one it tells the log, the clients and observers."""
 
-    def __init__(self, served: ServedConfig, proxy: Proxy, reloads: ReloadCounts) -> None:
+    def __init__(self, served: ServedConfig, proxy: Proxy) -> None:
         self.watch = ConfigWatcher(
             served, os.environ, on_error=self._report, on_repair=self._report_repair, prepare=self._prepare
         )
         self._proxy = proxy
-        self._reloads = reloads
-
-    async def run(self) -> None:
-        """Watch the file once the first client has its answer, or after a while if none says hello."""
-        await wait_for_first_client(self._proxy)
-        try:
-            await self.watch.run()
-        except Exception:
-            log.exception("a bug: the config is no longer watched")
+        self._reloads = served.reloads
 
     async def _prepare(self, configs: ConfigState) -> None:
         """Open what a version needs before it is applied. Raises ConfigError, and then nothing has changed."""

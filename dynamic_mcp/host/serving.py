@@ -7,33 +7,33 @@ import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dynamic_mcp.config.read import ConfigState
+from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.errors import Upgraded
+from dynamic_mcp.features import table
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
-from dynamic_mcp.host.observing import Observing
-from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
-from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.gates import load_gates
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.installation import Installation, guard_imports
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.ending import terminate_all
 
 if TYPE_CHECKING:
+    from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service
+    from dynamic_mcp.host.observing import Observing
+    from dynamic_mcp.host.reloader import Reloader
+    from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.proxy.status import Kind
+    from dynamic_mcp.proxy.workspaces import Workspaces
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -53,7 +53,14 @@ _LISTED_WITHIN_S = 0.5
 # What is loaded once that client has its answer.
 _REST = (
     "dynamic_mcp.upstream.opener",
+    "dynamic_mcp.proxy.search",
     "dynamic_mcp.proxy.calls",
+    "dynamic_mcp.proxy.upstream_messages",
+    "dynamic_mcp.proxy.message_rules",
+    # what another version of the config may want, which must not be found missing when it is half applied
+    "dynamic_mcp.proxy.allowed_lists",
+    "dynamic_mcp.proxy.persons",
+    "dynamic_mcp.proxy.profiles",
     "dynamic_mcp.proxy.prompts",
     "dynamic_mcp.proxy.completion",
     "dynamic_mcp.proxy.resources",
@@ -87,7 +94,7 @@ class Serving:
         socket: str = "",
         http: HttpOverrides | None = None,
         origin: Origin | None = None,
-        load_http: Callable[[], Callable[[Proxy], Service]] = load_service,
+        load_http: Callable[[], Callable[[Proxy], Service]] | None = None,
         can_hand_over: bool = False,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
@@ -98,41 +105,68 @@ class Serving:
         self._is_open = False
         self._socket = socket
         self._origin = origin
-        command = partial(login_command, config.file) if origin is None else origin.login_command
-        self._logins = open_logins(command, may_open_browser=True)
+        self._logins: Logins | None = None
         self.proxy = Proxy(
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
-            logins=self._logins,
+            open_logins=self._open_logins,
             vectors=cache / "vectors",
             state_folder=paths.state_dir(),
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
-        self.http = HttpControl(self.proxy, http, load=load_http)
-        self._observing = Observing(self.proxy)
-        self._observing.apply(config)
+        self.served = ServedConfig(configs)
+        self._overrides, self._load_http = http, load_http
+        self._http: HttpControl | None = None
+        self._observing: Observing | None = None
+        if table.is_observed(config):
+            self._observe().apply(config)
         if self.proxy.observers is not None:
             from dynamic_mcp.host.config_events import event_of_start
 
             self.proxy.note(event_of_start(configs))
-        self.served = ServedConfig(configs)
-        self.reloader = Reloader(self.served, self.proxy, self._observing.reloads)
-        self.workspaces = Workspaces(self.served, self.proxy, on_new_files=self.reloader.watch.check_soon)
+        self._warnings = frozenset(self._find_warnings(config))
         # The order in which another version of the config takes hold.
         self.served.listeners += [
             *([serving_log.reload] if serving_log is not None else []),
             _log_change,
-            self.http.prepare_reload,
-            self._observing.reload,
-            self.workspaces.apply,
-            self.http.reload,
-            self._observing.reloads.record_success,
+            self._prepare_http,
+            self._reload_observers,
+            self._reload_groups,
+            self._reload_http,
         ]
 
     @property
     def config(self) -> Config:
         """The config that is served."""
         return self.served.state.base
+
+    @cached_property
+    def reloader(self) -> Reloader:
+        """What watches the config, which begins once the first client has its answer."""
+        from dynamic_mcp.host.reloader import Reloader
+
+        return Reloader(self.served, self.proxy)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """The workspaces of a daemon's windows."""
+        from dynamic_mcp.proxy.workspaces import Workspaces
+
+        return Workspaces(self.served, self.proxy, on_new_files=self.reloader.watch.check_soon)
+
+    @property
+    def http(self) -> HttpControl:
+        """What serves HTTP where, and while, that is wanted."""
+        if self._http is None:
+            from dynamic_mcp.host.http_control import HttpControl, load_service
+
+            self._http = HttpControl(self.proxy, self._overrides, load=self._load_http or load_service)
+        return self._http
+
+    def find_http(self, config: Config) -> HttpControl | None:
+        """Return what serves HTTP; None where nothing has wanted that so far, nor does this config."""
+        is_wanted = self._http is not None or self._overrides is not None or config.http is not None
+        return self.http if is_wanted else None
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -167,17 +201,27 @@ class Serving:
                 configured=[group.name for group in self.config.groups],
                 kind=self._kind,
                 socket=self._socket,
-                url=self.http.url,
-                metrics=self._observing.metrics_url,
+                url="" if self._http is None else self._http.url,
+                metrics="" if self._observing is None else self._observing.metrics_url,
             ),
             self.proxy.changed,
         )
 
     def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
         if self._origin is None:
-            yield self.reloader.run()
+            yield self._watch_config()
         if self._owns_process:
             yield self._load_modules() if self._kind != "stdio" else self._load_rest()
+
+    async def _watch_config(self) -> None:
+        """Watch the config once the first client has its answer, or after a while if none says hello."""
+        await wait_for_first_client(self.proxy)
+        try:
+            await self.reloader.watch.run()
+        except (Upgraded, OSError) as exc:
+            log.warning("%s is no longer watched: %s", self.config.file, exc)
+        except Exception:
+            log.exception("a bug: the config is no longer watched")
 
     async def _load_rest(self) -> None:
         """Load what a plain client may come to, which needs none of it for its first answer.
@@ -205,7 +249,7 @@ class Serving:
         from dynamic_mcp.host.loading import load_modules  # not needed by one that serves one client
 
         await wait_for_first_client(self.proxy)
-        serves_http = self.http.find_settings(self.config) is not None
+        serves_http = self._overrides is not None or self.config.http is not None
         await load_modules(self.config, serves_http=serves_http, can_hand_over=self._can_hand_over)
         gc.freeze()
         while not self.installation.has_changed():  # noqa: ASYNC110 - a file raises no event
@@ -233,20 +277,71 @@ class Serving:
     def reload(self) -> None:
         """Read the config and the certificate again."""
         self.reloader.watch.reload()
-        self.http.reload_certificate()
+        if self._http is not None:
+            self._http.reload_certificate()
 
     async def close(self) -> None:
         """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
-        await self.http.finish(0)
-        self.workspaces.close()
-        await self._logins.close()
-        await self._observing.close()
+        if self._http is not None:
+            await self._http.finish(0)
+        if self._kind == "daemon":
+            self.workspaces.close()
+        if self._logins is not None:
+            await self._logins.close()
+        if self._observing is not None:
+            await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:
         """End every server, within a bound that began at this time of the event loop."""
         passed_s = asyncio.get_running_loop().time() - ended_at
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
         await self.proxy.close()
+
+    def _open_logins(self) -> Logins:
+        from dynamic_mcp.oauth.user_logins import login_command, open_logins
+
+        command = partial(login_command, self.config.file) if self._origin is None else self._origin.login_command
+        self._logins = open_logins(command, may_open_browser=True)
+        return self._logins
+
+    def _observe(self) -> Observing:
+        if self._observing is None:
+            from dynamic_mcp.host.observing import Observing
+
+            self._observing = Observing(self.proxy, self.served.reloads)
+        return self._observing
+
+    # --- another version of the config -----------------------------------------------------------------
+
+    def _prepare_http(self, old: ConfigState, new: ConfigState) -> None:
+        if (http := self.find_http(new.base)) is not None:
+            http.prepare_reload(old, new)
+
+    def _reload_http(self, old: ConfigState, new: ConfigState) -> None:
+        if (http := self.find_http(new.base)) is not None:
+            http.reload(old, new)
+
+    def _reload_observers(self, old: ConfigState, new: ConfigState) -> None:
+        if self._observing is not None or table.is_observed(new.base):
+            self._observe().reload(old, new)
+
+    def _reload_groups(self, old: ConfigState, new: ConfigState) -> None:
+        """Serve the groups of another version, and log the warnings that are new."""
+        warnings = dict.fromkeys(self._find_warnings(new.base))
+        for warning in warnings:
+            if warning not in self._warnings:
+                log.warning("%s: %s", new.base.file, warning)
+        self._warnings = frozenset(warnings)
+        if self._kind == "daemon":
+            self.workspaces.apply(old, new)
+        else:
+            self.proxy.apply(new.base)
+
+    def _find_warnings(self, config: Config) -> Iterator[str]:
+        """Yield what is wrong with the config, as far as the proxy's own environment counts."""
+        yield from config.distrust
+        if self.proxy.has_base:
+            yield from config.warnings
 
 
 def _log_change(old: ConfigState, new: ConfigState) -> None:

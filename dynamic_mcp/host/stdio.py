@@ -44,11 +44,13 @@ async def _serve_client(serving: Serving, streams: Streams, max_message_bytes: i
     loop = asyncio.get_running_loop()
     with SignalHandlers(loop, end=face.ended.set, reload=serving.reload) as signals:
         await face.open(serving.proxy, streams)
-        serving.http.apply(serving.config, level=logging.WARNING)
+        if (http := serving.find_http(serving.config)) is not None:
+            http.apply(serving.config, level=logging.WARNING)
         await face.ended.wait()
         ended_at = loop.time()
         within_s = FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S
-        await asyncio.gather(face.session.finish(within_s), serving.http.finish(within_s))
+        http = serving.find_http(serving.config)
+        await asyncio.gather(face.session.finish(within_s), *([] if http is None else [http.finish(within_s)]))
         face.session.close()
         await serving.end_servers(ended_at)
         await face.sink.close()

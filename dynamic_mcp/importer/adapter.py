@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from dynamic_mcp.config.types import Inherit
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.model import ToolScope
 
 if TYPE_CHECKING:
     from jsonpath_ng import JSONPath
@@ -19,7 +19,7 @@ System = Literal["linux", "darwin", "win32"]
 SYSTEMS: tuple[System, ...] = ("linux", "darwin", "win32")
 
 
-class Field(Enum):
+class Meaning(Enum):
     """What a field of a foreign server means to us."""
 
     COMMAND = "command"
@@ -88,7 +88,7 @@ class Syntax(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class FileLocation:
     """A path where a tool may have a file.
 
     `path` starts with `~` (home), `.` (project), `{appdata}`, `{config}`, `{data}`, `{localappdata}`,
@@ -99,7 +99,7 @@ class Place:
     `inherits` are set where they differ from those of the tool.
     """
 
-    scope: Scope
+    scope: ToolScope
     path: str
     systems: tuple[System, ...] = SYSTEMS
     up: bool = False
@@ -146,13 +146,13 @@ class Adapter:
 
     name: str
     title: str
-    places: tuple[Place, ...]
+    places: tuple[FileLocation, ...]
     source: str
     aliases: tuple[str, ...] = ()
     servers: tuple[str, ...] = ("$.mcpServers",)
     fallback: tuple[str, ...] = ()
     is_bare: bool = False
-    fields: Mapping[str, Field | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, Meaning | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
     variables: tuple[Syntax, ...] = ()
     env_variables: tuple[Syntax, ...] = ()
     empties: Literal["nowhere", "env", "everywhere"] = "nowhere"
@@ -171,19 +171,19 @@ class Adapter:
     checked: str = "2026-11"
 
 
-def user(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
+def user(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[FileLocation, ...]:
     """Return places of the user's files."""
-    return _make_places(Scope.USER, paths, systems, options)
+    return _make_places(ToolScope.USER, paths, systems, options)
 
 
-def project(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
+def project(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[FileLocation, ...]:
     """Return places of a project's files."""
-    return _make_places(Scope.PROJECT, paths, systems, options)
+    return _make_places(ToolScope.PROJECT, paths, systems, options)
 
 
-def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
+def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[FileLocation, ...]:
     """Return places of files with the user's settings for one project."""
-    return _make_places(Scope.LOCAL, paths, systems, options)
+    return _make_places(ToolScope.LOCAL, paths, systems, options)
 
 
 def find_values(document: object, path: str) -> list[object]:
@@ -192,10 +192,10 @@ def find_values(document: object, path: str) -> list[object]:
 
 
 def _make_places(
-    scope: Scope, paths: tuple[str, ...], systems: tuple[System, ...], options: Mapping[str, bool]
-) -> tuple[Place, ...]:
+    scope: ToolScope, paths: tuple[str, ...], systems: tuple[System, ...], options: Mapping[str, bool]
+) -> tuple[FileLocation, ...]:
     return tuple(
-        Place(
+        FileLocation(
             scope,
             path,
             systems,

@@ -13,23 +13,23 @@ from typing import NamedTuple
 from dynamic_mcp.config.clients import Client, find_client
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.importer.adapter import Adapter, Place
+from dynamic_mcp.importer.adapter import Adapter, FileLocation
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.documents import Document, parse_document
+from dynamic_mcp.importer.formats.documents import TextDocument, parse_document
 from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, header_fields, remote_shape_of, shape_of
-from dynamic_mcp.importer.formats.tree import NOTHING, at
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.journal import FileChange
+from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.tools import claude, locations
 
 _SUFFIXES = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 _SYSTEM_PREFIXES = ("/etc/", "/Library/", "C:/", "{programdata}", "{GEMINI_CLI_SYSTEM")
 
 
-class Target(NamedTuple):
+class TargetFile(NamedTuple):
     """One file of a tool, in one of its scopes."""
 
-    place: Place
+    place: FileLocation
     file: Path
 
 
@@ -44,7 +44,7 @@ class Diff:
 
 
 @dataclass(frozen=True)
-class Installation:
+class InstallPlan:
     """The changes to a tool's files, and the names of the servers that they concern.
 
     `requested_variables` are those that our entry newly asks the tool to pass on; `withheld_variables` are those that
@@ -52,7 +52,7 @@ class Installation:
     """
 
     file: Path
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     diffs: tuple[Diff, ...]
     disabled_servers: tuple[str, ...] = ()
     removed_servers: tuple[str, ...] = ()
@@ -64,26 +64,21 @@ class Installation:
 
     @property
     def is_needed(self) -> bool:
-        """Tell whether any file would change."""
+        """Return whether any file would change."""
         return bool(self.changes)
-
-    @property
-    def after(self) -> str:
-        """The text of the tool's own file afterwards."""
-        return next(diff.after for diff in self.diffs if diff.file == self.file)
 
 
 def plan_installation(
     adapter: Adapter,
-    scope: Scope,
+    scope: ToolScope,
     machine: Machine,
     *,
     start: Sequence[str],
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     variables: Collection[str] = (),
-    replacements: Mapping[Target, Collection[str]] | None = None,
-) -> Installation:
+    replacements: Mapping[TargetFile, Collection[str]] | None = None,
+) -> InstallPlan:
     """Plan an entry that starts `start`, a command and its arguments, that needs these variables.
 
     With a `url` it is an entry for that instead, if the tool is known to take one with these `headers`; `start` and
@@ -92,7 +87,6 @@ def plan_installation(
     """
     target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
-    # our entry is added first, so an undo removes it last and can restore the others in its style
     work.install(target, start, url, headers or {}, variables)
     for other, names in (replacements or {}).items():
         for name in names:
@@ -100,7 +94,7 @@ def plan_installation(
     return work.build(target)
 
 
-def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
+def plan_removal(adapter: Adapter, scope: ToolScope, machine: Machine) -> InstallPlan:
     """Plan the removal of our entry from a tool's file. Raises DynamicMcpError."""
     target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
@@ -108,7 +102,7 @@ def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installati
     return work.build(target)
 
 
-def read_entry(adapter: Adapter, target: Target, machine: Machine) -> Mapping[str, object] | None:
+def read_entry(adapter: Adapter, target: TargetFile, machine: Machine) -> Mapping[str, object] | None:
     """Return our entry in a tool's file, if there is one. Raises FileError."""
     data = files.read_bytes(target.file)
     if data is None:
@@ -117,16 +111,16 @@ def read_entry(adapter: Adapter, target: Target, machine: Machine) -> Mapping[st
     return entry if isinstance(entry, dict) else None
 
 
-def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
+def find_target(adapter: Adapter, scope: ToolScope, machine: Machine) -> TargetFile:
     """Return the file with a tool's own settings: the first that exists, else the first that may be created."""
     known = [
-        Target(place, file)
+        TargetFile(place, file)
         for place, file in locations.list_candidates(adapter, machine, (scope,))
         if is_writable(place, file)
     ]
     if not known:
         scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
-        hint = " or ".join(f"--scope {each.value}" for each in Scope if each in scopes)
+        hint = " or ".join(f"--scope {each.value}" for each in ToolScope if each in scopes)
         raise DynamicMcpError(f"{adapter.title} has no writable file of the scope `{scope.value}`", hint=hint)
     existing = [each for each in known if each.file.is_file()]
     own = [each for each in existing if not each.place.servers] or existing
@@ -135,17 +129,17 @@ def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
     )
 
 
-def list_targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> list[Target]:
+def list_targets(adapter: Adapter, scopes: Collection[ToolScope], machine: Machine) -> list[TargetFile]:
     """Return the existing files of a tool that may be written."""
     return [
-        Target(place, file)
+        TargetFile(place, file)
         for place, file in locations.find_files(adapter, machine, scopes)
         if is_writable(place, file) and file.is_file()
     ]
 
 
-def is_writable(place: Place, file: Path) -> bool:
-    """Tell whether a file belongs to the tool and the user, and has a format that can be edited."""
+def is_writable(place: FileLocation, file: Path) -> bool:
+    """Return whether a file belongs to the tool and the user, and has a format that can be edited."""
     is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_SYSTEM_PREFIXES))
     return is_own and file.suffix in _SUFFIXES
 
@@ -153,9 +147,9 @@ def is_writable(place: Place, file: Path) -> bool:
 class _Servers:
     """The servers of a tool in a document: their container and their shape."""
 
-    def __init__(self, adapter: Adapter, place: Place, document: Document, machine: Machine) -> None:
+    def __init__(self, adapter: Adapter, place: FileLocation, document: TextDocument, machine: Machine) -> None:
         value = document.get(())
-        if place.scope is Scope.LOCAL and adapter.quirk == "claude":
+        if place.scope is ToolScope.LOCAL and adapter.quirk == "claude":
             self._container: Keys = ("projects", claude.project_key(value, machine), "mcpServers")
         else:
             self._container = container_of(adapter, value, place.servers or adapter.servers)
@@ -187,29 +181,19 @@ class _File:
         self.data = files.read_bytes(file)
         self.before = parse_document(file, self.data)
         self.document = self.before
-        self._edits: list[Edit] = []
 
-    def put(self, path: Keys, value: object, *, is_ours: bool = False) -> None:
-        """Put a value at a path, and record an edit of the first missing parent, or of the value itself."""
-        before = self.document.get(())
-        depth = next((n for n in range(1, len(path)) if at(before, path[:n]) in (NOTHING, None)), len(path))
-        old = self.document.get(path[:depth])
-        if old == value:
-            return
-        self.document = self.document.put(path, value)
-        self._edits.append(Edit(path[:depth], old, self.document.get(path[:depth]), is_ours))
+    def put(self, path: Keys, value: object) -> None:
+        if self.document.get(path) != value:
+            self.document = self.document.put(path, value)
 
     def drop(self, path: Keys) -> None:
-        """Remove a value, and record its neighbours."""
-        old, around = self.document.get(path), self.document.get(path[:-1])
         self.document = self.document.drop(path)
-        order = tuple(around) if isinstance(around, dict) else ()
-        self._edits.append(Edit(path, old, NOTHING, order=order))
 
-    def change(self) -> Change | None:
-        """Return the change of the file, or None."""
+    def change(self) -> FileChange | None:
+        if self.document is self.before:
+            return None
         after = self.document.encode()
-        return Change(self.file, self.data, after, tuple(self._edits)) if self._edits and after != self.data else None
+        return FileChange(self.file, self.data, after) if after != self.data else None
 
 
 class _InstallationBuilder:
@@ -230,7 +214,7 @@ class _InstallationBuilder:
 
     def install(
         self,
-        target: Target,
+        target: TargetFile,
         start: Sequence[str],
         url: str | None,
         headers: Mapping[str, str],
@@ -258,13 +242,13 @@ class _InstallationBuilder:
             file.drop(path)
             path = self._open(target)[1].path_of(NAME)
         if old is None:
-            file.put(path, {**wanted, **shape.visibility, **asking}, is_ours=True)
+            file.put(path, {**wanted, **shape.visibility, **asking})
         else:
             self._update(file, path, old, {**wanted, **shape.visibility}, shape)
             _request_variables(file, path, old, asking)
         (self._requested_names if asking else self._withheld_names).extend(withheld)
 
-    def replace(self, target: Target, name: str) -> None:
+    def replace(self, target: TargetFile, name: str) -> None:
         """Disable a server, or remove it if the tool cannot disable servers."""
         file, servers = self._open(target)
         path, server, shape = servers.path_of(name), servers.get(name), servers.shape
@@ -285,19 +269,19 @@ class _InstallationBuilder:
             file.drop(path)
             self._removed_names.append(name)
 
-    def remove(self, target: Target) -> None:
+    def remove(self, target: TargetFile) -> None:
         file, servers = self._open(target)
         if servers.get(NAME) is not NOTHING:
             file.drop(servers.path_of(NAME))
 
-    def build(self, target: Target) -> Installation:
+    def build(self, target: TargetFile) -> InstallPlan:
         changes = [change for file in self._files.values() if (change := file.change()) is not None]
         diffs = [
             Diff(file.file, file.before.text, file.document.text, self._servers[file.file])
             for file in self._files.values()
         ]
         _, servers = self._open(target)
-        return Installation(
+        return InstallPlan(
             target.file,
             tuple(changes),
             tuple(diffs),
@@ -310,7 +294,7 @@ class _InstallationBuilder:
             remark=servers.shape.remark,
         )
 
-    def _open(self, target: Target) -> tuple[_File, _Servers]:
+    def _open(self, target: TargetFile) -> tuple[_File, _Servers]:
         file = self._files.get(target.file) or self._files.setdefault(target.file, _File(target.file))
         servers = _Servers(self._adapter, target.place, file.document, self._machine)
         self._servers.setdefault(target.file, {}).update(servers.to_dict())

@@ -5,28 +5,33 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.reversal import plan_reversal
-from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
-from dynamic_mcp.system.file_store import DictCodec, FileStore, StoreError
+from dynamic_mcp.system.file_store import DictCodec, FileStore, NewerFile, StoreError
 from dynamic_mcp.system.text import os_reason
 
-_NOTE = "deed.json"
-_CODEC = DictCodec(1)
+_NOTE = "entry.json"
 MOST_ENTRIES = 200
-# Of a note. What an edit of a settings file replaces is hardly nested at all.
-_DEEPEST = 100
-_TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file's bytes before and after; None for no file."""
+
+    file: Path
+    before: bytes | None = field(repr=False)
+    after: bytes = field(repr=False)
+    is_private: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,47 @@ class JournalEntry:
     run: str = ""
 
 
-class Journal:
+class ChangedSince(DynamicMcpError):
+    """A file has changed since the journal's entry, so the entry cannot be undone."""
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """What an undo does with one file: it has the bytes `now`, and had those of `before`."""
+
+    file: Path
+    now: bytes | None = field(repr=False)
+    before: bytes | None = field(repr=False)
+    note: _FileNote = field(repr=False)
+
+    @property
+    def is_needed(self) -> bool:
+        """Return whether the file is still as the change has left it."""
+        return self.now is not None and self.now != self.before
+
+    def describe(self, *, is_done: bool) -> str:
+        """Return what happens to the file, or has happened."""
+        if not self.is_needed:
+            is_deleted = self.now is None and self.before is not None
+            return f"`{self.file}` " + (
+                "no longer exists and stays deleted" if is_deleted else "is already as it was before"
+            )
+        verb = "removed" if self.before is None else "restored"
+        return f"`{self.file}` {'was' if is_done else 'will be'} {verb}"
+
+    def apply(self) -> None:
+        """Restore the file. Raises FileError."""
+        if not self.is_needed:
+            return
+        if self.before is None:
+            files.remove(self.file, [Path(directory) for directory in self.note.directories])
+            return
+        files.write_bytes(self.file, self.before, expected=self.now)
+        if self.note.mode is not None and os.name == "posix":
+            self.file.chmod(self.note.mode)
+
+
+class ChangeJournal:
     """The entries in one folder, by number. `command` is set for one whose changes belong together."""
 
     def __init__(self, folder: Path, command: str = "") -> None:
@@ -53,10 +98,10 @@ class Journal:
         self._command = command
         self._run = ""
 
-    def apply(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> JournalEntry:
+    def apply(self, title: str, subject: str, when: str, changes: Sequence[FileChange]) -> JournalEntry:
         """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
         entry, folder = self._record(title, subject, when, changes)
-        done: list[Change] = []
+        done: list[FileChange] = []
         try:
             for number, change in enumerate(changes):
                 directories = files.write_bytes(
@@ -65,16 +110,20 @@ class Journal:
                 done.append(change)
                 _record_directories(folder, number, directories)
         except DynamicMcpError:
+            note = _load(folder)
             for number, change in reversed(list(enumerate(done))):
-                _restore(change.file, change.before, change.after, _load(folder), number)
+                Restoration(change.file, change.after, change.before, note.changes[number]).apply()
             self._mark_undone(entry.id)
             raise
         return entry
 
     def entries(self) -> list[JournalEntry]:
         """Return all entries that can be read, the latest first."""
-        found = [self._load_entry(folder) for folder in self._folders()]
-        return [entry for entry in reversed(found) if entry is not None]
+        return [entry for entry, _ in self._read() if entry is not None]
+
+    def unreadable(self) -> list[str]:
+        """Return why entries are not among `entries`; those of commands that were killed early do not count."""
+        return [reason for _, reason in self._read() if reason]
 
     def find(self, id: str | None) -> list[JournalEntry]:
         """Return the entry with this id, those of this run, or the latest that are not undone; the latest first.
@@ -95,37 +144,39 @@ class Journal:
         hint = f"can be undone: {known}" if known else "there is nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
-    def undo(self, entry: JournalEntry) -> list[str]:
-        """Undo an entry and return lines that describe it. A file that has changed since then loses only our edits.
+    def plan_undo(self, entries: Iterable[JournalEntry]) -> list[list[Restoration]]:
+        """Return what undoing these entries, in this order, does to their files.
 
-        Raises FileError, and then that file was not changed.
+        Raises ChangedSince if a file is not as its entry has left it, and FileError.
         """
-        folder = self._folder / entry.id
-        note = _load(folder)
-        words: list[str] = []
-        for number, change in reversed(list(enumerate(_load_changes(folder, note)))):
-            reversal = plan_reversal(change, note["changes"][number]["after"])
-            if reversal.is_exact:
-                _restore(change.file, change.before, reversal.now or b"", note, number)
-            elif reversal.after != reversal.now:
-                files.write_bytes(change.file, reversal.after or b"", expected=reversal.now)
-            words += [] if change.is_silent else reversal.describe_result()
+        contents: dict[Path, bytes | None] = {}
+        return [list(self._plan_restorations(entry, contents)) for entry in entries]
+
+    def undo(self, entry: JournalEntry) -> list[Restoration]:
+        """Undo an entry. Raises ChangedSince, and then nothing was changed, and FileError."""
+        (restorations,) = self.plan_undo([entry])
+        for restoration in restorations:
+            restoration.apply()
         self._mark_undone(entry.id)
-        return words
+        return restorations
 
-    def preview(self, entry: JournalEntry) -> list[str]:
-        """Describe what undoing an entry would do to each file. Raises FileError."""
+    def _plan_restorations(self, entry: JournalEntry, contents: dict[Path, bytes | None]) -> Iterator[Restoration]:
+        """Yield the restorations of an entry; `contents` are those of files that earlier ones have restored."""
         folder = self._folder / entry.id
-        note = _load(folder)
-        return [
-            word
-            for number, change in reversed(list(enumerate(_load_changes(folder, note))))
-            for word in (
-                () if change.is_silent else plan_reversal(change, note["changes"][number]["after"]).describe_plan()
-            )
-        ]
+        for number, note in reversed(list(enumerate(_load(folder).changes))):
+            file = Path(note.file)
+            now = contents[file] if file in contents else files.read_bytes(file)
+            before = _read_copy(folder / f"{number}.before") if note.has_before else None
+            if now not in (None, before):
+                after = _read_copy(folder / f"{number}.after")
+                if now != after:
+                    raise _make_refusal(entry, file, _describe_difference(after, now or b""), folder, number, before)
+            contents[file] = before if now is not None else None
+            yield Restoration(file, now, before, note)
 
-    def _record(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
+    def _record(
+        self, title: str, subject: str, when: str, changes: Sequence[FileChange]
+    ) -> tuple[JournalEntry, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         if self._command and not self._run:
@@ -136,46 +187,61 @@ class Journal:
             for place, change in enumerate(changes):
                 if change.before is not None:
                     paths.write_private(folder / f"{place}.before", change.before)
-            note = {
-                "what": title,
-                "about": subject,
-                "when": when,
-                "run": self._run,
-                "changes": [_encode(change) for change in changes],
-            }
-            if _is_deeper(note, _DEEPEST):
-                raise files.FileError(folder, f"the change is {_TOO_DEEP} and could not be undone")
-            _save(folder, note)
+                paths.write_private(folder / f"{place}.after", change.after)
+            _save(folder, _Note(title, subject, when, [_make_note(change) for change in changes], self._run))
         except OSError as exc:
             raise files.FileError(folder, f"cannot make a backup: {os_reason(exc)}") from exc
         for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        return JournalEntry(str(number), title, subject, when, _listed_files(changes), run=self._run), folder
+        names = tuple(change.file for change in changes)
+        return JournalEntry(str(number), title, subject, when, names, run=self._run), folder
 
     def _mark_undone(self, id: str) -> None:
         folder = self._folder / id
-        _save(folder, {**_load(folder), "is_undone": True})
+        _save(folder, msgspec.structs.replace(_load(folder), is_undone=True))
 
     def _folders(self) -> Iterator[Path]:
         if self._folder.is_dir():
             names = [each.name for each in self._folder.iterdir() if re.fullmatch(r"[1-9]\d{0,8}", each.name)]
             yield from (self._folder / name for name in sorted(names, key=int))
 
-    def _load_entry(self, folder: Path) -> JournalEntry | None:
-        try:
-            note = _load(folder)
-            places = tuple(Path(change["file"]) for change in note["changes"] if not change["is_silent"])
-            return JournalEntry(
-                folder.name,
-                note["what"],
-                note["about"],
-                note["when"],
-                places,
-                note.get("is_undone", False),
-                note.get("run", ""),
+    def _read(self) -> Iterator[tuple[JournalEntry | None, str]]:
+        """Yield each entry, the latest first, or why it cannot be read."""
+        for folder in reversed(list(self._folders())):
+            if not (folder / _NOTE).exists():  # the command was killed before it changed anything
+                continue
+            try:
+                note = _load(folder)
+            except files.FileError as exc:
+                yield None, f"change {folder.name} is skipped: {exc.message}"
+                continue
+            changed = tuple(Path(change.file) for change in note.changes)
+            yield (
+                JournalEntry(
+                    folder.name, note.title, note.subject, note.when, changed, is_undone=note.is_undone, run=note.run
+                ),
+                "",
             )
-        except (files.FileError, ValueError, KeyError, TypeError):
-            return None  # the command was killed before it changed anything, or the note is not ours
+
+
+class _FileNote(Struct):
+    """One changed file; `mode` is that before the change, and `directories` were made for the file."""
+
+    file: str
+    has_before: bool
+    mode: int | None
+    directories: list[str] = []
+
+
+class _Note(Struct):
+    """The note of one entry."""
+
+    title: str
+    subject: str
+    when: str
+    changes: list[_FileNote]
+    run: str = ""
+    is_undone: bool = False
 
 
 def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
@@ -183,107 +249,76 @@ def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
     return entry.id == latest.id or bool(latest.run and entry.run == latest.run and not entry.is_undone)
 
 
-def _listed_files(changes: Sequence[Change]) -> tuple[Path, ...]:
-    return tuple(change.file for change in changes if not change.is_silent)
-
-
-def _restore(file: Path, before: bytes | None, now: bytes, note: Mapping[str, Any], number: int) -> None:
-    written = note["changes"][number]
-    if before is None:
-        files.remove(file, [Path(directory) for directory in written.get("made", ())])
-        return
-    files.write_bytes(file, before, expected=now)
-    if written["mode"] is not None and os.name == "posix":
-        file.chmod(written["mode"])
-
-
-def _encode(change: Change) -> dict[str, object]:
+def _make_note(change: FileChange) -> _FileNote:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
-    return {
-        "file": str(change.file.absolute()),
-        "is_silent": change.is_silent,
-        "has_before": change.before is not None,
-        "mode": mode,
-        "after": sha256(change.after).hexdigest(),
-        "edits": [
-            {"path": list(edit.path), "is_ours": edit.is_ours, "order": list(edit.order)}
-            | ({} if edit.before is NOTHING else {"before": edit.before})
-            | ({} if edit.after is NOTHING else {"after": edit.after})
-            for edit in change.edits
-        ],
-    }
+    return _FileNote(str(change.file.absolute()), change.before is not None, mode)
 
 
-def _load_changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
-    """Raises FileError."""
+def _make_refusal(
+    entry: JournalEntry, file: Path, difference: str, folder: Path, number: int, before: bytes | None
+) -> ChangedSince:
+    backup = f"; `{folder / f'{number}.before'}` is the file as it was before" if before is not None else ""
+    tool = entry.title.removeprefix("install ")
+    uninstall = f"; `dynamic-mcp uninstall {tool}` removes the entry alone" if tool != entry.title else ""
+    return ChangedSince(
+        f"`{file}` has changed since {entry.title} ({entry.id}), so nothing was undone",
+        hint=f"{difference}{backup}{uninstall}",
+    )
+
+
+def _describe_difference(written: bytes, now: bytes) -> str:
+    """Return which lines of a file are not those that were written."""
+    old, new = written.splitlines(keepends=True), now.splitlines(keepends=True)
+    same_before = _count_equal(old, new)
+    same_after = _count_equal(old[same_before:][::-1], new[same_before:][::-1])
+    first, last = same_before + 1, len(new) - same_after
+    if last < first:
+        return f"lines are missing before line {first}"
+    return f"line {first} differs" if first == last else f"lines {first} to {last} differ"
+
+
+def _count_equal(one: list[bytes], other: list[bytes]) -> int:
+    """Return how many lines at the beginning are equal."""
+    return next(
+        (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+    )
+
+
+def _read_copy(file: Path) -> bytes:
     try:
-        return _decode(folder, note)
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise files.FileError(folder / _NOTE, "is not a note of this journal") from exc
-
-
-def _decode(folder: Path, note: Mapping[str, Any]) -> list[Change]:
-    return [
-        Change(
-            Path(each["file"]),
-            read_bytes(folder / f"{number}.before") if each["has_before"] else None,
-            b"",
-            tuple(
-                Edit(
-                    tuple(edit["path"]),
-                    edit.get("before", NOTHING),
-                    edit.get("after", NOTHING),
-                    edit["is_ours"],
-                    tuple(edit.get("order", ())),
-                )
-                for edit in each["edits"]
-            ),
-            is_silent=each["is_silent"],
-        )
-        for number, each in enumerate(note["changes"])
-    ]
+        return read_bytes(file)
+    except OSError as exc:
+        raise files.FileError(file, f"cannot be read: {os_reason(exc)}") from exc
 
 
 def _record_directories(folder: Path, number: int, directories: list[Path]) -> None:
     if directories:
         note = _load(folder)
-        note["changes"][number]["made"] = [str(directory) for directory in directories]
+        note.changes[number].directories = [str(directory) for directory in directories]
         _save(folder, note)
 
 
-def _load(folder: Path) -> dict[str, Any]:
+def _load(folder: Path) -> _Note:
     """Raises FileError."""
     store = _store(folder)
     try:
         note = store.load()
+    except NewerFile as exc:
+        raise files.FileError(store.file, "a newer version of dynamic-mcp has written it, and can undo it") from exc
     except (OSError, StoreError) as exc:
         raise files.FileError(store.file, f"cannot be read: {os_reason(exc)}") from exc
     if note is None:
         raise files.FileError(store.file, "is missing")
-    if _is_deeper(note, _DEEPEST):
-        raise files.FileError(store.file, f"is {_TOO_DEEP}")
-    return note
+    try:
+        return msgspec.convert(note, _Note)
+    except msgspec.ValidationError as exc:
+        raise files.FileError(store.file, f"is not a note of this journal: {exc}") from exc
 
 
-def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether JSON is nested deeper than so many levels; it never recurses."""
-    layer = [value]
-    for _ in range(levels):
-        layer = [inner for outer in layer for inner in _members(outer)]
-        if not layer:
-            return False
-    return True
-
-
-def _members(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _save(folder: Path, note: dict[str, Any]) -> None:
-    _store(folder).save(note)
+def _save(folder: Path, note: _Note) -> None:
+    _store(folder).save(msgspec.to_builtins(note))
 
 
 def _store(folder: Path) -> FileStore[dict[str, Any]]:
-    return FileStore(folder / _NOTE, _CODEC)
+    # paths may not be UTF-8, which JSON of msgspec cannot hold; the values are those of the codec
+    return FileStore(folder / _NOTE, DictCodec(1))

@@ -10,8 +10,10 @@ from typing import Literal
 
 from dynamic_mcp.config.types import Inherit
 
+Entry = Mapping[str, object]  # of our config, under `mcpServers`
 
-class Scope(StrEnum):
+
+class ToolScope(StrEnum):
     """Whose settings a file holds; LOCAL is the part for one project in the user's own file."""
 
     USER = "user"
@@ -30,19 +32,19 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Source:
+class SettingsSource:
     """One file of one tool, in one of its scopes; `tool` is `file` for a file that the user named."""
 
     tool: str
-    scope: Scope
+    scope: ToolScope
     file: Path
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that was dropped or approximated, or that a person must do; `where` is `tool/scope/server.field`.
+    """Something that was dropped or approximated, or that the user must do; `where` is `tool/scope/server.field`.
 
-    One that `is_about_us` tells that the tool starts dynamic-mcp.
+    One that `is_about_us` says that the tool starts dynamic-mcp.
     """
 
     where: str
@@ -62,8 +64,8 @@ class ForeignServer:
     """
 
     name: str
-    entry: Mapping[str, object]
-    source: Source
+    entry: Entry
+    source: SettingsSource
     notices: tuple[Notice, ...] = ()
     exports: tuple[str, ...] = ()
     inherits: Inherit | None = None
@@ -75,7 +77,7 @@ class ForeignServer:
 
     @property
     def is_off(self) -> bool:
-        """Tell whether the tool has disabled it."""
+        """Return whether the tool has disabled it."""
         return self.entry.get("enabled") is False
 
     def without_field(self, name: str) -> ForeignServer:
@@ -91,7 +93,7 @@ class Reading:
     `omitted_count` is the number of servers that were left out because their scope was not requested.
     """
 
-    source: Source
+    source: SettingsSource
     servers: tuple[ForeignServer, ...] = ()
     notices: tuple[Notice, ...] = ()
     error: str = ""
@@ -100,5 +102,5 @@ class Reading:
 
     @property
     def has_own_entry(self) -> bool:
-        """Tell whether dynamic-mcp is among the servers of the file."""
+        """Return whether dynamic-mcp is among the servers of the file."""
         return any(notice.is_about_us for notice in self.notices)

@@ -12,34 +12,33 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Literal
 
-from dynamic_mcp.config import edit, jsonc
+from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.convert import vault
-from dynamic_mcp.importer.convert.memory import Key, Memory, MemoryStore, key_of
+from dynamic_mcp.importer.convert.matching import INHERIT_ENV, Matcher
 from dynamic_mcp.importer.convert.merge import (
-    INHERIT_ENV,
-    Conflict,
-    Entry,
     Merge,
-    Rules,
-    describe_vanished,
+    MergeChoice,
+    MergeRules,
+    ServerDifference,
     describe_wider,
     with_environment,
 )
-from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan
+from dynamic_mcp.importer.convert.plan import Action, ImportItem, OutputConfig, Plan
 from dynamic_mcp.importer.convert.program import is_relative
 from dynamic_mcp.importer.convert.variables import escape
+from dynamic_mcp.importer.convert.vault import Vault
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.installer import Target, list_targets
-from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.installer import TargetFile, list_targets
+from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.reader import read_tool
 
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
-_BEFORE = {Scope.LOCAL: 0, Scope.PROJECT: 1, Scope.USER: 2}
+_RANKS = {ToolScope.LOCAL: 0, ToolScope.PROJECT: 1, ToolScope.USER: 2}
+Key = tuple[SettingsSource, str]  # of a server: its source, and its name there
 
 
 @dataclass(frozen=True)
@@ -64,67 +63,48 @@ class ImportRequest:
 def plan_import(
     readings: Sequence[Reading],
     request: ImportRequest,
-    memories: MemoryStore,
     *,
-    settle: Callable[[Conflict], Choice] = lambda conflict: Choice.KEEP,
+    decide: Callable[[ServerDifference], MergeChoice] = lambda difference: MergeChoice.KEEP,
     describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
 ) -> Plan:
     """Work out what an import would do. Raises ConfigError and FileError if the output cannot be merged into."""
-    before = _read_text(request.output)
-    text = EMPTY if request.is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
-    document = _parse_document(request.output, text)
-    servers = _read_servers(request.output, document)
-    safe = vault.Vault(document, request.output, request.home) if request.secrets == "env" else None
-    memory = memories.load(request.output)
-    if request.is_afresh or before is None:  # a removal from an earlier config says nothing about a new one
-        memory = Memory(memory.salt)
-    merge = Merge(servers, memory, _make_rules(request, document, safe, settle, describe))
-    items = _make_items(readings, request, merge)
-    merge.forget_renamed(readings)
-    after = _write_servers(text, servers, merge.servers)
-    variables: Mapping[str, str] = {}
-    if safe is not None and (variables := safe.changed_variables(merge.servers)) and not safe.configured_name:
-        after = edit.put(after, ("settings", "variables_file"), safe.name)
-    return Plan(
-        output=request.output,
-        items=items,
-        before=before,
-        after=after,
-        memory=memory,
-        servers=merge.servers,
-        readings=tuple(readings),
-        remarks=(*describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
-        env_file=safe.file if safe is not None and variables else None,
-        variables=variables,
-    )
-
-
-def _make_rules(
-    request: ImportRequest,
-    document: Mapping[str, object],
-    safe: vault.Vault | None,
-    settle: Callable[[Conflict], Choice],
-    describe: Callable[[ForeignServer], Entry],
-) -> Rules:
-    rules = Rules(
-        request.home,
-        settle,
+    target = read_output(request.output, request.home, is_afresh=request.is_afresh)
+    matcher = Matcher(target.servers, request.home, known_values(target.vault, request.environment))
+    rules = MergeRules(
+        decide,
         describe,
-        values=ChainMap({} if safe is None else safe.values, dict(request.environment)),
-        is_environment_settled=_has_environment_setting(document),
+        write=target.vault.move if request.secrets == "env" else lambda name, entry, before: entry,
+        has_environment_setting=_has_environment_setting(target.document),
+        starting_us={reading.source.tool for reading in readings if reading.has_own_entry},
     )
-    return rules if safe is None else replace(rules, write=safe.move)
-
-
-def _make_items(readings: Sequence[Reading], request: ImportRequest, merge: Merge) -> tuple[Item, ...]:
-    replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
-    placed = [_reenable_replaced(_resolve_paths(reading, request), replaced_in, merge.memory) for reading in readings]
-    hidden = _find_shadowed(placed, request)
-    return tuple(
-        _make_item(server, hidden.get(key_of(server)), request, merge)
+    merge = Merge(target.servers, matcher, rules)
+    placed = [_resolve_paths(reading, request.output, request.project) for reading in readings]
+    shadowing = _find_shadowing(placed, request)
+    items = tuple(
+        _make_item(server, shadowing.get(_key(server)), request, merge, matcher, _names(reading))
         for reading in placed
         for server in reading.servers
     )
+    return Plan(
+        target=target,
+        items=items,
+        servers=merge.servers,
+        readings=tuple(readings),
+        remarks=(*describe_wider(items), *merge.remarks),
+    )
+
+
+def read_output(file: Path, home: str, *, is_afresh: bool = False) -> OutputConfig:
+    """Return the config as it is; with `is_afresh`, an empty one. Raises ConfigError and FileError."""
+    before = _read_text(file)
+    text = EMPTY if is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
+    document = _parse_document(file, text)
+    return OutputConfig(file, before, text, document, _read_servers(file, document), Vault(document, file, home))
+
+
+def known_values(vault: Vault, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the values of variables: those of the vault, else of the environment."""
+    return ChainMap(vault.values, dict(environment))
 
 
 def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
@@ -137,31 +117,17 @@ def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
-def _resolve_paths(reading: Reading, request: ImportRequest) -> Reading:
+def _resolve_paths(reading: Reading, output: Path, project: Path) -> Reading:
     """Return the reading with its servers adapted to where the output is."""
-    is_here = os.path.realpath(request.output.parent) == os.path.realpath(request.project)
-    is_elsewhere = not is_here and reading.source.scope is not Scope.USER
-    servers = (_with_absolute_paths(server, request) if is_elsewhere else server for server in reading.servers)
+    is_here = os.path.realpath(output.parent) == os.path.realpath(project)
+    is_elsewhere = not is_here and reading.source.scope is not ToolScope.USER
+    servers = (_with_absolute_paths(server, project) if is_elsewhere else server for server in reading.servers)
     return replace(reading, servers=tuple(map(with_environment, servers)))
 
 
-def _reenable_replaced(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
-    """Return the reading with those servers enabled that its tool only disabled to start us instead.
-
-    Those are the servers that were enabled when they were imported.
-    """
-    if reading.source.tool not in tools:
-        return reading
-    servers = (
-        server.without_field("enabled") if server.is_off and memory.was_on(server) else server
-        for server in reading.servers
-    )
-    return replace(reading, servers=tuple(servers))
-
-
-def _with_absolute_paths(server: ForeignServer, request: ImportRequest) -> ForeignServer:
+def _with_absolute_paths(server: ForeignServer, project: Path) -> ForeignServer:
     """Return a project's server with absolute directories."""
-    base = escape(str(request.project))
+    base = escape(str(project))
     entry = dict(server.entry)
     for key in ("cwd", "env_file"):
         match entry.get(key):
@@ -176,18 +142,33 @@ def _make_absolute(text: str, base: str) -> str:
     return str(Path(base, text)) if is_relative(text) else text
 
 
-def _make_item(server: ForeignServer, winner: ForeignServer | None, request: ImportRequest, merge: Merge) -> Item:
+def _make_item(
+    server: ForeignServer,
+    winner: ForeignServer | None,
+    request: ImportRequest,
+    merge: Merge,
+    matcher: Matcher,
+    siblings: Collection[str],
+) -> ImportItem:
     reason = _skip_reason(server, request)
-    if not reason and winner is not None and not merge.has(server) and not merge.is_same_server(server, winner):
+    if not reason and winner is not None and not matcher.is_same_server(server, winner):
         tool, file = server.source.tool, winner.source.file
         reason = f"{tool} does not start it here, because `{file}` has another server of this name"
     if reason:
-        return Item(server, server.name, Action.SKIP, reason=reason, notices=server.notices)
+        return ImportItem(server, server.name, Action.SKIP, reason=reason, notices=server.notices)
     if flaw := _find_flaw(server):
         where = f"{server.source.tool}/{server.source.scope.value}/{server.name}"
         notices = (*server.notices, Notice(where, f"cannot be used: {flaw}"))
-        return Item(server, server.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
-    return merge.take(server)
+        return ImportItem(server, server.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
+    return merge.take(server, siblings)
+
+
+def _names(reading: Reading) -> frozenset[str]:
+    return frozenset(server.name for server in reading.servers)
+
+
+def _key(server: ForeignServer) -> Key:
+    return (server.source, server.name)
 
 
 def _may_shadow(server: ForeignServer, request: ImportRequest) -> bool:
@@ -248,16 +229,7 @@ def _read_servers(file: Path, document: Mapping[str, object]) -> dict[str, Entry
     return servers
 
 
-def _write_servers(text: str, before: Mapping[str, Entry], after: Mapping[str, Entry]) -> str:
-    if not before:
-        return edit.put(text, ("mcpServers",), after)
-    for name, entry in after.items():
-        if before.get(name) != entry:
-            text = edit.put(text, ("mcpServers", name), entry)
-    return text
-
-
-def _find_shadowed(readings: Sequence[Reading], request: ImportRequest) -> Mapping[Key, ForeignServer]:
+def _find_shadowing(readings: Sequence[Reading], request: ImportRequest) -> Mapping[Key, ForeignServer]:
     """Return the server that shadows each shadowed one; only servers that are imported shadow others.
 
     Local servers take precedence over the project's, and those over the user's, as in every tool that has these
@@ -275,11 +247,11 @@ def _find_shadowed(readings: Sequence[Reading], request: ImportRequest) -> Mappi
         if name not in first and _may_shadow(server, request):
             first[name] = server
     winners = ((server, first.get((server.source.tool, server.name))) for server in candidates)
-    return {key_of(server): winner for server, winner in winners if winner and _rank(winner) < _rank(server)}
+    return {_key(server): winner for server, winner in winners if winner and _rank(winner) < _rank(server)}
 
 
 def _rank(server: ForeignServer) -> int:
-    return _BEFORE[server.source.scope]
+    return _RANKS[server.source.scope]
 
 
 @dataclass(frozen=True)
@@ -287,8 +259,8 @@ class RemainingServer:
     """A server that stays enabled beside our entry."""
 
     name: str
-    source: Source
-    is_imported: bool
+    source: SettingsSource
+    is_in_config: bool
     is_writable: bool
 
 
@@ -296,41 +268,38 @@ class RemainingServer:
 class Replacement:
     """The names of the servers to disable, by file, and the servers that stay enabled."""
 
-    servers: Mapping[Target, Collection[str]]
+    servers: Mapping[TargetFile, Collection[str]]
     remaining: tuple[RemainingServer, ...]
 
 
 def plan_replacement(
-    adapter: Adapter, scopes: Collection[Scope], machine: Machine, *, memory: Memory, names: Collection[str]
+    adapter: Adapter,
+    scopes: Collection[ToolScope],
+    machine: Machine,
+    output: OutputConfig,
+    servers: Mapping[str, Entry],
 ) -> Replacement:
-    """Find the tool's servers in these scopes that the config has, by its `names`, and the enabled others."""
-    imported = {key for key, record in memory.records.items() if key[0] == adapter.name and record.name in names}
-    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(Scope), machine)}
-    servers: dict[Target, list[str]] = {}
+    """Find the tool's servers in these scopes that are among the `servers` of the output, and the enabled others."""
+    matcher = Matcher(servers, str(machine.home), known_values(output.vault, machine.environment))
+    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(ToolScope), machine)}
+    replaced: dict[TargetFile, list[str]] = {}
     remaining: list[RemainingServer] = []
-    seen: set[Key] = set()
     for reading in _read_once(adapter, machine):
         target = known.get((reading.source.scope, reading.source.file))
-        for server in reading.servers:
-            key = key_of(server)
-            seen.add(key)
-            if key in imported and reading.source.scope in scopes and target is not None:
-                servers.setdefault(target, []).append(server.name)
-            elif _is_on(server):
-                remaining.append(RemainingServer(server.name, server.source, key in imported, target is not None))
-    for key in sorted(imported - seen):
-        target = next((each for (scope, file), each in known.items() if key[1:3] == (scope.value, str(file))), None)
-        if target is not None and Scope(key[1]) in scopes:
-            servers.setdefault(target, []).append(key[3])
-    return Replacement(servers, tuple(remaining))
+        placed = _resolve_paths(reading, output.file, machine.project)
+        for server in placed.servers:
+            name = matcher.find_same(server, _names(reading))
+            if name is not None:
+                matcher.claim(name, server)
+            if name is not None and reading.source.scope in scopes and target is not None:
+                replaced.setdefault(target, []).append(server.name)
+            elif not server.is_off:
+                remaining.append(RemainingServer(server.name, server.source, name is not None, target is not None))
+    return Replacement(replaced, tuple(remaining))
 
 
 def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:
     """Read the tool; in the home directory, a project's file is the user's own and is read once."""
-    readings = read_tool(adapter, tuple(Scope), machine)
-    users = {each.source.file for each in readings if each.source.scope is Scope.USER}
-    return [each for each in readings if each.source.scope is not Scope.PROJECT or each.source.file not in users]
-
-
-def _is_on(server: ForeignServer) -> bool:
-    return server.entry.get("enabled") is not False
+    readings = read_tool(adapter, tuple(ToolScope), machine)
+    users = {each.source.file for each in readings if each.source.scope is ToolScope.USER}
+    return [each for each in readings if each.source.scope is not ToolScope.PROJECT or each.source.file not in users]

@@ -9,17 +9,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.importer.adapter import Adapter, Place, SwitchFile, find_values
+from dynamic_mcp.importer.adapter import Adapter, FileLocation, SwitchFile, find_values
 from dynamic_mcp.importer.convert.conversion import RawServer, convert_server
 from dynamic_mcp.importer.convert.draft import Context, describe_kind, make_printable
-from dynamic_mcp.importer.convert.variables import Input
+from dynamic_mcp.importer.convert.variables import PromptedInput
 from dynamic_mcp.importer.formats import parser
-from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.tools import locations, quirks
 from dynamic_mcp.importer.tools.catalog import GENERIC, TOOLS
 from dynamic_mcp.importer.tools.document import ToolDocument
 
-_BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
+_BY_SCOPE = (ToolScope.PROJECT, ToolScope.LOCAL, ToolScope.USER)
 _CONTENT_SIGNS = (
     ("$.powers.mcpServers", "kiro"),
     ("$.context_servers", "zed"),
@@ -37,11 +37,6 @@ _HINTS = frozenset(("args", "env", "headers"))
 _SERVER_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
 
 
-def list_tools() -> tuple[Adapter, ...]:
-    """Return all tools, in order of precedence."""
-    return TOOLS
-
-
 def find_tool(name: str) -> Adapter:
     """Return the tool with this name or alias; `_` equals `-`. Raises NotFound with the closest names."""
     names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}
@@ -53,13 +48,15 @@ def find_tool(name: str) -> Adapter:
     )
 
 
-def list_sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tuple(Scope)) -> list[Source]:
+def list_sources(
+    adapter: Adapter, machine: Machine, scopes: Collection[ToolScope] = tuple(ToolScope)
+) -> list[SettingsSource]:
     """Return the files that the tool would read, existing or not; the one that it writes itself comes first."""
     found = locations.list_candidates(adapter, machine, scopes)
-    return [Source(adapter.name, place.scope, file) for place, file in found]
+    return [SettingsSource(adapter.name, place.scope, file) for place, file in found]
 
 
-def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[Reading]:
+def read_tool(adapter: Adapter, scopes: Collection[ToolScope] | None, machine: Machine) -> list[Reading]:
     """Read the files of a tool: a Reading for each existing file, project before local before user.
 
     Without scopes, the project's files count if they have a server or cannot be read, else the user's.
@@ -69,16 +66,16 @@ def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machi
 
 def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
     """Read the user's settings of one tool, and tell how many servers its files of this directory have besides."""
-    readings = read_tool(adapter, (Scope.USER,), machine)
+    readings = read_tool(adapter, (ToolScope.USER,), machine)
     users = {reading.source.file for reading in readings}  # this directory may be the home directory itself
     others = [
-        *_count_unrequested(adapter, Scope.LOCAL, machine),
-        *_count_unrequested(adapter, Scope.PROJECT, machine, users),
+        *_count_unrequested(adapter, ToolScope.LOCAL, machine),
+        *_count_unrequested(adapter, ToolScope.PROJECT, machine, users),
     ]
     return [*readings, *(each for place, each in others if not place.borrowed)]
 
 
-def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[Reading]:
+def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> list[Reading]:
     """Read the files of all tools; a shared file belongs to the first tool that finds something in it."""
     read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
@@ -90,8 +87,8 @@ def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[
 
 def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
     """Read a file in the format and shape that are detected, or in those of `adapter`."""
-    scope = Scope.PROJECT if file.absolute().is_relative_to(machine.project) else Scope.USER
-    source = Source("file", scope, file)
+    scope = ToolScope.PROJECT if file.absolute().is_relative_to(machine.project) else ToolScope.USER
+    source = SettingsSource("file", scope, file)
     try:
         document = parser.load(file)
     except parser.UnreadableError as exc:
@@ -102,26 +99,31 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
     return _read_document(document, known, None, source, machine)
 
 
-def _read_scopes(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[tuple[Place, Reading]]:
+def _read_scopes(
+    adapter: Adapter, scopes: Collection[ToolScope] | None, machine: Machine
+) -> list[tuple[FileLocation, Reading]]:
     if scopes is not None:
         return [each for scope in _BY_SCOPE if scope in scopes for each in _read_scope(adapter, scope, machine)]
-    found = _read_scope(adapter, Scope.PROJECT, machine)
+    found = _read_scope(adapter, ToolScope.PROJECT, machine)
     own = [(place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)]
     if not any(each.servers or each.error for _, each in own):
-        users = [*_read_scope(adapter, Scope.USER, machine), *_count_unrequested(adapter, Scope.LOCAL, machine)]
+        users = [
+            *_read_scope(adapter, ToolScope.USER, machine),
+            *_count_unrequested(adapter, ToolScope.LOCAL, machine),
+        ]
         return [*(each for each in own if each[1].notices), *users]
     known = {reading.source.file for _, reading in found}  # a project may be the home directory itself
-    left_out = (_count_unrequested(adapter, scope, machine, known) for scope in (Scope.LOCAL, Scope.USER))
+    left_out = (_count_unrequested(adapter, scope, machine, known) for scope in (ToolScope.LOCAL, ToolScope.USER))
     return [*found, *(each for some in left_out for each in some)]
 
 
-def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
+def _read_scope(adapter: Adapter, scope: ToolScope, machine: Machine) -> list[tuple[FileLocation, Reading]]:
     """Read the files of one scope; a legacy file beside a newer one only gives a notice."""
     files = locations.find_files(adapter, machine, (scope,))
     newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
-    readings: list[tuple[Place, Reading]] = []
+    readings: list[tuple[FileLocation, Reading]] = []
     for place, file in files:
-        source = Source(adapter.name, scope, file)
+        source = SettingsSource(adapter.name, scope, file)
         if place.legacy and newer is not None:
             readings.append((place, _make_superseded(source, newer)))
         else:
@@ -130,14 +132,14 @@ def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[
     return readings
 
 
-def _make_superseded(source: Source, newer: Path) -> Reading:
+def _make_superseded(source: SettingsSource, newer: Path) -> Reading:
     reason = f"`{source.file}` is not read because there is the newer `{newer}`; `--file` reads it anyway"
     return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", make_printable(reason, 600)),))
 
 
 def _count_unrequested(
-    adapter: Adapter, scope: Scope, machine: Machine, known: Container[Path] = ()
-) -> Iterator[tuple[Place, Reading]]:
+    adapter: Adapter, scope: ToolScope, machine: Machine, known: Container[Path] = ()
+) -> Iterator[tuple[FileLocation, Reading]]:
     """Yield readings that tell how many servers of a scope are left out, except in `known` files."""
     of_scope = _read_scope(adapter, scope, machine)
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
@@ -149,7 +151,7 @@ def _count_unrequested(
         yield place, Reading(reading.source, notices=notices, omitted_count=len(reading.servers))
 
 
-def _read_place(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:
+def _read_place(adapter: Adapter, place: FileLocation, source: SettingsSource, machine: Machine) -> Reading:
     try:
         document = parser.load(source.file)
     except parser.UnreadableError as exc:
@@ -158,7 +160,11 @@ def _read_place(adapter: Adapter, place: Place, source: Source, machine: Machine
 
 
 def _read_document(
-    document: parser.ParsedFile, adapter: Adapter, place: Place | None, source: Source, machine: Machine
+    document: parser.ParsedFile,
+    adapter: Adapter,
+    place: FileLocation | None,
+    source: SettingsSource,
+    machine: Machine,
 ) -> Reading:
     if not isinstance(document.value, dict):
         return Reading(source, error="has no settings: it is not an object")
@@ -168,7 +174,7 @@ def _read_document(
     context = Context(adapter, source, machine, _collect_inputs(normalized.settings, adapter))
     remarks = [*_relevant_remarks(document, adapter), *normalized.remarks, *collected.remarks]
     notices = [context.make_notice(where, "", reason) for where, reason in remarks]
-    if source.scope is Scope.USER:
+    if source.scope is ToolScope.USER:
         _note_disabled_here(normalized, collected, adapter, machine)
     servers: dict[str, ForeignServer] = {}
     for raw in collected.servers.values():
@@ -191,7 +197,7 @@ def _note_disabled_here(
             normalized.add_remark(name, "", f"is disabled for this project in {adapter.title}; it stays enabled here")
 
 
-def _adapt_to_place(adapter: Adapter, place: Place | None) -> Adapter:
+def _adapt_to_place(adapter: Adapter, place: FileLocation | None) -> Adapter:
     """Return the tool with the settings of this place."""
     if place is not None and place.variables is not None:
         adapter = replace(adapter, variables=place.variables)
@@ -256,7 +262,7 @@ def _detect_by_content(file: Path, document: object) -> str:
 
 
 def _is_export(servers: object) -> bool:
-    """Tell whether the keys are random and the names are in the servers."""
+    """Return whether the keys are random and the names are in the servers."""
     values = list(servers.values()) if isinstance(servers, dict) else []
     return bool(values) and all(
         isinstance(each, dict) and "name" in each and "isActive" in each and "key" not in each for each in values
@@ -285,9 +291,9 @@ def _has_ending(template: str, ending: str) -> bool:
     return len(parts) > 2 and "*" not in template and "/".join(parts[-2:]) == ending
 
 
-def _find_disabled(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
+def _find_disabled(adapter: Adapter, machine: Machine, scope: ToolScope) -> tuple[str, ...]:
     """Return the names, or globs, of this scope's servers that the tool's other files disable."""
-    files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_project_file(each))
+    files = (each for each in adapter.off_elsewhere if scope is not ToolScope.USER or not _is_project_file(each))
     return tuple(name for each in files for name in _read_names(each, machine))
 
 
@@ -329,7 +335,7 @@ class _ServerCollection:
 
 
 def _collect(
-    document: Mapping[str, object], adapter: Adapter, place: Place | None, off: Sequence[str]
+    document: Mapping[str, object], adapter: Adapter, place: FileLocation | None, off: Sequence[str]
 ) -> _ServerCollection:
     """Collect the servers from where the tool keeps them, else from where other tools do.
 
@@ -345,9 +351,9 @@ def _collect(
     return collected
 
 
-def _collect_inputs(document: object, adapter: Adapter) -> dict[str, Input]:
+def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInput]:
     """Return what the tool prompts its user for, by id."""
-    found: dict[str, Input] = {}
+    found: dict[str, PromptedInput] = {}
     for path in adapter.inputs:
         for value in find_values(document, path):
             for each in value if isinstance(value, list) else ():
@@ -357,25 +363,25 @@ def _collect_inputs(document: object, adapter: Adapter) -> dict[str, Input]:
 
 
 def _is_server_like(value: object) -> bool:
-    """Tell whether an object says how to start or reach something."""
+    """Return whether an object says how to start or reach something."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES
 
 
 def _is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:
-    """Tell whether a list of names or globs contains this name, as the tool compares them."""
+    """Return whether a list of names or globs contains this name, as the tool compares them."""
     if adapter.is_off_in_any_case:
         return any(fnmatchcase(name.strip().casefold(), each.strip().casefold()) for each in listed)
     return any(fnmatchcase(name, each) for each in listed)
 
 
-def _parse_input(each: Mapping[str, object]) -> Input:
+def _parse_input(each: Mapping[str, object]) -> PromptedInput:
     default = each.get("default")
     if isinstance(default, bool):
         default = str(default).lower()
     text = str(default) if isinstance(default, (str, int, float)) and str(default) else None
-    return Input(str(each["id"]), is_secret=each.get("password") is True, default=text)
+    return PromptedInput(str(each["id"]), is_secret=each.get("password") is True, default=text)
 
 
 def _look_elsewhere(collected: _ServerCollection, document: Mapping[str, object], adapter: Adapter) -> None:

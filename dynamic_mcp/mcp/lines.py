@@ -26,9 +26,15 @@ class Lines:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes, without their line ends."""
-        if b"\n" not in data:
+        end = data.find(b"\n")
+        if end < 0:
             self._append(data)
             return []
+        if end == len(data) - 1 <= self._limit:  # `split` looks at one byte after the other, which takes far longer
+            if not self._parts:
+                return [data[:end]]
+            self._append(data[:end])
+            return [self.take_rest()]
         if not self._parts and len(data) <= self._limit:
             *lines, rest = data.split(b"\n")
             self._append(rest)

@@ -7,6 +7,7 @@ search in its bytes tells so.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from msgspec import Raw
 
@@ -25,22 +26,27 @@ _MAX_DEPTH = 10
 _DATA = frozenset(("structuredContent", "arguments", "inputSchema", "outputSchema"))
 _PLAIN = PREFIX.encode()
 _NAME = _PLAIN[:-1]  # the slash may be written with an escape
-_ESCAPED = re.compile(
-    b"".join(
-        b"(?:%s|\\\\u00%02x%s)" % (re.escape(bytes([each])), each, b"|\\\\/" if each == ord("/") else b"")
-        for each in _PLAIN
-    ),
-    re.IGNORECASE,
-)
 
 
 def may_be_in(message: bytes) -> bool:
     """Return whether a message may have such a name, also where it is written with escapes."""
-    # `find` takes half as long as `in`, which first asks whether it is given a number
-    if message.find(_NAME) >= 0:
+    # `in` first asks whether it is given a number, and `find` reads large messages two to six times as slowly
+    if message.rfind(_NAME) >= 0:
         return True
     # one character is found far faster than several, and most texts of one line have no escapes
-    return message.find(b"\\") >= 0 and b"\\u00" in message and _ESCAPED.search(message) is not None
+    return message.find(b"\\") >= 0 and b"\\u00" in message and _escaped().search(message) is not None
+
+
+@cache
+def _escaped() -> re.Pattern[bytes]:
+    """Return what matches such a name however it is written."""
+    return re.compile(
+        b"".join(
+            b"(?:%s|\\\\u00%02x%s)" % (re.escape(bytes([each])), each, b"|\\\\/" if each == ord("/") else b"")
+            for each in _PLAIN
+        ),
+        re.IGNORECASE,
+    )
 
 
 def rename_in(frame: Frame) -> None:

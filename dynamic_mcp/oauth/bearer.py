@@ -242,12 +242,14 @@ class Bearer:
         """Return the login with a new token; None if the server refuses one. Raises Unreachable."""
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.tokens")
         from dynamic_mcp.oauth.tokens import NoGrant, TokenEndpoint, fetch_token
+        from dynamic_mcp.web.documents import open_documents
         from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed
 
         login = await self._with_endpoints(login, is_rejected=is_rejected)
-        endpoint = TokenEndpoint(self.policy, login, self.remote.oauth)
         try:
-            return replace(login, token=await fetch_token(endpoint, login, self.remote.oauth))
+            async with open_documents(self.policy) as web:
+                endpoint = TokenEndpoint(web, login, self.remote.oauth)
+                return replace(login, token=await fetch_token(endpoint, login, self.remote.oauth))
         except NoGrant as exc:
             raise Unreachable(self.group, f"cannot log in: {exc}") from exc
         except TokenDenied as exc:

@@ -27,7 +27,7 @@ from dynamic_mcp.web.authorization_response import (
     check_issuer,
     parse_response,
 )
-from dynamic_mcp.web.documents import open_documents
+from dynamic_mcp.web.documents import Documents, open_documents
 from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed, authorization_url, create_secret
 from dynamic_mcp.web.metadata import printable
 
@@ -84,13 +84,11 @@ class _AuthorizationRequest:
 class Attempt:
     """A login in progress: send the user to `url`, then await `finish`; `warnings` are for the user, too."""
 
-    def __init__(
-        self, remote: Remote, policy: AddressPolicy, request: _AuthorizationRequest, redirect: Redirect
-    ) -> None:
+    def __init__(self, remote: Remote, web: Documents, request: _AuthorizationRequest, redirect: Redirect) -> None:
         self.url = request.url()
         self.warnings: list[str] = []
         self._remote = remote
-        self._policy = policy
+        self._web = web
         self._request = request
         self._target = request.target
         self._redirect = redirect
@@ -134,7 +132,7 @@ class Attempt:
             self._target.resource,
             self._request.client,
         )
-        endpoint = TokenEndpoint(self._policy, login, self._remote.oauth)
+        endpoint = TokenEndpoint(self._web, login, self._remote.oauth)
         try:
             token = await endpoint.exchange(response.code, self._request.verifier, self._request.redirect_uri)
         except (TokenDenied, TokenRequestFailed) as exc:
@@ -166,7 +164,7 @@ async def begin_login(
             client = await obtain_client(target, remote.oauth, known, redirect.redirect_uri, web)
             scope = union(target.scope, known.wanted_scope if known else None)
             request = _AuthorizationRequest(target, client, redirect.redirect_uri, scope, state, create_secret())
-            yield Attempt(remote, policy, request, redirect)
+            yield Attempt(remote, web, request, redirect)
 
 
 async def _create_callback(remote: Remote, target: DiscoveryResult, known: Login | None, state: str) -> Callback:

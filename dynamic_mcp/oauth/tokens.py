@@ -21,7 +21,7 @@ from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web import endpoints
 from dynamic_mcp.web.address_policy import AddressPolicy
-from dynamic_mcp.web.documents import Document, open_documents
+from dynamic_mcp.web.documents import Document, Documents, open_documents
 from dynamic_mcp.web.endpoints import TokenDenied, TokenRequestFailed
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class Assertion:
 
 
 class TokenEndpoint:
-    """The token endpoint of one login, for one client."""
+    """The token endpoint of one login, for one client, asked over a connection that is open."""
 
-    def __init__(self, policy: AddressPolicy, login: Login, config: OAuth) -> None:
+    def __init__(self, web: Documents, login: Login, config: OAuth) -> None:
         assert login.client is not None
-        self._policy = policy
+        self._web = web
         self._login = login
         self._client = login.client
         self._config = config
@@ -100,10 +100,9 @@ class TokenEndpoint:
         endpoint = self._login.revocation_endpoint
         assert endpoint is not None
         client = await self._authenticate()
-        async with open_documents(self._policy) as server:
-            for kind, value in (("refresh_token", token.refresh), ("access_token", token.access)):
-                if value:
-                    await endpoints.revoke_token(server, endpoint, client, value, kind)
+        for kind, value in (("refresh_token", token.refresh), ("access_token", token.access)):
+            if value:
+                await endpoints.revoke_token(self._web, endpoint, client, value, kind)
 
     async def _fetch(self, grant: str, **params: str | None) -> Token:
         return _parse_token(await self._ask(grant, **params))
@@ -114,10 +113,9 @@ class TokenEndpoint:
         client = await self._authenticate()
         # some, such as the authorization server of the MCP SDK, look for the client in the form only
         own_id = self._client.id if self._client.auth_method == "client_secret_basic" else None
-        async with open_documents(self._policy) as server:
-            return await endpoints.request_tokens(
-                server, endpoint, client, grant, client_id=own_id, resource=self._login.resource, **params
-            )
+        return await endpoints.request_tokens(
+            self._web, endpoint, client, grant, client_id=own_id, resource=self._login.resource, **params
+        )
 
     async def _authenticate(self) -> ClientAuth:
         client = self._client
@@ -171,9 +169,10 @@ async def _ask_identity_provider(provider: IdentityProvider, login: Login, id_to
         resource=login.resource,
         client=configured_client(client, None),
     )
-    endpoint = TokenEndpoint(AddressPolicy(provider.token_endpoint), at_provider, client)
     try:
-        return await endpoint.exchange_id_token(id_token, login.issuer or "", login.wanted_scope)
+        async with open_documents(AddressPolicy(provider.token_endpoint)) as web:
+            endpoint = TokenEndpoint(web, at_provider, client)
+            return await endpoint.exchange_id_token(id_token, login.issuer or "", login.wanted_scope)
     except TokenDenied as exc:
         hint = "; the assertion may have expired" if exc.code == "invalid_grant" else ""
         raise NoGrant(f"the identity provider, `{provider.token_endpoint}`, {exc}{hint}") from exc

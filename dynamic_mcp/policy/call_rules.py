@@ -20,7 +20,7 @@ class RuleSet:
         return False
 
     def check_arguments(self, tool: str, arguments: Raw) -> None:
-        """Raise DynamicMcpError if a tool may not be called with these arguments, whoever allows it."""
+        """Raise DynamicMcpError if a tool may not be called with these arguments, also if a person allows it."""
 
     def present_text(self, tool: str, text: str) -> str:
         """Return a text of our own in an answer of a tool as clients may see it; it may repeat arguments."""
@@ -80,44 +80,51 @@ class ToolRules(RuleSet):
 
 def compile_rules(presentation: Presentation, server: str) -> dict[str, RuleSet]:
     """Return the rules on the calls of a server, by the names of the features that they are of."""
-    return dict(_compile(presentation, server, lambda rules: True))
+    return {
+        feature.name: _compile(feature, rules, presentation, server) for feature, rules in _rules_in(presentation)
+    }
 
 
 def compile_tool_rules(presentation: Presentation, server: str) -> ToolRules | None:
     """Return how tools of a server are shown, if that is another way than it has them."""
-    found = _compile(presentation, server, lambda rules: rules.shows_tools)
-    return next((rules for _, rules in found if isinstance(rules, ToolRules)), None)
+    own = _rules_in(presentation, lambda rules: rules.shows_tools)
+    compiled = (_compile(feature, rules, presentation, server) for feature, rules in own)
+    return next((each for each in compiled if isinstance(each, ToolRules)), None)
 
 
 def compile_message_rules(presentation: Presentation, server: str) -> list[RuleSet]:
     """Return the rules that change what a server answers, and what it says by itself."""
-    return [rules for _, rules in _compile(presentation, server, lambda rules: rules.changes_messages)]
-
-
-def _compile(
-    presentation: Presentation, server: str, is_wanted: Callable[[Rules], bool]
-) -> Iterator[tuple[str, RuleSet]]:
-    for feature, rules in _rules_in(presentation):
-        if is_wanted(rules):
-            yield feature.name, feature.find(rules.compile)(presentation, server)
+    own = _rules_in(presentation, lambda rules: rules.changes_messages)
+    return [_compile(feature, rules, presentation, server) for feature, rules in own]
 
 
 def shows_tools(presentation: Presentation) -> bool:
     """Return whether tools of a server are shown in another way than it has them."""
-    return any(rules.shows_tools for _, rules in _rules_in(presentation))
+    return any(True for _ in _rules_in(presentation, lambda rules: rules.shows_tools))
 
 
 def judging_rules(presentation: Presentation) -> list[object]:
     """Return those rules of a server that decide about arguments, as the config has them."""
-    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation) if rules.judges]
+    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation, lambda rules: rules.judges)]
 
 
 def message_rules(presentation: Presentation) -> list[object]:
     """Return those rules of a server that change what it answers, as the config has them."""
-    return [presentation.rules[rules.key] for _, rules in _rules_in(presentation) if rules.changes_messages]
+    return [
+        presentation.rules[rules.key] for _, rules in _rules_in(presentation, lambda rules: rules.changes_messages)
+    ]
 
 
-def _rules_in(presentation: Presentation) -> Iterator[tuple[Feature, Rules]]:
+def _compile(feature: Feature, rules: Rules, presentation: Presentation, server: str) -> RuleSet:
+    compiled: RuleSet = feature.find(rules.compile)(presentation, server)
+    return compiled
+
+
+def _rules_in(
+    presentation: Presentation, is_wanted: Callable[[Rules], bool] = lambda rules: True
+) -> Iterator[tuple[Feature, Rules]]:
+    """Yield the features that have rules of this sort in what is presented of a server."""
     for feature in FEATURES:
-        if feature.rules is not None and feature.rules.key in presentation.rules:
-            yield feature, feature.rules
+        rules = feature.rules
+        if rules is not None and rules.key in presentation.rules and is_wanted(rules):
+            yield feature, rules

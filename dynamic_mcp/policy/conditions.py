@@ -21,13 +21,13 @@ class Conditions:
     """The conditions of one rule on arguments, compiled."""
 
     def __init__(self, conditions: Iterable[Condition]) -> None:
-        self._conditions = [_Compiled(each) for each in conditions]
+        self._conditions = [_CompiledCondition(each) for each in conditions]
 
     def __bool__(self) -> bool:
         return bool(self._conditions)
 
     def evaluate(self, arguments: Arguments | Raw | None, effect: Effect) -> bool:
-        """Tell whether all conditions hold.
+        """Return whether all conditions hold.
 
         A path must match. For a rule that allows, each of its matches must fulfil its condition; for the others, one
         is enough. Raises ConditionError if that cannot be told.
@@ -43,7 +43,7 @@ class Conditions:
         return result
 
 
-class _Compiled:
+class _CompiledCondition:
     """One condition."""
 
     def __init__(self, condition: Condition) -> None:

@@ -20,7 +20,7 @@ class Expression:
         self.uses_caller = names_any(text, _OF_CALLER)
 
     def evaluate(self, variables: Mapping[str, object]) -> bool:
-        """Tell whether it is true. Raises ConditionError if it is neither true nor false."""
+        """Return whether it is true. Raises ConditionError if it is neither true nor false."""
         try:
             value: object = self._compiled.eval(data=variables).value()
         except (RuntimeError, TypeError, UnicodeError) as exc:

@@ -1,4 +1,4 @@
-"""Regular expressions of configs: RE2 matches them in time that is linear in the text, whoever has written that."""
+"""Regular expressions of configs: RE2 matches them in time that is linear in the text."""
 
 from __future__ import annotations
 

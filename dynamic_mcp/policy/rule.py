@@ -71,12 +71,12 @@ class CompiledRule:
         return all(self.is_about_all(kind) for kind in Kind)
 
     def is_about_all(self, kind: Kind) -> bool:
-        """Tell whether it is about all things of a kind, unconditionally."""
+        """Return whether it is about all things of a kind, unconditionally."""
         has_conditions = self._conditions is not None or self._expression is not None
         return "*" in (self._patterns(kind) or ()) and self.source.access == "any" and not has_conditions
 
     def is_about(self, kind: Kind) -> bool:
-        """Tell whether it is about some things of a kind; prompts and resources only read."""
+        """Return whether it is about some things of a kind; prompts and resources only read."""
         return self._patterns(kind) is not None and (kind is Kind.TOOL or self.source.access != "write")
 
     def _patterns(self, kind: Kind) -> tuple[str, ...] | None:
@@ -89,16 +89,16 @@ class CompiledRule:
                 return self.source.resources
 
     def lacks_scope(self, caller: Caller) -> bool:
-        """Tell whether it would allow something if the client's token had a scope."""
+        """Return whether it would allow something if the client's token had a scope."""
         scope, scopes = self.source.scope, caller.authentication.scopes
         return self.source.effect is Effect.ALLOW and scope is not None and scopes is not None and scope not in scopes
 
     def matches(self, target: Target, caller: Caller) -> bool:
-        """Tell whether it is about something, as far as that follows without arguments."""
+        """Return whether it is about something, as far as that follows without arguments."""
         return not self._find_static_mismatch(target, caller)
 
     def accepts(self, target: Target, caller: Caller, arguments: Arguments) -> bool:
-        """Tell whether the arguments fulfil its conditions; one that cannot be evaluated never allows."""
+        """Return whether the arguments fulfil its conditions; one that cannot be evaluated never allows."""
         return not self._find_mismatch_in_arguments(target, caller, arguments)
 
     def find_mismatch(self, target: Target, caller: Caller, arguments: Arguments) -> str:
@@ -110,12 +110,12 @@ class CompiledRule:
         )
 
     def covers_template(self, template: str) -> bool:
-        """Tell whether it is about every URI of a template, unconditionally."""
+        """Return whether it is about every URI of a template, unconditionally."""
         covers = self._resources is not None and self._resources.covers(template)
         return covers and self.source.access != "write" and self._expression is None and self._conditions is None
 
     def may_match_template(self, template: str) -> bool:
-        """Tell whether it may be about some URI of a template."""
+        """Return whether it may be about some URI of a template."""
         may_match = self._resources is not None and self._resources.may_match(template)
         return may_match and self.source.access != "write" and not self.needs_arguments
 
@@ -139,7 +139,7 @@ class CompiledRule:
         return f"its {target.kind.value}s do not match"
 
     def _names(self, target: Target) -> bool:
-        """Tell whether globs match; a rule that denies or asks is not got round by another way to write a name."""
+        """Return whether globs match; a rule that denies or asks is not got round by another way to write a name."""
         allows = self.source.effect is Effect.ALLOW
         if target.kind is Kind.RESOURCE:
             assert self._resources is not None

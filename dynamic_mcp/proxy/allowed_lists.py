@@ -6,10 +6,10 @@ A list that is the same as before stays the same object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.config.access import Kind
 from dynamic_mcp.config.resolved import Presentation

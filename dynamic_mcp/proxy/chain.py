@@ -24,7 +24,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import envelope, wire
-from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS
+from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS, StateRefused
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import (
     ApprovalCounts,
@@ -35,7 +35,6 @@ from dynamic_mcp.proxy.request import (
     Restart,
     UpstreamRequest,
 )
-from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.bounded import LONGEST_NAME, MOST_NAMES, BoundedDict

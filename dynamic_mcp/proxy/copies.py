@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dynamic_mcp.client import ClientHello
+from dynamic_mcp.config.resolve import is_stateful
 from dynamic_mcp.config.resolved import Program, Share, Upstream
-from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.workspace import launch_of
 from dynamic_mcp.groups.audience import Peers
 from dynamic_mcp.groups.group import Group

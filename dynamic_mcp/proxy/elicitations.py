@@ -27,15 +27,6 @@ def name_asker(group: str, client: Client, answer: Frame) -> Frame:
     return prepare_error(group, client, answer)
 
 
-def check_asked(answer: Frame) -> Frame:
-    """Return an error, or another one if it asks for elicitations that a client must not be asked for."""
-    if _CODE not in bytes(answer.error):
-        return answer
-    from dynamic_mcp.proxy.asked_questions import check_error  # seldom needed
-
-    return check_error(answer)
-
-
 class Elicitations:
     """The elicitations that upstreams have sent, by their ids; two upstreams may choose the same."""
 
@@ -47,10 +38,17 @@ class Elicitations:
         if frame.method == "elicitation/create":
             self._note(client, wire.member(frame.params, "elicitationId"))
 
-    def note_error(self, client: Client, error: Raw) -> None:
-        """Note the elicitations that an error with the code -32042 asks for."""
-        for each in required_elicitations(error):
+    def check_error(self, client: Client, answer: Frame) -> Frame:
+        """Return an error, or another one if it asks for elicitations that a client must not be asked for.
+
+        Those that it asks for are noted.
+        """
+        from dynamic_mcp.proxy.asked_questions import check_error  # seldom needed
+
+        answer = check_error(answer)
+        for each in required_elicitations(answer.error):
             self._note(client, wire.member(each, "elicitationId"))
+        return answer
 
     def pass_completion_on(self, instance: Instance, frame: Frame) -> bool:
         """Tell the client of an instance whose elicitation is complete; returns whether it can be nobody else's."""

@@ -30,8 +30,7 @@ class ExposedTools:
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
-        exposing = ((group, group.presentation.exposure) for group in self._offering())
-        return [group for group, exposure in exposing if exposure.direct or exposure.pinned]
+        return [group for group in self._offering() if group.presentation.exposure.shows_some]
 
     def is_all(self) -> bool:
         """Tell whether every tool is listed by itself, so that there is nothing to find."""

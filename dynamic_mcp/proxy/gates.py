@@ -1,4 +1,4 @@
-"""Which groups have a gate, which holds back what servers say of themselves. A feature makes the gates.
+"""Which groups have a gate, which holds back definitions of their servers. A feature makes the gates.
 
 It is loaded with the first catalog that it has to judge, and not where the config trusts all servers.
 """
@@ -97,19 +97,16 @@ class Gates:
             group.admission.set_gate(gate)
 
     def _make_gate(self, group: Group, pinning: Pinning) -> Gate:
-        """Return the gate of a group, and give all others theirs: their tools count where one server is judged."""
+        """Return the gate of a group, and give all others theirs: what is approved for one is taken up by all."""
         if self._service is None:
-            self._service = self._make_service()
+            assert self._config is not None
+            self._service = _find_maker()(self._config, self._context)
             for other, its_pinning in self._pinnings.items():
                 other.admission.set_gate(self._service.make_gate(other, its_pinning))
         gate = group.admission.gate
-        if gate is None or self._pinnings.get(group) != pinning:  # there is another config since it was asked for
+        if gate is None or self._pinnings.get(group) != pinning:  # the config has changed since it was asked for
             return self._service.make_gate(group, pinning)
         return gate
-
-    def _make_service(self) -> GateService:
-        assert self._config is not None
-        return _find_maker()(self._config, self._context)
 
 
 def _find_maker() -> MakeService:

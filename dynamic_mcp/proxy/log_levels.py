@@ -11,7 +11,6 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.own_requests import tell
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import Subscriptions
 from dynamic_mcp.system.task_set import TaskSet
@@ -47,7 +46,7 @@ class LogLevels:
         if level is not None and instance.is_connected and group.known and group.known.may("logging"):
             self._subscriptions.note_level(instance)
             params = {"level": Raw(wire.encode(level))}
-            self._background.create(tell(group, instance, "logging/setLevel", params))
+            self._background.create(group.tell(instance, "logging/setLevel", params))
 
     def instances_of(self, client: Client) -> list[tuple[Group, Instance]]:
         """Return the instances that serve a client."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from dynamic_mcp.config.read import ReloadCounts
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.proxy.proxy import Proxy
-    from dynamic_mcp.proxy.reload_counts import ReloadCounts
     from dynamic_mcp.proxy.request import Observer
 
 

@@ -24,8 +24,8 @@ from dynamic_mcp.errors import (
     MissingScope,
 )
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request_state import StateRefused
 
 TOOL_ERROR = "tool_error"
 CANCELLED = "cancelled"

@@ -14,8 +14,9 @@ from typing import Protocol
 from msgspec import Raw
 
 from dynamic_mcp.identity import Principal
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket, load_cipher
+from dynamic_mcp.proxy.request_state import StateSeal, Ticket, load_cipher
 from dynamic_mcp.system.bounded import BoundedDict
 
 # How many calls may wait, and how long each. Then it is cancelled upstream.

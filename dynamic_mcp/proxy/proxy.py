@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, structs
 
 from dynamic_mcp.client import OURSELVES, Client, User
-from dynamic_mcp.config.persons import for_person, knows_persons
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.groups.assignment import Place
@@ -22,46 +22,45 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
 from dynamic_mcp.mcp.revisions import SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
-from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
-from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
-from dynamic_mcp.proxy.logins import LoginOffers
-from dynamic_mcp.proxy.parked_calls import ParkedCalls
-from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
-from dynamic_mcp.proxy.result_store import ResultStore
-from dynamic_mcp.proxy.router import Router, UseCase
-from dynamic_mcp.proxy.search import ToolSearch
-from dynamic_mcp.proxy.snapshots import take_snapshot
-from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
-from dynamic_mcp.proxy.tasks import Tasks
+from dynamic_mcp.proxy.router import Router, UseCase, list_use_cases
+from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions, take_snapshot
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
-from dynamic_mcp.proxy.use_cases import list_use_cases
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
-if TYPE_CHECKING:  # loaded with the first request that needs them
+if TYPE_CHECKING:  # loaded with the first request, message or server that needs them
+    from dynamic_mcp.config.resolved import Embeddings
+    from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
+    from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.proxy.cache_hints import CacheHint
+    from dynamic_mcp.proxy.elicitations import Elicitations
+    from dynamic_mcp.proxy.logins import LoginOffers
+    from dynamic_mcp.proxy.parked_calls import ParkedCalls
+    from dynamic_mcp.proxy.persons import Persons
     from dynamic_mcp.proxy.resources import Resources
+    from dynamic_mcp.proxy.result_store import ResultStore
+    from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
+    from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
 
 
 class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
 
     Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
-    become true before a config is applied. `steps` replaces those of features.
+    become true before a config is applied. `steps` replaces those of features. `open_logins` is called for the first
+    remote server. What not every client or server needs is made when it is first needed.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Proxy:
         opener: OpenLink | None = None,
         catalog_store: CatalogStore | None = None,
         vectors: Path | None = None,
-        logins: Logins | None = None,
+        open_logins: Callable[[], Logins] | None = None,
         clock: Clock | None = None,
         state_folder: Path | None = None,
         has_base: bool = True,
@@ -79,33 +78,29 @@ class Proxy:
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
-        opener = opener or partial(open_link, logins=logins)
+        self._open_logins, self._vectors = open_logins, vectors
+        self._embeddings: Embeddings | None = None
+        # what is made later: how it is closed, and how it lets go of a client
+        self._parts, self._releases = AsyncExitStack(), list[Callable[[Client], None]]()
+        opener = opener or partial(open_link, logins=lambda: self.logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
         self._views = Views({None: base}, self.groups, self._gates)
-        self._persons = Persons(self._add_person, self._remove_person)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
-        self._resource_subscriptions, self._elicitations = ResourceSubscriptions(), Elicitations()
-        self._logins = LoginOffers(logins, self._subscriptions)
-        self.result_store, self.parked_calls = ResultStore(), ParkedCalls()
-        if logins is not None:
-            logins.on_login = lambda *login: self.note(event_of_login(*login))
-        self._search = ToolSearch(self._group_views, vectors)
-        self._search.configure(config.embeddings)
+        self._resource_subscriptions = ResourceSubscriptions()
+        self._set_embeddings(config)
         self._services = Services(
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
-        self._tasks = Tasks(chains)
-        self._tools = Tools(chains, self._tasks, self._search, self.result_store)
-        use_cases = list_use_cases(chains, self._tools, lambda: self._resources, self._tasks, self._log_levels)
-        self._router = Router(use_cases, chains, self._logins, self._elicitations)
-        self._messages = UpstreamMessages(
-            self._views, chains, self._tasks, self._elicitations, self._subscriptions, self._resource_subscriptions
+        self._tools = Tools(chains, lambda: self._tasks, lambda: self._search, lambda: self.result_store)
+        use_cases = list_use_cases(
+            chains, self._tools, self._log_levels, resources=lambda: self._resources, tasks=lambda: self._tasks
         )
+        self._router = Router(use_cases, chains, lambda: self._login_offers, lambda: self._elicitations)
         self._answer_of_one: UseCase | None = None
         self._govern(base, [base])
 
@@ -120,13 +115,90 @@ class Proxy:
         from dynamic_mcp.proxy.transparent import Transparent
 
         return Transparent(
-            self._chains, self._tasks, self._resources, self._subscriptions, self._logins, self._elicitations
+            self._chains,
+            self._tasks,
+            self._resources,
+            self._subscriptions,
+            lambda: self._login_offers,
+            lambda: self._elicitations,
         )
 
-    @property
+    @cached_property
+    def _search(self) -> ToolSearch:
+        from dynamic_mcp.proxy.search import ToolSearch
+
+        search = ToolSearch(self._group_views, self._vectors)
+        self._parts.push_async_callback(search.close)
+        return search
+
+    @cached_property
+    def _tasks(self) -> Tasks:
+        from dynamic_mcp.proxy.tasks import Tasks
+
+        tasks = Tasks(self._chains, self._subscriptions)
+        self._parts.push_async_callback(tasks.close)
+        self._releases.append(tasks.release)
+        return tasks
+
+    @cached_property
+    def _elicitations(self) -> Elicitations:
+        from dynamic_mcp.proxy.elicitations import Elicitations
+
+        elicitations = Elicitations()
+        self._releases.append(elicitations.release)
+        return elicitations
+
+    @cached_property
+    def _messages(self) -> UpstreamMessages:
+        from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
+
+        return UpstreamMessages(
+            self._views,
+            self._chains,
+            self._tasks,
+            self._elicitations,
+            self._subscriptions,
+            self._resource_subscriptions,
+        )
+
+    @cached_property
+    def _persons(self) -> Persons:
+        from dynamic_mcp.proxy.persons import Persons
+
+        return Persons(self._add_person, self._remove_person)
+
+    @cached_property
+    def _login_offers(self) -> LoginOffers:
+        from dynamic_mcp.proxy.logins import LoginOffers
+
+        offers = LoginOffers(self.logins, self._subscriptions)
+        self._parts.callback(offers.close)
+        self._releases.append(offers.release)
+        return offers
+
+    @cached_property
     def logins(self) -> Logins | None:
-        """The logins at servers."""
-        return self._logins.logins
+        """The logins at servers, if there are any."""
+        logins = None if self._open_logins is None else self._open_logins()
+        if logins is not None:
+            logins.on_login = self._note_login
+        return logins
+
+    @cached_property
+    def result_store(self) -> ResultStore:
+        """The results that were too long for their answers."""
+        from dynamic_mcp.proxy.result_store import ResultStore
+
+        results = ResultStore()
+        self._releases.append(results.release)
+        return results
+
+    @cached_property
+    def parked_calls(self) -> ParkedCalls:
+        """The calls that wait for their modern clients, of all faces."""
+        from dynamic_mcp.proxy.parked_calls import ParkedCalls
+
+        return ParkedCalls()
 
     @property
     def approvals(self) -> ApprovalCounts | None:
@@ -157,17 +229,28 @@ class Proxy:
         """
         base = self._base = self._base_of(config)
         configs: dict[Place, Config] = {None: base, **dict((by_workspace or {}).items())}
-        if knows_persons(base):
-            configs |= {each: for_person(base, each) for each in self._persons.adopt(self._subscriptions)}
-        else:
+        if base.knows_persons:
+            configs |= {each: base.for_person(each) for each in self._persons.adopt(self._subscriptions)}
+        elif self.groups.knows_persons:
             self._persons.forget()
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
         self._govern(base, configs.values())
-        self._search.configure(config.embeddings)
+        self._set_embeddings(config)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
-        self._search.learn()
+        self._learn_vectors()
         self._subscriptions.announce_soon()
+
+    def _set_embeddings(self, config: Config) -> None:
+        """Find tools by this config's endpoint, too, or by words alone."""
+        if config.embeddings != self._embeddings:
+            self._embeddings = config.embeddings
+            self._search.configure(config.embeddings)
+
+    def _learn_vectors(self) -> None:
+        """Learn vectors for all known tools in the background, where the config asks for that."""
+        if self._embeddings is not None:
+            self._search.learn()
 
     async def prepare(self, config: Config) -> None:
         """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
@@ -220,6 +303,12 @@ class Proxy:
         if self.observers is not None:
             self.observers.note(event)
 
+    def _note_login(self, group: str, person: Principal | None) -> None:
+        if self.observers is not None:
+            from dynamic_mcp.proxy.client_events import event_of_login
+
+            self.note(event_of_login(group, person))
+
     def add_workspace(self, workspace: Workspace, config: Config) -> None:
         """Serve a workspace from now on, with the groups that this config has for it."""
         self.groups.add(workspace, config)
@@ -231,13 +320,13 @@ class Proxy:
 
     def _add_person(self, person: Principal) -> None:
         """Have groups for a person: those of everybody, and one for each server that it logs in to."""
-        config = for_person(self._base, person)
+        config = self._base.for_person(person)
         self.groups.add(person, config)
         self._views.add(person, config)
 
     def _remove_person(self, person: Principal) -> None:
         self._views.remove(person, self.groups.remove(person))
-        self._logins.forget(person)
+        self._login_offers.forget(person)
 
     def complain(self, text: str, *, level: str = "error") -> None:
         """Send every client a log message of the proxy itself, unless it asked for worse only."""
@@ -248,10 +337,8 @@ class Proxy:
         self._subscriptions.close()
         self._log_levels.close()
         self._resource_subscriptions.close()
-        self._logins.close()
-        await self._tasks.close()
+        await self._parts.aclose()
         await self._chains.close()
-        await self._search.close()
         await self.groups.close()
         await self._gates.close()
 
@@ -315,17 +402,18 @@ class Proxy:
 
     def _add(self, client: Client) -> None:
         if self.observers is not None and client not in self._subscriptions:
+            from dynamic_mcp.proxy.client_events import events_of_beginning
+
             for event in events_of_beginning(client):
                 self.note(event)
         self._subscriptions.add(client)
-        self._tasks.greet(client)
         self.is_greeted.set()
         self.changed.set()
 
     def _describe(self, client: Client) -> dict[str, object]:
         """Return what all groups together are for a client."""
         view = self.view_for(client)
-        self._search.learn()
+        self._learn_vectors()
         return {
             "capabilities": capabilities(view, client.hello.revision),
             "serverInfo": OURSELVES,
@@ -335,19 +423,20 @@ class Proxy:
     def release(self, client: Client) -> None:
         """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
         if self.observers is not None and client in self._subscriptions:
+            from dynamic_mcp.proxy.client_events import event_of_end
+
             self.note(event_of_end(client))
         self._resource_subscriptions.release(client, self.groups.of(self.groups.place_of(client)).values())
         self._subscriptions.remove(client)
-        self._elicitations.release(client)
-        self._logins.release(client)
-        self.result_store.release(client)
         self._chains.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)
-        self._tasks.release(client)
+        for release in self._releases:
+            release(client)
         for group, instance in shared:
             self._log_levels.tell(group, instance)
-        self._persons.release(client)
+        if self.groups.knows_persons:
+            self._persons.release(client)
         self.changed.set()
 
     def _base_of(self, config: Config) -> Config:
@@ -388,6 +477,8 @@ class Proxy:
 
     def cache_hint(self, client: Client, method: str) -> CacheHint | None:
         """Return how long a client may keep the result of a method; None where that is not said."""
+        from dynamic_mcp.proxy.cache_hints import CACHEABLE, cache_hint  # for modern clients
+
         if method not in CACHEABLE:
             return None
         is_private = self._views.are_governed or bool(self._list_changers) or self.groups.place_of(client) is not None
@@ -416,7 +507,7 @@ class Proxy:
         self.changed.set()
         self._subscriptions.announce_soon(group)
         if group.state is State.NEEDS_LOGIN:
-            self._logins.open_browser_if_needed(group)
+            self._login_offers.open_browser_if_needed(group)
 
     def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
         """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
@@ -460,7 +551,9 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        snapshot, changers = take_snapshot(view, self._tools, self._search), self._list_changers
+        if not view.scope.is_single:
+            self._learn_vectors()
+        snapshot, changers = take_snapshot(view, self._tools.snapshot), self._list_changers
         if not changers:
             return snapshot
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}

@@ -102,6 +102,51 @@ class Request(Struct, frozen=True, gc=False):
         return await (self.channel or self.client).ask(frame, on_status)
 
 
+class ForwardingChannel(Channel):
+    """A channel that passes everything on to the client of a request; a subclass overrides what it changes."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    @property
+    def address(self) -> str:
+        """The address of the client that has sent the request."""
+        return self._request.address
+
+    @property
+    def port(self) -> int:
+        """The port that the client has sent it from."""
+        return self._request.port
+
+    @property
+    def client(self) -> Hashable:
+        """The client behind the request."""
+        return self._request.client
+
+    @property
+    def recipient(self) -> Hashable:
+        """Who gets what an upstream says while the request is in flight."""
+        return self._request.recipient
+
+    @property
+    def log_level(self) -> str:
+        """The level of the log messages that the request asks for."""
+        return self._request.log_level
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the request goes on without its client."""
+        return self._request.is_parked
+
+    def notify(self, frame: Frame) -> None:
+        """Send the client a notification."""
+        self._request.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Ask the client, and return its answer."""
+        return await self._request.ask(frame, on_status)
+
+
 class UpstreamRequest(Struct, frozen=True, gc=False):
     """A request on its way to a group's upstream; `label` names it in messages.
 

@@ -14,31 +14,13 @@ from importlib import import_module
 
 import msgspec
 
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.system.decoding import decode_as
 
 _PREFIX = "dynamic-mcp"
 _NONCE_BYTES = 12
 # A state of ours is short; whatever is longer is not one.
 _MAX_STATE_CHARS = 1024
-
-
-class StateRefused(Exception):
-    """A state that is not accepted. `reason` is for programs: `invalid`, `expired`, `used` or `restarted`."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(_WORDS[reason])
-        self.reason = reason
-
-
-_WORDS = {
-    "invalid": "`requestState` is not valid for this request; make the request again without it",
-    "expired": "`requestState` has expired, and the request was cancelled; make it again without `requestState`",
-    "used": "`requestState` was used before; use the latest one, or make the request again without it",
-    "restarted": (
-        "dynamic-mcp was restarted since it gave this `requestState`, and the request was lost; it may have run in "
-        "part. Make it again without `requestState`"
-    ),
-}
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):

@@ -14,7 +14,6 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.own_requests import tell
 from dynamic_mcp.system.task_set import TaskSet
 
 
@@ -170,13 +169,13 @@ class ResourceSubscriptions:
 
     async def _subscribe(self, group: Group, instance: Instance, uri: str) -> None:
         await self.wait_for_end(instance, uri)
-        await tell(group, instance, "resources/subscribe", {"uri": Raw(wire.encode(uri))})
+        await group.tell(instance, "resources/subscribe", {"uri": Raw(wire.encode(uri))})
 
     async def _unsubscribe(self, group: Group, instance: Instance, uri: str) -> None:
         """Unsubscribe, unless another client has begun to subscribe before this could be sent, or the server ends."""
         if not instance.is_retired and not self.is_wanted(instance, group, uri):
             with self.note_end(instance, uri):
-                await tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
+                await group.tell(instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
 
     def _subscribers(self, group: Group, instance: Instance) -> Iterator[Client]:
         users = set(instance.users)

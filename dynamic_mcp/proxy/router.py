@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
-from dynamic_mcp.errors import METHOD_NOT_FOUND, LoginNeeded
+from dynamic_mcp.errors import METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED, LoginNeeded
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.capabilities import EXTENDING
 from dynamic_mcp.proxy.chain import Chains
-from dynamic_mcp.proxy.elicitations import Elicitations, check_asked
-from dynamic_mcp.proxy.logins import LoginOffers
+from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.view import GroupView
+
+if TYPE_CHECKING:  # loaded with the first request that needs them
+    from dynamic_mcp.proxy.completion import Completion
+    from dynamic_mcp.proxy.elicitations import Elicitations
+    from dynamic_mcp.proxy.logins import LoginOffers
+    from dynamic_mcp.proxy.prompts import Prompts
+    from dynamic_mcp.proxy.resources import Resources
+    from dynamic_mcp.proxy.tasks import Tasks
 
 # For one request: a server may want a login, and then one with more scope, or at another authorization server.
 MAX_LOGINS = 2
+_ELICITATION_REQUIRED = b"%d" % URL_ELICITATION_REQUIRED
 
 UseCase = Callable[[Request], Awaitable[Frame]]
+"""What answers one method of MCP."""
 
 
 class Router:
@@ -28,8 +40,8 @@ class Router:
         self,
         use_cases: Mapping[str, UseCase],
         chains: Chains,
-        logins: LoginOffers,
-        elicitations: Elicitations,
+        logins: Callable[[], LoginOffers],
+        elicitations: Callable[[], Elicitations],
         pass_on: UseCase | None = None,
     ) -> None:
         self._use_cases = use_cases
@@ -45,20 +57,19 @@ class Router:
             answer = await use_case(request)
         except LoginNeeded as exc:
             answer = await self._answer_after_logins(use_case, request, exc)
-        if len(answer.error):
-            answer = check_asked(answer)
-            self._elicitations.note_error(request.client, answer.error)
+        if len(answer.error) and _ELICITATION_REQUIRED in bytes(answer.error):
+            answer = self._elicitations().check_error(request.client, answer)
         return answer
 
     async def _answer_after_logins(self, use_case: UseCase, request: Request, needed: LoginNeeded) -> Frame:
         for _ in range(MAX_LOGINS):
-            if not await self._logins.offer(request, needed.group):
+            if not await self._logins().offer(request, needed.group):
                 break
             try:
                 return await use_case(request)
             except LoginNeeded as exc:
                 needed = exc
-        raise self._logins.explain(request.client, request.view[needed.group], needed) from None
+        raise self._logins().explain(request.client, request.view[needed.group], needed) from None
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request that the protocol does not know."""
@@ -80,6 +91,48 @@ class Router:
         for group in request.view:
             if request.method == "notifications/roots/list_changed" or group.name == name:
                 group.group.notify(request.client, request.method, request.params)
+
+
+def list_use_cases(
+    chains: Chains,
+    tools: Tools,
+    log_levels: LogLevels,
+    *,
+    resources: Callable[[], Resources],
+    tasks: Callable[[], Tasks],
+) -> Mapping[str, UseCase]:
+    """Return what answers each method for a client that sees all groups as one server."""
+
+    @cache
+    def prompts() -> Prompts:
+        from dynamic_mcp.proxy.prompts import Prompts
+
+        return Prompts(chains)
+
+    @cache
+    def completion() -> Completion:
+        from dynamic_mcp.proxy.completion import Completion
+
+        return Completion(chains)
+
+    return {
+        "tools/list": tools.list_tools,
+        "tools/call": tools.call,
+        "resources/list": lambda request: resources().list_resources(request),
+        "resources/templates/list": lambda request: resources().list_templates(request),
+        "resources/read": lambda request: resources().read(request),
+        "resources/subscribe": lambda request: resources().subscribe(request),
+        "resources/unsubscribe": lambda request: resources().unsubscribe(request),
+        "prompts/list": lambda request: prompts().list_prompts(request),
+        "prompts/get": lambda request: prompts().get(request),
+        "completion/complete": lambda request: completion().complete(request),
+        "logging/setLevel": log_levels.set,
+        "tasks/get": lambda request: tasks().get(request),
+        "tasks/cancel": lambda request: tasks().get(request),
+        "tasks/update": lambda request: tasks().update(request),
+        "tasks/result": lambda request: tasks().result(request),
+        "tasks/list": lambda request: tasks().list_tasks(request),
+    }
 
 
 def _find_extended(request: Request) -> GroupView | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from msgspec import Raw
 
 from dynamic_mcp.client import Client, User
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
@@ -34,9 +35,14 @@ Snapshot = Mapping[str, Sequence[object] | None]
 
 
 class Subscriptions:
-    """The connected clients, what each was told of the lists, and the log level that each asked for."""
+    """The connected clients, what each was told of the lists, and the log level that each asked for.
+
+    `have_been_several` tells that there was more than one client so far.
+    """
 
     def __init__(self, view_for: Callable[[Client], View], snapshot: Callable[[View], Snapshot]) -> None:
+        self.have_been_several = False
+        self._last: ref[Client] | None = None
         self._view_for = view_for
         self._snapshot = snapshot
         self._announced: dict[Client, Snapshot] = {}
@@ -58,6 +64,8 @@ class Subscriptions:
         self._announced[client] = found = self._snapshot(self._view_for(client))
         if None in found.values():
             self._waiting.add(client)
+        self.have_been_several |= self._last is not None and self._last() is not client
+        self._last = ref(client)
 
     def remove(self, client: Client) -> None:
         """Forget a client."""
@@ -188,3 +196,37 @@ def _with_group_in_logger(group: str, frame: Frame) -> Frame:
     except wire.Malformed:
         return frame
     return Frame(method=frame.method, params=params)
+
+
+def take_snapshot(view: View, tools: Callable[[View], Sequence[object]]) -> Snapshot:
+    """Return what the lists of a view answer now; `tools` returns what `tools/list` does."""
+    if view.scope.is_single:
+        return _take_of_one(view)
+    return {
+        "tools": tools(view),
+        "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES),
+        "prompts": _entries(view, ListKind.PROMPTS),
+    }
+
+
+def _entries(view: View, *kinds: ListKind) -> Sequence[object]:
+    found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)
+    return [part for group, kind, each in found if each for part in (group.name, kind, each)]
+
+
+def _take_of_one(view: View) -> Snapshot:
+    """Return what the lists of a group answer that is shown alone."""
+    kinds: dict[str, list[ListKind]] = {}
+    for kind in ListKind:
+        kinds.setdefault(kind.capability, []).append(kind)
+    return {feature: _listings(view, each) for feature, each in kinds.items()}
+
+
+def _listings(view: View, kinds: Sequence[ListKind]) -> Sequence[object] | None:
+    """Return what is known of these lists; None if the group has them to read, nothing if it has gone."""
+    found: list[object] = []
+    for group in view:
+        if group.known is None or not group.known.knows(kinds):
+            return None
+        found += [group.known.lists[kind] for kind in kinds]
+    return found

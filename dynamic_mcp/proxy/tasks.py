@@ -25,6 +25,7 @@ from dynamic_mcp.proxy.extension_tasks import ExtensionTasks
 from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.subscriptions import Subscriptions
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
@@ -57,20 +58,14 @@ class _Owner(Struct, frozen=True):
 class Tasks:
     """The use cases of tasks; those of modern clients are an `extension`, with rules of its own."""
 
-    def __init__(self, chains: Chains) -> None:
+    def __init__(self, chains: Chains, clients: Subscriptions) -> None:
         self.extension = ExtensionTasks(chains)
         self._chains = chains
         self._by_id: dict[tuple[Client, str], _Task] = {}
         # Weak references, because the tasks of clients that have gone outlive the instances that ran them.
         self._owners: BoundedDict[tuple[ref[Instance], str], _Owner] = BoundedDict(_MAX_TASKS, on_evict=self._forget)
         self._background = TaskSet()
-        self._serves_several = False
-        self._last_greeted: ref[Client] | None = None
-
-    def greet(self, client: Client) -> None:
-        """Note a client; a server's own words about a task are passed on only while there has been one client."""
-        self._serves_several |= self._last_greeted is not None and self._last_greeted() is not client
-        self._last_greeted = ref(client)
+        self._clients = clients
 
     def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame, *, tool: str) -> Frame:
         """Note the task that an instance has begun for a call of a tool, and give it the client's id."""
@@ -182,8 +177,10 @@ class Tasks:
         found = await first_result(
             mine, lambda group: self._send(request, group, instances[group], request.params, patience)
         )
-        if found is None or (self._serves_several and len(found[1].error)):
-            raise NotFound("task", id)  # in the same words, whether it is another client's or nobody's
+        # a server's own words are passed on only while there has been one client: all others are told the same,
+        # whether a task is another client's or nobody's
+        if found is None or (self._clients.have_been_several and len(found[1].error)):
+            raise NotFound("task", id)
         return found[0], instances[found[0]], found[1]
 
     def _may_own(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> bool:

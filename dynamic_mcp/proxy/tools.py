@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -12,22 +12,22 @@ from msgspec import Raw
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.mirrored_headers import NONE_MIRRORED, HeaderParameters
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Chains
-from dynamic_mcp.proxy.exposed import ExposedTools
-from dynamic_mcp.proxy.listed_names import Named
 from dynamic_mcp.proxy.lists import MISSING, offset, page
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.result_store import ResultStore
-from dynamic_mcp.proxy.search import ToolSearch
-from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools import meta_tools
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
 
-if TYPE_CHECKING:  # loaded with the first call
+if TYPE_CHECKING:  # loaded with the first call, or the first view that lists tools by themselves
+    from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.proxy.calls import Calls
+    from dynamic_mcp.proxy.exposed import ExposedTools
+    from dynamic_mcp.proxy.listed_names import Named
+    from dynamic_mcp.proxy.result_store import ResultStore
+    from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.tasks import Tasks
 
 _OWN = frozenset((GET, *CALLS))
 
@@ -35,7 +35,13 @@ _OWN = frozenset((GET, *CALLS))
 class Tools:
     """The tools of all groups behind ours."""
 
-    def __init__(self, chains: Chains, tasks: Tasks, search: ToolSearch, results: ResultStore) -> None:
+    def __init__(
+        self,
+        chains: Chains,
+        tasks: Callable[[], Tasks],
+        search: Callable[[], ToolSearch],
+        results: Callable[[], ResultStore],
+    ) -> None:
         self._search = search
         self._exposed: WeakKeyDictionary[View, ExposedTools] = WeakKeyDictionary()
         self._chains, self._tasks, self._results = chains, tasks, results
@@ -44,15 +50,26 @@ class Tools:
     def _calls(self) -> Calls:
         from dynamic_mcp.proxy.calls import Calls
 
-        return Calls(self._chains, self._tasks, self.exposed, self._results)
+        return Calls(self._chains, self._tasks(), self.exposed, self._results())
 
     def exposed(self, view: View) -> ExposedTools:
         """Return the tools of a view that are listed by themselves."""
         found = self._exposed.get(view)
-        return found if found is not None else self._exposed.setdefault(view, ExposedTools(view))
+        if found is None:
+            from dynamic_mcp.proxy.exposed import ExposedTools
+
+            found = self._exposed[view] = ExposedTools(view)
+        return found
+
+    def _find_exposed(self, view: View) -> ExposedTools | None:
+        """Return the tools of a view that are listed by themselves; None where the config lists none so."""
+        exposes = any(group.presentation.exposure.shows_some for group in view.offering("tools"))
+        return self.exposed(view) if exposes else None
 
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
         """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
+        from dynamic_mcp.mcp.mirrored_headers import NONE_MIRRORED
+
         found: Named | None = None
         if view.scope.is_single:
             found = next(((group, name) for group in view), None)
@@ -69,33 +86,38 @@ class Tools:
         """Answer `tools/list`."""
         params = wire.members(request.params) if len(request.params) else {}
         start = offset(params.get("cursor", wire.NULL))
-        exposed = self.exposed(request.view)
-        await exposed.learn(request.client)
-        missing = exposed.missing()
-        rest = {"_meta": {MISSING: missing}} if missing else {}
+        rest: dict[str, object] = {}
+        exposed = self._find_exposed(request.view)
+        if exposed is not None:
+            await exposed.learn(request.client)
+            missing = exposed.missing()
+            rest = {"_meta": {MISSING: missing}} if missing else {}
         return wire.result_frame(page(ListKind.TOOLS, self._entries(request.view), start, rest))
 
     def snapshot(self, view: View) -> list[object]:
         """Return objects that are the same as long as `tools/list` answers the same."""
-        own = [] if self.exposed(view).is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        return [*own, *self.exposed(view).entries()]
+        exposed = self._find_exposed(view)
+        if exposed is None:
+            return [view.scope.split_calls, _has_tasks(view), *_rows(view)]
+        own = [] if exposed.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
+        return [*own, *exposed.entries()]
 
     def instructions(self, view: View) -> str:
         """Return what a model is told about the tools at the start."""
-        exposed = self.exposed(view)
-        about_exposed = meta_tools.build_direct_instructions(exposed.instructions())
+        exposed = self._find_exposed(view)
+        about_exposed = "" if exposed is None else meta_tools.build_direct_instructions(exposed.instructions())
         about_ours = ""
-        if not exposed.is_all():
+        if exposed is None or not exposed.is_all():
             about_ours = meta_tools.build_instructions(_rows(view), split=view.scope.split_calls)
         return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_exposed]))
 
     def _entries(self, view: View) -> list[Raw]:
         """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""
-        exposed = self.exposed(view)
-        if exposed.is_all():
+        exposed = self._find_exposed(view)
+        if exposed is not None and exposed.is_all():
             return exposed.entries()
         own = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
-        return [*(Raw(wire.encode(tool)) for tool in own), *exposed.entries()]
+        return [*(Raw(wire.encode(tool)) for tool in own), *(() if exposed is None else exposed.entries())]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
@@ -106,7 +128,7 @@ class Tools:
         if name == CALL and not request.view.scope.split_calls:
             return self._calls.call_dynamic(request, CALL, params)
         if name == GET:
-            return self._search.answer(request, params)
+            return self._search().answer(request, params)
         if name in CALLS:
             return self._call_split(request, name, params)
         if name is None:

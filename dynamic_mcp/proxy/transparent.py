@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
@@ -26,9 +27,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Chains
-from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.lists import offset, page
-from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resources import Resources
@@ -37,6 +36,10 @@ from dynamic_mcp.proxy.subscriptions import LEVELS, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools.arguments import is_valid
+
+if TYPE_CHECKING:  # loaded where a server needs them
+    from dynamic_mcp.proxy.elicitations import Elicitations
+    from dynamic_mcp.proxy.logins import LoginOffers
 
 # The link to the upstream has said this already.
 _INITIALIZED = "notifications/initialized"
@@ -53,8 +56,8 @@ class Transparent:
         tasks: Tasks,
         resources: Resources,
         subscriptions: Subscriptions,
-        logins: LoginOffers,
-        elicitations: Elicitations,
+        logins: Callable[[], LoginOffers],
+        elicitations: Callable[[], Elicitations],
     ) -> None:
         self._chains = chains
         self._tasks = tasks
@@ -75,8 +78,8 @@ class Transparent:
             try:
                 said = await group.learn_hello(client)
             except LoginNeeded as exc:
-                if not await self._logins.wait_for_browser(group.group):
-                    raise self._logins.explain(client, group, exc) from None
+                if not await self._logins().wait_for_browser(group.group):
+                    raise self._logins().explain(client, group, exc) from None
                 continue
             if said is not None:  # else a reload has just replaced the group
                 return _hello(group, said, client.hello.revision)

@@ -8,7 +8,7 @@ takes the next one to go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from weakref import WeakKeyDictionary
 
 from msgspec import structs
@@ -18,7 +18,7 @@ from dynamic_mcp.errors import Busy
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import ForwardingChannel, Request
 from dynamic_mcp.proxy.view import GroupView
 
 # What a call asks within this time of its first question is certainly its own; then the next call may run.
@@ -56,12 +56,12 @@ class Turns:
             turn.give_up()
 
 
-class Turn:
+class Turn(ForwardingChannel):
     """The caller of a request that has its turn, but for the time in which its client thinks."""
 
     def __init__(self, lock: asyncio.Lock, caller: Request) -> None:
+        super().__init__(caller)
         self._lock = lock
-        self._caller = caller
         self._loop = asyncio.get_running_loop()
         self._taking = asyncio.Lock()
         self._is_held = False
@@ -80,48 +80,17 @@ class Turn:
             self._is_held = False
             self._lock.release()
 
-    # --- Channel ---------------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> str:
-        """The address that the request came from."""
-        return self._caller.address
-
-    @property
-    def port(self) -> int:
-        """The port that it came from."""
-        return self._caller.port
-
-    @property
-    def client(self) -> Hashable:
-        """The client behind the request."""
-        return self._caller.client
-
-    @property
-    def recipient(self) -> Hashable:
-        """Who gets what is said without a request."""
-        return self._caller.recipient
-
-    @property
-    def log_level(self) -> str:
-        """The level of the log messages that the request asks for."""
-        return self._caller.log_level
-
     @property
     def is_parked(self) -> bool:
         """Whether the call waits for its client, while others have their turns."""
         return not self._is_held
-
-    def notify(self, frame: Frame) -> None:
-        """Send the client a notification."""
-        self._caller.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Ask the client, and give the turn up until it has answered."""
         self._asked += 1
         timer = self._loop.call_later(_QUESTIONS_WITHIN_S, self._give_up_while_asked)
         try:
-            answer = await self._caller.ask(frame, on_status)
+            answer = await super().ask(frame, on_status)
         finally:
             self._asked -= 1
             timer.cancel()

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import Kind, Profile
-from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation, Timeouts
+from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Presentation, Timeouts, ToolFilter
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -18,13 +18,12 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.allowed_lists import INCOMPLETE, AllowedLists
-from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 from dynamic_mcp.system.text import one_line
 
-if TYPE_CHECKING:  # loaded with the first access rule
+if TYPE_CHECKING:  # loaded with the first rule or filter
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
     from dynamic_mcp.policy.call_rules import RuleSet, ShownTool, ToolRules
+    from dynamic_mcp.proxy.allowed_lists import AllowedLists
 
 R = TypeVar("R", bound="RuleSet")
 
@@ -64,7 +63,9 @@ class GroupView:
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
         self.chain: Callable[..., Awaitable[Frame]] | None = None  # compiled by `Chains` with the first request
-        self.allowed_lists: AllowedLists = AllowedLists(presentation, rules) if base is None else base.allowed_lists
+        self.allowed_lists: AllowedLists | None = (
+            _filter_lists(presentation, rules) if base is None else base.allowed_lists
+        )
 
     def _compile_rules(self) -> None:
         from dynamic_mcp.policy.call_rules import ToolRules, compile_rules
@@ -149,6 +150,7 @@ class GroupView:
 
         `name` is the server's.
         """
+        assert self.allowed_lists is not None
         return self.allowed_lists.judge(kind, name, self.group.known)
 
     @property
@@ -216,6 +218,8 @@ class GroupView:
         if known is None or not known.knows(kinds):
             return complaint
         if complaint and self.rules is not None:
+            from dynamic_mcp.proxy.allowed_lists import INCOMPLETE
+
             return INCOMPLETE if any(known.lists[kind].complaints for kind in kinds) else ""
         return complaint if self.overridden is None else known.complaint(kinds) or ""
 
@@ -229,7 +233,7 @@ class GroupView:
             return None
         if self.group.admission.gate is not None:
             said = await self.group.admission.gate.admit_hello(said)
-        return self.allowed_lists.filter_hello(said, self.group.known)
+        return said if self.allowed_lists is None else self.allowed_lists.filter_hello(said, self.group.known)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
@@ -248,8 +252,17 @@ class GroupView:
 
     def _present(self, whole: Catalog) -> Catalog:
         """Return what is admitted of a catalog as it is shown, as far as it is presented and allowed."""
-        allowed = self.allowed_lists.filter(whole)
+        allowed = whole if self.allowed_lists is None else self.allowed_lists.filter(whole)
         return allowed if self.overridden is None else self.overridden.show(allowed)
+
+
+def _filter_lists(presentation: Presentation, rules: GroupRules | None) -> AllowedLists | None:
+    """Return the filter of a group's lists; None where everything is presented and allowed."""
+    if rules is None and presentation.features == Features() and presentation.tools == ToolFilter():
+        return None
+    from dynamic_mcp.proxy.allowed_lists import AllowedLists
+
+    return AllowedLists(presentation, rules)
 
 
 class GroupViews:
@@ -393,6 +406,8 @@ def make_view(
     presentations = config.presentations
     scope = Scope(config.split_calls, config.roots, place, rules)
     if profile is not None:
+        from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
+
         presentations = narrow(presentations, profile)
         emptiness = describe_emptiness(profile, config)
         scope = structs.replace(scope, instructions=profile.instructions, emptiness=emptiness)

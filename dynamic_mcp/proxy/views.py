@@ -14,29 +14,26 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.gates import Gates
-from dynamic_mcp.proxy.message_rules import MessageRules
-from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.view import GroupViews, Scope, View, make_view
 from dynamic_mcp.system.bounded import BoundedDict
 
-if TYPE_CHECKING:  # loaded with the first access rule
+if TYPE_CHECKING:  # loaded with the first access rule, and the first message of a server
     from dynamic_mcp.policy.access import AccessRules, Policy
+    from dynamic_mcp.proxy.message_rules import MessageRules
 
 # Views that are remembered. One that is forgotten is made again.
 _MAX_VIEWS = 10_000
 
 
 class Views:
-    """Finds the view of a client on these groups, which get their `gates` before any client can see them.
-
-    `messages` are the rules on what servers say by themselves.
-    """
+    """Finds the view of a client on these groups, which get their `gates` before any client can see them."""
 
     def __init__(self, configs: Mapping[Place, Config], groups: Groups, gates: Gates) -> None:
         self._groups = groups
         self._gates = gates
         self._pool = GroupViews()
         self._has_had_profiles = False
+        self._messages: MessageRules | None = None
         self.apply(configs)
 
     def __iter__(self) -> Iterator[View]:
@@ -53,11 +50,20 @@ class Views:
         """Whether access rules decide what somebody sees."""
         return self._policy is not None
 
+    @property
+    def messages(self) -> MessageRules:
+        """The rules on what servers say by themselves."""
+        if self._messages is None:
+            from dynamic_mcp.proxy.message_rules import MessageRules
+
+            self._messages = MessageRules(self._configs.values())
+        return self._messages
+
     def apply(self, configs: Mapping[Place, Config]) -> None:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)
         self._gates.apply(self._configs, self._groups)
-        self.messages = MessageRules(self._configs.values())
+        self._messages = None
         self._policy = _read_policy(configs[None])
         # a client that has chosen one keeps it, also once the config has none any more
         self._has_had_profiles |= bool(configs[None].profiles)
@@ -70,7 +76,7 @@ class Views:
         """Make views for a workspace or a person too."""
         self._configs[place] = config
         self._gates.add(config.presentations, self._groups.of(place).values())
-        self.messages = MessageRules(self._configs.values())
+        self._messages = None
 
     def remove(self, place: Place, ended: Iterable[Group]) -> None:
         """Forget a workspace or a person, and the groups that have ended with it."""
@@ -123,6 +129,8 @@ class Views:
         profiles = self._configs[None].profiles
         if profile is None and not profiles:
             return self._find(place, rules, None)
+        from dynamic_mcp.proxy.profiles import choose
+
         roles = (*authentication.roles, *(() if rules is None else rules.roles))
         return self._find(place, rules, choose(profiles, profile, roles))
 

@@ -11,9 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dynamic_mcp.config.read import ConfigState
+from dynamic_mcp.config.read import ConfigState, ServedConfig
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.proxy.proxy import Proxy
 
@@ -116,9 +115,6 @@ class Workspaces:
                 log.warning("%s", warning)
 
     def _warnings(self) -> Iterator[str]:
-        base = self._served.state.base
-        for warning in (*base.distrust, *(base.warnings if self._proxy.has_base else ())):
-            yield f"{base.file}: {warning}"
         for workspace, config in self._served.state.by_workspace.items():
             yield from self._warnings_of(workspace, config)
 

@@ -21,12 +21,12 @@ from dynamic_mcp.errors import (
     MissingScope,
 )
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.mcp.lines import Oversized, find_request_id
 from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.request_state import StateRefused
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def error_line(id: Raw, code: int, why: str) -> bytes:
 
 def disconnected() -> Frame:
     """Return the answer to a request whose client has disconnected."""
-    return wire.error_frame(INTERNAL_ERROR, "the client disconnected")
+    return wire.error_frame(INTERNAL_ERROR, "the client has disconnected")
 
 
 def to_answer(method: str, exc: DynamicMcpError) -> Frame:

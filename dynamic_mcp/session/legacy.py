@@ -213,7 +213,7 @@ class Session:
             return
         self.is_closed = True
         for task in self._tasks():
-            task.cancel("the client disconnected")
+            task.cancel("the client has disconnected")
         self._serving.clear()
         self._questions.close()
         self._server.release(self)

@@ -20,12 +20,12 @@ from dynamic_mcp.errors import (
     Interrupted,
 )
 from dynamic_mcp.mcp import envelope, revisions, wire
-from dynamic_mcp.mcp.envelope import Envelope, RequestMembers
+from dynamic_mcp.mcp.envelope import Envelope, RequestMembers, StateRefused
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.request_state import StateRefused, is_ours
+from dynamic_mcp.proxy.request_state import is_ours
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import (
     MAX_IN_FLIGHT,

@@ -136,7 +136,7 @@ class ModernClient:
         """End all calls and streams of the client, and release it in the server."""
         self.is_closed = True
         for call in [*self.calls_in_flight]:
-            call.abandon("the client disconnected")
+            call.abandon("the client has disconnected")
         for listening in [*self.listenings]:
             listening.close()
         self._server.release(self)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.cache_hints import CacheHint
-from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
+
+if TYPE_CHECKING:  # loaded with the first modern client
+    from dynamic_mcp.proxy.cache_hints import CacheHint
+    from dynamic_mcp.proxy.parked_calls import ParkedCalls
 
 
 class Server(Protocol):

@@ -12,13 +12,19 @@ import queue
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Protocol, cast
+from weakref import WeakKeyDictionary
+
+if sys.platform == "linux":
+    import fcntl
 
 _FLUSH_WITHIN_S = 0.5
 _CHUNK_BYTES = 1 << 18
-# So much is not kept for the end of a turn: joining copies it, and its reader could be at work meanwhile.
+# So much is not kept for the end of a burst: joining copies it, and its reader could be at work meanwhile.
 _JOINED_BYTES = 1 << 16
+# A result of the largest default size fits. It is no more, because Linux bounds what all pipes of a user may hold.
+_PIPE_BYTES = 1 << 17
 
 
 class Source(Protocol):
@@ -85,6 +91,17 @@ async def open_sink(
     return writer
 
 
+def enlarge(fd: int) -> None:
+    """Have a pipe hold a large message, so that neither side waits for the other in its middle.
+
+    Where that cannot be, the pipe stays as it is, as does what is no pipe.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < _PIPE_BYTES:
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
 def _file(fd: int, mode: str) -> IO[bytes]:
     """Wrap a descriptor for the loop so that it is closed once: uvloop closes it in addition to the file object."""
     is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
@@ -108,10 +125,56 @@ class _Reader(asyncio.Protocol):
         self._on_end()
 
 
-class _Writer(asyncio.BaseProtocol):
-    """Writes the first message of a turn of the loop at once, and those that follow it together at its end.
+class Burst:
+    """The handling of messages that came together: what is written because of them is joined.
 
-    A message is never behind the one before it, and a lone one never waits.
+    It ends once the tasks and callbacks have run that they have started or woken. `is_open` is whether one lasts.
+    A message that came alone is none, so that it costs no callback, and with it no turn of the loop.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._number = 0  # several sources may have one at the same time
+        self._callbacks: list[Callable[[], None]] = []
+
+    def handle(self, receive: Callable[[bytes], None], messages: Sequence[bytes]) -> None:
+        """Give messages that came together to `receive`."""
+        is_burst = len(messages) > 1
+        if is_burst:
+            self._number += 1
+            self.is_open = True
+        try:
+            for message in messages:
+                receive(message)
+        finally:
+            if is_burst:
+                asyncio.get_running_loop().call_soon(self._end)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call `callback` at the end of the burst that lasts."""
+        self._callbacks.append(callback)
+
+    def _end(self) -> None:
+        self._number -= 1
+        if self._number == 0:
+            self.is_open = False
+            callbacks, self._callbacks = self._callbacks, []
+            for callback in callbacks:
+                callback()
+
+
+_bursts: WeakKeyDictionary[asyncio.AbstractEventLoop, Burst] = WeakKeyDictionary()
+
+
+def burst_of(loop: asyncio.AbstractEventLoop) -> Burst:
+    """Return the burst of all sources and sinks of a loop."""
+    return _bursts.setdefault(loop, Burst())
+
+
+class _Writer(asyncio.BaseProtocol):
+    """Writes the first message of a burst at once, and those that follow it together at its end; any other at once.
+
+    A message is never behind the one before it.
     """
 
     def __init__(
@@ -123,8 +186,8 @@ class _Writer(asyncio.BaseProtocol):
         self._pipe: asyncio.WriteTransport
         self._on_full = full
         self._on_drain = drained
-        self._loop = asyncio.get_running_loop()
-        self._has_written = False  # in this turn
+        self._burst = burst_of(asyncio.get_running_loop())
+        self._has_written = False  # in this burst
         self._joined: list[bytes] = []
         self._joined_bytes = 0
 
@@ -150,8 +213,9 @@ class _Writer(asyncio.BaseProtocol):
             if self._joined_bytes >= _JOINED_BYTES:
                 self._write_joined()
         elif not self._pipe.is_closing():  # uvloop raises once the other side is gone
-            self._has_written = True
-            self._loop.call_soon(self._end_turn)
+            if self._burst.is_open:
+                self._has_written = True
+                self._burst.on_end(self._end_burst)
             self._pipe.write(data)
 
     def try_write(self, data: bytes, most_buffered: int) -> bool:
@@ -176,10 +240,9 @@ class _Writer(asyncio.BaseProtocol):
         if not self._closed.is_set():  # asyncio's own pipes cannot be closed twice
             self._pipe.abort()
 
-    def _end_turn(self) -> None:
+    def _end_burst(self) -> None:
         self._has_written = False
-        if self._joined:
-            self._write_joined()
+        self._write_joined()
 
     def _write_joined(self) -> None:
         data = self._take_joined()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ _MAX_DEPTH = 5
 # How deep defaults are looked for.
 _MAX_RELAXED = 50
 _MAX_NESTED = 300
+_LATEST_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _decode = msgspec.json.Decoder().decode
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -179,6 +180,29 @@ def _compile(schema: Mapping[str, Any], size: int) -> Validator | None:
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
         log.debug("an input schema cannot be compiled and is not enforced: %.200s", exc)
         return None
+
+
+def find_schema_error(schema: Mapping[str, Any]) -> str:
+    """Return why this is not valid JSON Schema; empty if it is. An unknown dialect is taken for 2020-12."""
+    dialect = schema.get("$schema")
+    error = _first_error(_metaschema(dialect if isinstance(dialect, str) else _LATEST_DIALECT), schema)
+    if error is None:
+        return ""
+    where = "/".join(map(str, error.instance_path))
+    return f"at `{where}`: {error.message}" if where else error.message
+
+
+@lru_cache(16)
+def _metaschema(dialect: str) -> Validator:
+    import jsonschema_rs
+
+    try:
+        metaschema = {"$schema": dialect, "$ref": dialect}
+        return jsonschema_rs.validator_for(metaschema, validate_formats=True, offline=True)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+        if dialect == _LATEST_DIALECT:
+            raise
+        return _metaschema(_LATEST_DIALECT)
 
 
 def _first_error(validator: Validator, value: object) -> ValidationError | None:

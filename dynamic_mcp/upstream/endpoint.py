@@ -75,7 +75,6 @@ class HttpEndpoint:
         *,
         connect_s: float,
         authorization: Authorization | None = None,
-        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.group = group
         try:
@@ -90,7 +89,6 @@ class HttpEndpoint:
         self._authorization = None if self._has_own_credentials else authorization
         self._secret = ""
         self._cookies = httpx2.Cookies()
-        self._jitter = jitter
         self._busy_until = 0.0
         # reads have no bound here: their callers have one
         self._extensions = {"timeout": {"connect": connect_s, "read": None, "write": None, "pool": None}}
@@ -114,7 +112,7 @@ class HttpEndpoint:
         The request may be sent again, or wait for a busy server, while `left_s` returns more seconds than that takes.
         Raises NotSent, LinkLost, HttpError, ProtocolViolation, Unreachable and LoginNeeded.
         """
-        attempt = _Attempt(method, url or self.url, headers, body, left_s, delays(0.2, 8.0, self._jitter))
+        attempt = _Attempt(method, url or self.url, headers, body, left_s, delays(0.2, 8.0, random.random))
         try:
             response = await self._send(attempt)
             try:
@@ -229,7 +227,7 @@ class HttpEndpoint:
         retry_after_s = _retry_after_s(response)
         if retry_after_s is None:
             return False
-        delay_s = max(retry_after_s * (1 + 0.1 * self._jitter()), next(attempt.delays_s))
+        delay_s = max(retry_after_s * (1 + 0.1 * random.random()), next(attempt.delays_s))  # noqa: S311 - no secret
         self._busy_until = max(self._busy_until, time.monotonic() + delay_s)
         return delay_s < attempt.left_s()
 

@@ -48,12 +48,9 @@ _LONG_LIVED_S = 10.0
 class HttpTransport:
     """One session with a server that speaks streamable HTTP; `attach` a link before anything is sent."""
 
-    def __init__(
-        self, endpoint: HttpEndpoint, max_message_bytes: int, jitter: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, endpoint: HttpEndpoint, max_message_bytes: int) -> None:
         self._endpoint = endpoint
         self._limit = max_message_bytes
-        self._jitter = jitter
         self._link: Link
         self._outbox = Outbox(endpoint.group, self)
         self._reader = AnswerReader(endpoint, max_message_bytes, self._learn_version)
@@ -120,7 +117,7 @@ class HttpTransport:
     def start_listening(self) -> None:
         """Open the stream for notifications, and keep it open."""
         take = partial(self._reader.take, id=b"")
-        stream = _NotificationStream(self._endpoint, self._stream_headers, take, self._limit, jitter=self._jitter)
+        stream = _NotificationStream(self._endpoint, self._stream_headers, take, self._limit)
         self._listener = asyncio.create_task(self._listen(stream), name=f"listening to {self._endpoint.group}")
 
     # --- an answer -------------------------------------------------------------------------------------
@@ -165,7 +162,7 @@ class HttpTransport:
 
     async def _resume(self, id: bytes, stream: EventStream) -> None:
         """Resume a broken stream; the request is not sent again, because it may have run."""
-        failures, delays_s = 0, delays(_RESUME_AFTER_S, 8.0, self._jitter)
+        failures, delays_s = 0, delays(_RESUME_AFTER_S, 8.0, random.random)
         while failures < _MAX_FAILURES and _EVENT_ID.fullmatch(stream.last_id):
             delay_s = next(delays_s) if stream.retry_s is None else max(stream.retry_s, _RESUME_AFTER_S)
             await asyncio.sleep(delay_s)
@@ -227,13 +224,10 @@ class _NotificationStream:
         headers: Callable[[], Headers],
         take: Callable[[Event], None],
         limit: int,
-        *,
-        jitter: Callable[[], float],
     ) -> None:
         self._endpoint = endpoint
         self._headers = headers
         self._take = take
-        self._jitter = jitter
         self._stream = EventStream(limit)
         self._was_open = False
 
@@ -256,7 +250,7 @@ class _NotificationStream:
             await asyncio.sleep(max(next(delays_s), self._stream.retry_s or 0.0))
 
     def _delays(self) -> Iterator[float]:
-        return delays(_FIRST_DELAY_S, _LONGEST_DELAY_S, self._jitter)
+        return delays(_FIRST_DELAY_S, _LONGEST_DELAY_S, random.random)
 
     async def _read(self) -> None:
         headers = self._headers()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dynamic_mcp.client import ClientHello
@@ -30,12 +30,12 @@ async def open_link(
     hello: ClientHello,
     *,
     lacks: Era | None = None,
-    logins: Logins | None = None,
+    logins: Callable[[], Logins | None] = lambda: None,
 ) -> Opened:
     """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
 
     The link speaks the era of the client if the upstream does; `lacks` is the one that it was found not to speak.
-    Credentials come from the config's headers, else from the logins.
+    Credentials come from the config's headers, else from the `logins`, which are asked for where a server is remote.
 
     Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
@@ -28,12 +28,14 @@ from dynamic_mcp.errors import (
     Unreachable,
 )
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.oauth.authorization import Authorization
-from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.handshake import Era, Opened, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.stdio import StdioTransport
+
+if TYPE_CHECKING:  # loaded with the first remote server
+    from dynamic_mcp.oauth.authorization import Authorization
+    from dynamic_mcp.oauth.logins import Logins
 
 # What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
 _TRY_OLDER = frozenset({400, 404, 405})
@@ -61,7 +63,7 @@ async def open_link(
     hello: ClientHello,
     *,
     lacks: Era | None = None,
-    logins: Logins | None = None,
+    logins: Callable[[], Logins | None],
 ) -> Opened:
     """Open a link as `open.open_link` promises."""
     is_modern_first = lacks != "modern" if hello.revision.is_stateless else lacks == "legacy"
@@ -76,7 +78,8 @@ async def open_link(
         case Program() as program:
             return await _greet_program(config, program, listener, hello, lacks)
         case Remote() as remote:
-            authorization = logins.authorization(config.name, remote) if logins is not None else None
+            known = logins()
+            authorization = None if known is None else known.authorization(config.name, remote)
             hello = declare_login(hello, remote.oauth)
             far = _RemoteServer(config, remote, listener, hello, authorization)
             return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))

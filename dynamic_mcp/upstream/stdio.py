@@ -12,12 +12,13 @@ import logging
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.observe.log_output import STDERR, group_logger
+from dynamic_mcp.system.pipes import burst_of
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import Process, explain_failure, start, suggest_remedy
@@ -219,11 +220,16 @@ class LinePacer:
         self._lines = deque[bytes]()
         self._is_behind = False
         self._loop = asyncio.get_running_loop()
+        self._burst = burst_of(self._loop)
 
-    def take(self, lines: Iterable[bytes]) -> None:
+    def take(self, lines: Sequence[bytes]) -> None:
         """Take lines, in their order."""
-        self._lines.extend(lines)
-        if not self._is_behind:
+        if self._is_behind:
+            self._lines.extend(lines)
+        elif len(lines) <= _LINES_A_TURN:
+            self._burst.handle(self._receive, lines)
+        else:
+            self._lines.extend(lines)
             self._pass_on()
 
     def finish(self) -> None:
@@ -232,8 +238,8 @@ class LinePacer:
             self._receive(self._lines.popleft())
 
     def _pass_on(self) -> None:
-        for _ in range(min(len(self._lines), _LINES_A_TURN)):
-            self._receive(self._lines.popleft())
+        number = min(len(self._lines), _LINES_A_TURN)
+        self._burst.handle(self._receive, [self._lines.popleft() for _ in range(number)])
         was_behind, self._is_behind = self._is_behind, bool(self._lines)
         if self._is_behind:
             self._loop.call_soon(self._pass_on)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.section import Private
 from dynamic_mcp.mcp import strict_json
 
 # The algorithms of each key type or curve, without shared secrets; the first is the default (RFC 7518, section 3.1).

@@ -145,7 +145,7 @@ def test_a_journal_of_others_changes_no_file_of_this_machine(cli: CliRunner) -> 
     victim.write_text("export KEY=1\n")
     write(home, ".cursor/mcp.json", b'{"mcpServers": {"a": {"command": "a"}}}')
     assert cli.run("import", "cursor", "--yes", HOME=str(home)).code == 0
-    (note,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/*/deed.json")
+    (note,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/*/entry.json")
     genuine = json.loads(note.read_text())
     elsewhere = [{**each, "file": str(victim), "path": str(victim)} for each in genuine["changes"]]
     deep = json.dumps(genuine).replace('"changes"', '"x": ' + "[" * 100_000 + "]" * 100_000 + ', "changes"')

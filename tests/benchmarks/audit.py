@@ -14,14 +14,14 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from dynamic_mcp.features.audit.arguments import Mode
+from dynamic_mcp.features.audit.arguments import ArgumentMode
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.proxy.request import Observer, Observers
 from tests.benchmarks.access_rules import Peer
 
-MODES: tuple[Mode, ...] = ("off", "keys", "redacted", "full")
+MODES: tuple[ArgumentMode, ...] = ("off", "keys", "redacted", "full")
 
 
 class Bare(Observer):

@@ -21,10 +21,10 @@ from pathlib import Path
 from msgspec import Raw
 
 from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
+from dynamic_mcp.features.audit.days import StoredLine
 from dynamic_mcp.features.audit.index import AuditIndex, file_for
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.query import LineFilter, Subject
-from dynamic_mcp.features.audit.reader import StoredLine
 
 DAYS = 10
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)

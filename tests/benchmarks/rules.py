@@ -21,10 +21,10 @@ from pathlib import Path
 
 from dynamic_mcp.config.access import ToolAccess
 from dynamic_mcp.config.resolved import Rules
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.limits.config import Counted, Limit
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.redaction.config import Place, Redact
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next
 from dynamic_mcp.proxy.proxy import Proxy

@@ -89,19 +89,6 @@ def test_a_setup_of_before_changes_by_the_daemon_alone_and_undo_takes_that_back(
     assert config.read_bytes() == before
 
 
-def test_undo_takes_the_daemon_out_of_a_config_that_has_changed_since(
-    cli: CliRunner, home: Path, config: Path
-) -> None:
-    run(cli, home, "init", "--yes")
-    config.write_text(config.read_text().replace('"mcpServers"', '"x-own": 1, "mcpServers"'))
-
-    run(cli, home, "undo", "3", "2", "1")
-
-    left = json.loads(config.read_text())
-    assert left["x-own"] == 1
-    assert "daemon" not in left.get("settings", {})
-
-
 def test_the_option_counts_where_there_is_nothing_to_import(cli: CliRunner) -> None:
     cli.configure({})
 

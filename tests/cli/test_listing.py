@@ -196,3 +196,23 @@ def test_a_terminal_shows_which_servers_are_still_waited_for_and_how_long() -> N
     for name in ("a", "c", "d", "e"):
         progress.complete(name)
     assert str(progress).startswith("finishing (3 s)")
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ("access matrix", "no tools are known"),
+        ("access classify", "no tools are known"),
+        ("token list", "there are no tokens yet"),
+        ("auth status", "no group has a `url`"),
+        ("undo --list", "no command has changed a file"),
+        ("registry outdated", "no server comes from a registry"),
+        ("approve list", "nothing waits for approval"),
+    ],
+)
+def test_an_empty_list_is_a_note_for_a_person_and_empty_json_for_a_program(
+    cli: CliRunner, words: str, note: str
+) -> None:
+    cli.configure({})
+    assert cli.run(*words.split()).json == []
+    assert note in strip_escapes(cli.run_on_terminal(*words.split()).out)

@@ -132,6 +132,13 @@ class Machine:
         assert ran.code == 0, f"dynamic-mcp {' '.join(args)}: {ran}"
         return ran
 
+    async def undo(self, client: str) -> None:
+        """Undo the latest change; if the client has rewritten its file since, only remove the entry."""
+        ran = await self.run(sys.executable, "-m", "dynamic_mcp", "undo", "--yes")
+        if ran.code:
+            assert "has changed since" in ran.err, ran
+            await self.dynamic_mcp("uninstall", client)
+
     def _directory(self, name: str) -> Path:
         directory = self.folder / name
         directory.mkdir(parents=True, exist_ok=True)

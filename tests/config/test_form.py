@@ -16,14 +16,14 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.problems import find_problems
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.config.resolved import Embeddings, IdentityProvider
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.config.section import alternatives, file_fields, reader, sections_in
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.limits.config import Limit
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.redaction.config import Redact
+from dynamic_mcp.features.registry.config import Registry
 
 Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
 Place = Callable[[Any], Any]
@@ -205,7 +205,7 @@ def test_nobody_can_give_what_the_program_finds_out_about_a_section() -> None:
         "x-rules": {"limits": [{"rate": "1/s"}]},
     }
     server = form.root(_server(members)).servers["a"]
-    assert server.rules == {"guards": (Guard("guards[0]", deny="x"),)}
+    assert server.rules == {"guards": (Guard(deny="x"),)}
 
 
 @pytest.mark.parametrize("depth", [100, 5000])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.conftest import ReadConfig, Refuse
+from tests.config.fixtures import ReadConfig, Refuse
 
 Json = Any  # whatever JSON a test writes down
 

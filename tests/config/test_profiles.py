@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dynamic_mcp.config.access import Profile, ProfileTools
 from dynamic_mcp.config.location import choose_profile, split_profile
 from dynamic_mcp.errors import ConfigError
-from tests.config.conftest import ReadConfig
+from tests.config.fixtures import ReadConfig
 
 words = st.lists(st.sampled_from(("a.json", "serve", "--http", "-v", "tools", "")), max_size=4)
 

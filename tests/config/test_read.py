@@ -171,8 +171,8 @@ def test_reading_a_plain_config_imports_nothing_that_only_others_need(tmp_path: 
         "read(Path(sys.argv[1]), {});"
         "print([m for m in ('pydantic', 'dotenv', 'difflib', 'platformdirs', 'jsonschema', 'mcp', 'httpx2',"
         " 'dynamic_mcp.config.problems', 'dynamic_mcp.config.schema', 'dynamic_mcp.config.http',"
-        " 'dynamic_mcp.config.observe', 'dynamic_mcp.config.command_line', 'dynamic_mcp.config.registries',"
-        " 'dynamic_mcp.packs') if m in sys.modules])"
+        " 'dynamic_mcp.config.command_line', 'dynamic_mcp.packs') if m in sys.modules],"
+        " [m for m in sys.modules if m.startswith('dynamic_mcp.features.') and not m.endswith('.table')])"
     )
 
     done = subprocess.run(
@@ -183,4 +183,4 @@ def test_reading_a_plain_config_imports_nothing_that_only_others_need(tmp_path: 
         cwd=Path(__file__).parents[2],
     )
 
-    assert done.stdout == "[]\n"
+    assert done.stdout == "[] []\n"

@@ -20,6 +20,7 @@ from dynamic_mcp.config.resolved import (
     Timeouts,
     ToolFilter,
 )
+from dynamic_mcp.config.rules import Rule
 
 Json = Any  # whatever JSON a test writes down
 ReadConfig = Callable[..., Config]
@@ -239,3 +240,20 @@ def test_settings_may_switch_all_off_but_some(read_config: ReadConfig) -> None:
     )
 
     assert [group.name for group in config.groups] == ["b"]
+
+
+def test_a_rule_knows_its_place_and_the_servers_own_rules_replace_the_shared_ones(read_config: ReadConfig) -> None:
+    own = [{"rate": "1/s"}, {"tools": ["get_*"], "rate": "2/s"}]
+    config = read_config(
+        {
+            "mcpServers": {"a": {"command": "x"}, "b.c": {"command": "x", "limits": own}},
+            "settings": {"limits": [{"rate": "5/s"}], "guards": [{"deny": "x", "effect": "ask"}]},
+        }
+    )
+
+    shared, mixed = config.presentations["a"], config.presentations["b.c"]
+
+    assert [each.id for each in shared.rules_of("limits", Rule)] == ["settings.limits[0]"]
+    assert [each.id for each in mixed.rules_of("limits", Rule)] == [f'mcpServers["b.c"].limits[{n}]' for n in (0, 1)]
+    assert [each.id for each in mixed.rules_of("guards", Rule)] == ["settings.guards[0]"]
+    assert mixed.asks

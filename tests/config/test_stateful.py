@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from dynamic_mcp.config.resolve import is_stateful
 from dynamic_mcp.config.resolved import Program, Remote, Share
-from dynamic_mcp.config.stateful import is_stateful
-from tests.config.conftest import ReadConfig
+from tests.config.fixtures import ReadConfig
 
 
 def program(command: str, *args: str) -> Program:

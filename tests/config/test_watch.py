@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config import form, watch
-from dynamic_mcp.config.read import ConfigState, ParsedConfig, read_all
+from dynamic_mcp.config.read import ConfigState, ParsedConfig, ServedConfig, read_all
 from dynamic_mcp.config.resolved import Broken, Config, Program
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.watch import ConfigWatcher, directories_of
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ConfigError

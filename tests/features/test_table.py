@@ -70,12 +70,13 @@ def test_what_a_row_names_is_there(feature: Feature) -> None:
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
-    named = [*feature.steps.values(), *([feature.section] if feature.section else [])]
+    named = [*feature.steps.values(), *filter(None, [feature.section, feature.resolve])]
     if feature.rules is not None:
         named += filter(None, [feature.rules.section, feature.rules.resolve, feature.rules.compile])
     assert all(feature.find(each) is not None for each in named)
     assert feature.steps.keys() <= {row.slot for row in ORDER}
-    assert {key.rpartition(".")[2] for key in feature.keys} <= {*Config.__struct_fields__}
+    assert {*feature.members} <= {*form.Settings.__struct_fields__}
+    assert not feature.serves or {*feature.members} <= {*Config.__struct_fields__}
     assert all(hasattr(Config, member) for member in feature.wanted_by)
 
 
@@ -135,6 +136,16 @@ def test_without_it_its_part_of_a_config_is_an_error(feature: Feature, tmp_path:
     said = run(tmp_path, PROBLEMS, str(config)).splitlines()
     wrong = [*(f"settings.{key}" for key in settings), *(f"mcpServers.a.{key}" for key in server if key != "command")]
     assert sorted(said) == sorted(f"{key} is an unknown field" for key in wrong)
+
+
+@pytest.mark.parametrize("feature", [each for each in FEATURES if each.auth_kind], ids=lambda feature: feature.name)
+def test_without_it_its_kind_of_authentication_is_unknown(feature: Feature, tmp_path: Path) -> None:
+    copy_without(feature.name, tmp_path / "dynamic_mcp")
+    config = tmp_path / "config.json"
+    http = {"public_url": "https://mcp.example.com/mcp", "auth": [{"kind": feature.auth_kind}]}
+    config.write_text(json.dumps({"mcpServers": {}, "settings": {"http": http}}))
+    (said,) = run(tmp_path, PROBLEMS, str(config)).splitlines()
+    assert said == "settings.http.auth[0].kind must be one of `bearer`, `jwt`, `forwarded`"
 
 
 @pytest.mark.full

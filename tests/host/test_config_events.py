@@ -10,9 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.config.read import read_all
+from dynamic_mcp.config.read import ServedConfig, read_all
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.proxy.proxy import Proxy
@@ -70,7 +69,7 @@ async def reloading(file: Path) -> AsyncIterator[tuple[Reloader, WaitingRecorder
     served, observing = ServedConfig(configs), Unchanging(proxy)
     workspaces = Workspaces(served, proxy)
     served.listeners += [observing.reload, workspaces.apply]
-    reloader = Reloader(served, proxy, observing.reloads)
+    reloader = Reloader(served, proxy)
     watching = asyncio.create_task(reloader.watch.run())
     try:
         yield reloader, seen

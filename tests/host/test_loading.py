@@ -59,8 +59,8 @@ def test_a_server_that_cannot_hand_over_loads_every_module_that_serving_can_need
         if file.name != "__init__.py" and len(file.relative_to(PACKAGE).parts) > 1
     }
     wanted = {name for name in modules if name.split(".")[1] not in COMMANDS} | {*of_features(modules)}
-    extras = tuple(f"dynamic_mcp.features.{feature.name}." for feature in FEATURES if feature.extra)
-    optional = {name for name in wanted if name.startswith(extras)}
+    extras = tuple(f"{feature.package}." for feature in FEATURES if feature.extra)
+    optional = {name for name in wanted if name.startswith(extras) and not name.endswith(".config")}
     assert wanted - with_url == {"dynamic_mcp.config.cel", *optional}
 
 

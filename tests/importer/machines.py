@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dynamic_mcp.importer.model import Machine, Reading, Scope
+from dynamic_mcp.importer.model import Machine, Reading, ToolScope
 
 DIRECTORY = Path(__file__).parent / "cases"
 Platform = Literal["linux", "darwin", "win32"]
@@ -81,9 +81,9 @@ def expected(case: Case, root: Path) -> dict[str, Any]:
     return filled
 
 
-def scope(case: Case) -> Scope:
+def scope(case: Case) -> ToolScope:
     """The scope that the case is read in."""
-    return Scope(case.expected["scope"])
+    return ToolScope(case.expected["scope"])
 
 
 def notices(readings: list[Reading]) -> list[str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.read import read
-from dynamic_mcp.importer.reader import find_tool, list_tools, read_file, read_tool
+from dynamic_mcp.importer.reader import find_tool, read_file, read_tool
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.machines import DIRECTORY, PLATFORMS, Case, cases, expected, notices, put, scope
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()]
@@ -49,7 +50,7 @@ def test_a_file_that_is_named_is_understood_without_its_tool(case: Case, tmp_pat
 
 def test_every_tool_has_a_case_in_each_scope_and_on_each_system_that_it_has_files_on() -> None:
     covered = {(case.tool, case.expected["scope"], case.platform) for case in cases()}
-    for adapter in list_tools():
+    for adapter in TOOLS:
         for place in adapter.places:
             if not place.borrowed:
                 for platform in PLATFORMS:

@@ -11,6 +11,7 @@ import pytest
 
 from dynamic_mcp.importer.formats import parser
 from dynamic_mcp.importer.formats.parser import UnreadableError
+from dynamic_mcp.system.file_reader import LARGEST_BYTES
 
 SERVERS = {"mcpServers": {"größe": {"command": "npx"}}}
 TEXT = json.dumps(SERVERS, ensure_ascii=False, indent=2)
@@ -105,7 +106,7 @@ def test_five_megabytes_are_read(suffix: str, tmp_path: Path) -> None:
 def test_more_than_the_bound_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     with file.open("wb") as stream:
-        stream.truncate(parser.LARGEST + 1)
+        stream.truncate(LARGEST_BYTES + 1)
     assert refusal(file) == "is larger than 64 MiB"
 
 

@@ -42,7 +42,7 @@ def test_a_repeated_import_changes_no_byte(world: World) -> None:
     assert "nothing to write" in ran.err
 
 
-def test_what_the_user_wrote_stays_and_what_the_source_changed_comes(world: World) -> None:
+def test_a_server_that_is_there_with_other_content_is_shown_and_stays_until_it_is_replaced(world: World) -> None:
     world.cursor(github=GITHUB, time=TIME)
     world.run("import", "cursor")
     text = world.output.read_text()
@@ -53,36 +53,46 @@ def test_what_the_user_wrote_stays_and_what_the_source_changed_comes(world: Worl
 
     ran = world.run("import", "cursor", "--json")
 
-    assert [server["action"] for server in ran.json()["servers"]] == ["update", "same"]
+    assert [(server["action"], server["fields"]) for server in ran.json()["servers"]] == [
+        ("differs", ["args"]),
+        ("same", []),
+    ]
+    assert '    +    "--new"' in ran.err
+    assert "`--replace NAME` takes the tool's server" in ran.err
+    assert world.output.read_text() == text
+
+    assert world.run("import", "cursor", "--replace", "git*").code == 0
     assert world.output.read_text() == text.replace('server-github"]', 'server-github", "--new"]')
+    assert world.run("import", "cursor", "--json").json()["servers"][0]["action"] == "same"
 
 
-def test_a_field_that_changed_on_both_sides_is_kept_replaced_or_renamed(world: World) -> None:
-    for choice, expected in (
-        ("keep", {"time": ["mine"]}),
-        ("replace", {"time": ["theirs"]}),
-        ("rename", {"time": ["mine"], "time-cursor": ["theirs"]}),
-    ):
-        world.cursor(time={"command": "uvx", "args": ["old"]})
-        world.run("import", "cursor", "--force")
-        world.output.write_text(world.output.read_text().replace('"old"', '"mine"'))
-        world.cursor(time={"command": "uvx", "args": ["theirs"]})
-        ran = world.run("import", "cursor", "--on-conflict", choice, "--json")
-        assert ran.code == 0
-        assert ran.json()["servers"][0]["action"] == "conflict"
-        assert {name: entry["args"] for name, entry in world.servers().items()} == expected
-        again = world.output.read_bytes()
-        assert world.run("import", "cursor").code == 0
-        assert world.output.read_bytes() == again, "a conflict that was decided is decided"
-
-
-def test_a_server_that_the_user_took_out_stays_out(world: World) -> None:
-    world.cursor(github=GITHUB, time=TIME)
+def test_a_replace_keeps_the_settings_of_the_config_and_shows_all_that_it_takes_away(world: World) -> None:
+    world.cursor(hub={"command": "hub", "args": ["a"], "env": {"A": "1"}})
     world.run("import", "cursor")
-    assert world.run("remove", "time").code == 0
-    ran = world.run("import", "cursor")
-    assert list(world.servers()) == ["github"]
-    assert "removed from the config" in ran.err
+    mine = {
+        "description": "mine",
+        "command": "hub",
+        "args": ["a"],
+        "env": {"A": "1", "B": "mine"},
+        "cwd": "/here",
+        "enabled": False,
+        "tools": {"include": ["x"]},
+        "x-note": "own",
+    }
+    world.output.write_text(json.dumps({"mcpServers": {"hub": mine}}, indent=2))
+    world.cursor(hub={"command": "hub", "args": ["b"], "env": {"A": "2"}})
+
+    ran = world.run("import", "cursor", "--dry-run", "--replace", "hub")
+
+    assert "replaced: hub from cursor (user): args, env.A, env.B, cwd" in ran.err
+    lines = [line for line in ran.out.splitlines() if line.startswith("-") and not line.startswith("---")]
+    assert [each for each in ('"B": "mine"', '"cwd": "/here"') if not any(each in line for line in lines)] == []
+    world.run("import", "cursor", "--replace", "hub")
+    assert world.servers()["hub"] == {
+        **{key: value for key, value in mine.items() if key != "cwd"},
+        "args": ["b"],
+        "env": {"A": "2"},
+    }
 
 
 def test_the_same_server_of_two_tools_is_one_and_different_ones_of_a_name_are_two(world: World) -> None:
@@ -175,14 +185,29 @@ def test_secrets_move_into_a_private_file_and_serve_from_there(world: World) -> 
     assert (world.output.read_bytes(), file.read_bytes()) == before
 
 
-def test_a_secret_that_changes_at_its_source_changes_in_the_private_file(world: World) -> None:
+def test_a_secret_that_changes_at_its_source_is_named_and_replaced_in_the_private_file(world: World) -> None:
     world.cursor(github=GITHUB)
     world.run("import", "cursor", "--secrets", "env")
     before = world.output.read_bytes()
     world.cursor(github={**GITHUB, "env": {"GITHUB_TOKEN": TOKEN[::-1]}})
-    world.run("import", "cursor", "--secrets", "env")
+    ran = world.run("import", "cursor", "--secrets", "env")
+    assert "differs: github from cursor (user): env.GITHUB_TOKEN" in ran.err
+    assert TOKEN[::-1] not in ran.err
+    assert (world.project / "dynamic-mcp.env").read_text() == f"GITHUB_TOKEN='{TOKEN}'\n"
+    world.run("import", "cursor", "--secrets", "env", "--replace", "github")
     assert world.output.read_bytes() == before
     assert (world.project / "dynamic-mcp.env").read_text() == f"GITHUB_TOKEN='{TOKEN[::-1]}'\n"
+
+
+def test_a_secret_that_was_moved_is_the_one_that_its_tool_has_in_plain_text(world: World) -> None:
+    keys = {"command": "x", "args": ["--api-key", "open-sesame-1"]}
+    world.cursor(github=GITHUB, keys=keys)
+    world.run("import", "cursor", "--secrets", "env")
+    before = world.output.read_bytes()
+    assert world.run("import", "cursor").code == 0
+    assert world.output.read_bytes() == before
+    ran = world.run("install", "cursor", "--replace", "-c", str(world.output))
+    assert "removed there: github, keys" in ran.err
 
 
 def test_secrets_fail_writes_nothing(world: World) -> None:
@@ -304,12 +329,15 @@ def test_an_import_can_be_undone_and_done_again(world: World) -> None:
     assert world.output.read_bytes() == after
 
 
-def test_undoing_an_import_leaves_what_came_after_it(world: World) -> None:
+def test_an_import_is_not_undone_if_the_config_has_changed_since(world: World) -> None:
     world.cursor(github=GITHUB, time=TIME)
     world.run("import", "cursor")
     assert world.run("add", "later", "--", "prog").code == 0
-    world.run("undo", "--yes")
-    assert list(world.servers()) == ["later"]
+    before = world.output.read_bytes()
+    ran = world.run("undo", "--yes")
+    assert ran.code == 1
+    assert f"`{world.output}` has changed since import cursor (1), so nothing was undone" in ran.err
+    assert world.output.read_bytes() == before
 
 
 def test_a_live_server_describes_itself_but_not_a_projects_without_trust(world: World) -> None:
@@ -419,13 +447,13 @@ def test_where_no_server_is_wanted_no_file_is_made(world: World) -> None:
     assert world.run("import", "cursor", "--only", "other", "--dry-run").out == ""
 
 
-def test_a_dry_run_names_what_is_in_conflict(world: World) -> None:
+def test_a_dry_run_shows_what_differs(world: World) -> None:
     world.cursor(time=TIME)
     world.run("import", "cursor")
     world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
-    world.cursor(time={**TIME, "args": ["mcp-server-time", "--theirs"]})
     ran = world.run("import", "cursor", "--dry-run")
-    assert "conflict (keep): time from cursor (user), which differ in args" in ran.err
+    assert "differs: time from cursor (user): args" in ran.err
+    assert '    -    "--mine"' in ran.err
 
 
 def test_a_project_is_known_however_its_path_is_written(world: World) -> None:

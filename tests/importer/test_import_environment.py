@@ -75,7 +75,7 @@ def test_what_a_person_chose_for_a_server_stays(world: World, choice: Json) -> N
     change(world, inherit_env=choice)
     claude(world, hub={**HUB, "args": ["--new"]})
     for _ in range(2):
-        assert world.run("import", "claude", "--on-conflict", "replace").code == 0
+        assert world.run("import", "claude", "--replace", "hub").code == 0
         assert world.servers()["hub"].get("inherit_env") == choice
     assert world.servers()["hub"]["args"] == ["--new"]
 
@@ -92,8 +92,9 @@ def test_a_server_that_a_person_wrote_keeps_its_environment(world: World) -> Non
     world.output.write_text('{"mcpServers": {"hub": {"command": "hub"}}}')
     claude(world, hub=HUB)
     ran = world.run("import", "claude", "--yes")
-    assert "conflict" not in ran.err
+    assert "differs" not in ran.err
     assert "inherit_env" not in world.servers()["hub"]
+    assert "`hub` gets less of your environment than claude passes on" in ran.err
 
 
 @pytest.mark.parametrize("tools", [["codex", "claude"], ["claude", "codex"]])

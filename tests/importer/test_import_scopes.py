@@ -93,25 +93,12 @@ def test_a_server_of_the_project_that_the_user_has_refused_shadows_nothing(world
     assert enabled == {"memory": False, "memory-claude": True}
 
 
-def test_a_shadowed_server_that_was_imported_before_goes_on(world: World) -> None:
-    claude(world, user={"memory": MEMORY})
-    world.run("import", "claude", "--scope", "user")
-    claude(world, user={"memory": {**MEMORY, "args": ["-v"]}}, project={"memory": OF_PROJECT})
-    assert world.run("import", "claude", "--scope", "all").code == 0
-    assert {name: (entry.get("args"), entry.get("env")) for name, entry in world.servers().items()} == {
-        "memory": (["-v"], None),
-        "memory-claude": (None, OF_PROJECT["env"]),
-    }
-
-
 def test_the_same_server_of_another_tool_is_named_with_the_one_that_it_is(world: World) -> None:
     world.cursor(web=WEB)
     world.write(".gemini/settings.json", {"mcpServers": {"site": {"httpUrl": WEB["url"] + "/", "timeout": 5000}}})
     ran = world.run("import", "cursor", "gemini")
     assert list(world.servers()) == ["web"]
     assert "same: site from gemini (user), which is `web` from cursor (user)" in ran.err
-    again = world.run("import", "cursor", "gemini")
-    assert "same:" not in again.err, "it has been said"
 
 
 def test_a_field_that_two_scopes_of_one_tool_differ_in_is_not_said_to_be_another_tools(world: World) -> None:
@@ -170,19 +157,17 @@ def test_a_server_that_gets_another_name_from_its_neighbours_stays_one_entry(wor
     world.write(
         "../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/y", "https://s.example.test/x"]\n'
     )
-    ran = world.run("import", "openhands")
+    assert world.run("import", "openhands").code == 0
     assert {name: entry["url"] for name, entry in world.servers().items()} == {
         "s-example-test": "https://s.example.test/x",
         "s-example-test-y": "https://s.example.test/y",
     }
-    assert "no longer in" not in ran.err
     world.write("../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/y"]\n')
-    ran = world.run("import", "openhands")
+    assert world.run("import", "openhands").code == 0
     assert {name: entry["url"] for name, entry in world.servers().items()} == {
         "s-example-test": "https://s.example.test/x",
         "s-example-test-y": "https://s.example.test/y",
     }
-    assert "`s-example-test` is no longer in" in ran.err
 
 
 def test_scopes_can_be_imported_again_and_change_no_byte(world: World) -> None:

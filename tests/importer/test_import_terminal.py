@@ -60,19 +60,24 @@ def test_all_and_yes_asks_nothing(home: Path) -> None:
     assert set(servers(home)) == {"one", "two"}
 
 
-def test_a_conflict_is_asked_and_the_answer_counts(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("downs", "expected"),
+    [(0, {"two": ["mine"]}), (1, {"two": ["theirs"]}), (2, {"two": ["mine"], "two-gemini": ["theirs"]})],
+)
+def test_a_difference_is_shown_and_the_answer_counts(home: Path, downs: int, expected: dict[str, list[str]]) -> None:
+    write(home / ".gemini" / "settings.json", two={"command": "two-mcp", "args": ["mine"]})
     with terminal(home, "import", "gemini", "-g") as shell:
         assert shell.ends() == 0
-    output = home / "dynamic-mcp.json"
-    output.write_text(output.read_text().replace("two-mcp", "mine-mcp"))
-    write(home / ".gemini" / "settings.json", two={"command": "theirs-mcp"})
+    write(home / ".gemini" / "settings.json", two={"command": "two-mcp", "args": ["theirs"]})
     with terminal(home, "import", "gemini", "-g") as shell:
-        shell.shows("keep both")
-        shell.types(DOWN)
-        shell.shows("take the one from gemini")
+        shell.shows('+    "theirs"')
+        shell.shows("keep the one in the config")
+        shell.shows("add it under another name")
+        for _ in range(downs):
+            shell.types(DOWN)
         shell.types(ENTER)
         assert shell.ends() == 0
-    assert servers(home)["two"]["command"] == "theirs-mcp"
+    assert {name: entry["args"] for name, entry in servers(home).items()} == expected
 
 
 def test_an_interrupt_writes_nothing(home: Path) -> None:

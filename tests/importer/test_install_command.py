@@ -17,7 +17,7 @@ from dynamic_mcp.importer.formats.documents import parse_document
 from dynamic_mcp.importer.formats.shapes import container_of, shape_of
 from dynamic_mcp.importer.formats.tree import is_like
 from dynamic_mcp.importer.installer import find_target, plan_installation
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.reader import find_tool, read_tool
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.world import World
@@ -34,9 +34,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return World(tmp_path, monkeypatch, capsys)
 
 
-def scope_of(adapter: Adapter) -> Scope | None:
+def scope_of(adapter: Adapter) -> ToolScope | None:
     """The scope in which a tool has a file of its own, the user's first."""
-    for scope in (Scope.USER, Scope.PROJECT):
+    for scope in (ToolScope.USER, ToolScope.PROJECT):
         try:
             find_target(adapter, scope, local_machine(None))
         except DynamicMcpError:
@@ -45,7 +45,7 @@ def scope_of(adapter: Adapter) -> Scope | None:
     return None
 
 
-def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
+def settings(adapter: Adapter, scope: ToolScope, *names: str) -> Path:
     """Write a file of the tool, with comments and with these servers in its own shape."""
     place, file = find_target(adapter, scope, local_machine(None))
     suffix = {".yml": ".yaml", ".jsonc": ".json"}.get(file.suffix, file.suffix)
@@ -61,7 +61,7 @@ def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
     return file
 
 
-def named(world: World, adapter: Adapter, scope: Scope) -> dict[str, bool]:
+def named(world: World, adapter: Adapter, scope: ToolScope) -> dict[str, bool]:
     """The servers that the tool has, and whether it starts them."""
     readings = read_tool(adapter, (scope,), local_machine(None))
     assert not any(reading.error for reading in readings)
@@ -199,7 +199,7 @@ def test_every_tool_gets_the_full_path_of_the_script_that_was_run(
     monkeypatch.setattr(sys, "argv", [str(program), "install"])
     world.output.write_text('{"mcpServers": {}}')
     world.run("install", tool)
-    file = find_target(find_tool(tool), Scope.USER, local_machine(None)).file
+    file = find_target(find_tool(tool), ToolScope.USER, local_machine(None)).file
     assert str(program) in file.read_text()
 
 
@@ -256,13 +256,13 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
 def test_a_local_file_of_its_own_is_read_back_by_its_tool(world: World, tool: str) -> None:
     world.output.write_text("{}")
     assert world.run("install", tool, "--scope", "local").code == 0
-    (reading,) = read_tool(find_tool(tool), (Scope.LOCAL,), local_machine(None))
+    (reading,) = read_tool(find_tool(tool), (ToolScope.LOCAL,), local_machine(None))
     assert ["is dynamic-mcp itself" in notice.reason for notice in reading.notices] == [True]
 
 
 @pytest.mark.parametrize("tool", ["continue", "mistral-vibe"])
 def test_a_second_installation_into_a_list_changes_nothing(world: World, tool: str) -> None:
-    file = settings(find_tool(tool), Scope.USER)
+    file = settings(find_tool(tool), ToolScope.USER)
     world.output.write_text("{}")
     assert world.run("install", tool).code == 0
     before = file.read_bytes()
@@ -276,5 +276,5 @@ def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:
     here.home.mkdir()
     key = str(here.project).upper()
     (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}))
-    made = plan_installation(find_tool("claude"), Scope.LOCAL, here, start=["dynamic-mcp"])
-    assert list(json.loads(made.after)["projects"]) == [key]
+    plan = plan_installation(find_tool("claude"), ToolScope.LOCAL, here, start=["dynamic-mcp"])
+    assert [list(json.loads(change.after)["projects"]) for change in plan.changes] == [[key]]

@@ -13,7 +13,7 @@ from dynamic_mcp.importer.formats.documents import parse_document
 from dynamic_mcp.importer.formats.shapes import container_of, header_fields, remote_shape_of
 from dynamic_mcp.importer.formats.tree import is_like
 from dynamic_mcp.importer.installer import find_target
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.reader import read_tool
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.test_install_command import named, scope_of, settings
@@ -29,7 +29,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return World(tmp_path, monkeypatch, capsys)
 
 
-def place_of(world: World, adapter: Adapter) -> Scope | None:
+def place_of(world: World, adapter: Adapter) -> ToolScope | None:
     """Return the scope in which a tool has a file; None, and a refusal seen, if it keeps its servers in none."""
     scope = scope_of(adapter)
     if scope is None:
@@ -230,13 +230,13 @@ def test_a_url_needs_no_config(world: World) -> None:
 
 def test_imported_servers_are_replaced_by_a_url_too(world: World) -> None:
     (cursor,) = (tool for tool in TOOLS if tool.name == "cursor")
-    file = settings(cursor, Scope.USER, "one", "two")
+    file = settings(cursor, ToolScope.USER, "one", "two")
     before = file.read_bytes()
     assert world.run("import", "cursor", "--yes").code == 0
 
     assert world.run("install", "cursor", "--url", URL, "--replace", "-c", str(world.output)).code == 0
 
-    assert named(world, cursor, Scope.USER) == {}
+    assert named(world, cursor, ToolScope.USER) == {}
     assert world.run("undo", "--yes").code == 0
     assert file.read_bytes() == before
 

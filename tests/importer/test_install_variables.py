@@ -11,7 +11,7 @@ import pytest
 from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.importer.formats.documents import parse_document
 from dynamic_mcp.importer.installer import find_target
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.reader import find_tool
 from tests.importer.world import Json, World
 
@@ -30,7 +30,7 @@ def config(world: World, **servers: Json) -> None:
 
 
 def entry(tool: str) -> Json:
-    file = find_target(find_tool(tool), Scope.USER, local_machine(None)).file
+    file = find_target(find_tool(tool), ToolScope.USER, local_machine(None)).file
     made: Json = parse_document(file, file.read_bytes()).get(())
     for key in ("mcpServers", "mcp_servers", "mcp"):
         if key in made:
@@ -66,7 +66,7 @@ def test_installing_again_adds_what_the_config_needs_by_now_and_undo_takes_just_
 ) -> None:
     config(world, ev=EV)
     world.run("install", tool)
-    file = find_target(find_tool(tool), Scope.USER, local_machine(None)).file
+    file = find_target(find_tool(tool), ToolScope.USER, local_machine(None)).file
     first = file.read_bytes()
     config(world, ev=EV, remote=REMOTE)
     ran = world.run("install", tool)
@@ -139,7 +139,7 @@ def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
     config(world, plain=PLAIN)
     world.run("install", tool)
     assert entry(tool)[field] is True
-    file = find_target(find_tool(tool), Scope.USER, local_machine(None)).file
+    file = find_target(find_tool(tool), ToolScope.USER, local_machine(None)).file
     file.write_bytes(file.read_bytes().replace(b"true", b"false"))
     before = file.read_bytes()
     assert "already has the entry" in world.run("install", tool).err

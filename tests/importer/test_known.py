@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.importer.adapter import Adapter, find_values
-from dynamic_mcp.importer.reader import list_tools
-from dynamic_mcp.importer.tools.catalog import ELSEWHERE
+from dynamic_mcp.importer.tools.catalog import ELSEWHERE, TOOLS
 from dynamic_mcp.importer.tools.quirks import QUIRKS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,11 +19,11 @@ windsurf devin zed roo-code continue goose amazon-q kiro copilot-cli copilot-jet
 vscode-insiders vscodium qwen-code iflow crush trae lm-studio amp factory-droid warp augment librechat mcphub-nvim
 grok-build hermes openhands pi kimi-code mistral-vibe codebuddy qoder zencoder mcporter 5ire boltai witsy shared
 """
-ADAPTERS = [pytest.param(adapter, id=adapter.name) for adapter in list_tools()]
+ADAPTERS = [pytest.param(adapter, id=adapter.name) for adapter in TOOLS]
 
 
 def test_every_tool_that_is_promised_is_there_the_best_known_first() -> None:
-    names = [adapter.name for adapter in list_tools()]
+    names = [adapter.name for adapter in TOOLS]
     assert names[:10] == REFERENCE.split()
     assert set(WANTED.split()) <= set(names)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.importer.model import Scope, Source
-from dynamic_mcp.importer.reader import find_tool, list_sources, list_tools, read_all, read_file, read_tool
+from dynamic_mcp.importer.model import SettingsSource, ToolScope
+from dynamic_mcp.importer.reader import find_tool, list_sources, read_all, read_file, read_tool
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.machines import PLATFORMS, machine
 
 SERVERS = {"mcpServers": {"a": {"command": "demo"}}}
@@ -30,7 +31,7 @@ def test_the_projects_file_counts_where_there_is_one_else_the_users(tmp_path: Pa
     project = put(here.project / ".cursor/mcp.json")
     readings = read_tool(find_tool("cursor"), None, here)
     assert [each.source.file for each in readings if each.servers] == [project]
-    everything = read_tool(find_tool("cursor"), tuple(Scope), here)
+    everything = read_tool(find_tool("cursor"), tuple(ToolScope), here)
     assert [each.source.file for each in everything] == [project, user]
 
 
@@ -39,7 +40,7 @@ def test_a_projects_settings_without_servers_do_not_hide_the_users(tmp_path: Pat
     put(here.project / ".vscode/settings.json", {"editor.tabSize": 2})
     user = put(here.home / ".config/Code/User/mcp.json", {"servers": SERVERS["mcpServers"]})
     readings = read_tool(find_tool("vscode"), None, here)
-    assert [each.source for each in readings] == [Source("vscode", Scope.USER, user)]
+    assert [each.source for each in readings] == [SettingsSource("vscode", ToolScope.USER, user)]
 
 
 def test_a_projects_file_that_only_switches_servers_does_not_hide_the_users(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_project_below_a_directory_named_plugins_is_no_plugin(tmp_path: Path) 
     root.mkdir()
     here = machine(root)
     put(here.project / ".mcp.json", {"mcpServers": {"a": {"command": "${CLAUDE_PLUGIN_ROOT}/a"}}})
-    (reading,) = read_tool(find_tool("claude"), (Scope.PROJECT,), here)
+    (reading,) = read_tool(find_tool("claude"), (ToolScope.PROJECT,), here)
     assert reading.servers[0].entry["command"] == "${CLAUDE_PLUGIN_ROOT}/a"
 
 
@@ -77,7 +78,7 @@ def test_a_plugin_of_unknown_origin_has_a_variable_for_its_data_and_a_notice(tmp
         here.home / ".claude/plugins/repos/owner/.mcp.json",
         {"a": {"command": "x", "env": {"D": "${CLAUDE_PLUGIN_DATA}"}}},
     )
-    (reading,) = read_tool(find_tool("claude"), (Scope.USER,), here)
+    (reading,) = read_tool(find_tool("claude"), (ToolScope.USER,), here)
     (server,) = reading.servers
     assert server.entry["env"] == {"D": "${CLAUDE_PLUGIN_DATA}"}
     assert [str(notice) for notice in server.notices] == [
@@ -98,7 +99,7 @@ def test_what_a_project_switches_off_of_the_users_is_said_and_stays_on(tmp_path:
     here = machine(tmp_path)
     put(here.home / ".qwen/settings.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     put(here.project / ".qwen/settings.json", {"mcp": {"excluded": ["a*"]}})
-    (reading,) = (each for each in read_tool(find_tool("qwen"), (Scope.USER,), here) if each.servers)
+    (reading,) = (each for each in read_tool(find_tool("qwen"), (ToolScope.USER,), here) if each.servers)
     assert [server.entry.get("enabled") for server in reading.servers] == [None, None]
     assert [str(notice) for server in reading.servers for notice in server.notices] == [
         "qwen-code/user/a: is disabled for this project in Qwen Code; it stays enabled here"
@@ -109,7 +110,7 @@ def test_local_settings_are_found_by_the_projects_path_however_windows_writes_it
     here = machine(tmp_path, "win32")
     key = str(here.project).upper().replace("/", "\\") + "\\"
     put(here.home / ".claude.json", {"projects": {key: SERVERS}})
-    (reading,) = read_tool(find_tool("claude"), (Scope.LOCAL,), here)
+    (reading,) = read_tool(find_tool("claude"), (ToolScope.LOCAL,), here)
     assert [server.name for server in reading.servers] == ["a"]
 
 
@@ -208,14 +209,14 @@ def test_an_unknown_tool_is_answered_with_the_closest_names() -> None:
 
 
 def test_no_two_tools_share_a_name() -> None:
-    names = [name for adapter in list_tools() for name in (adapter.name, *adapter.aliases)]
+    names = [name for adapter in TOOLS for name in (adapter.name, *adapter.aliases)]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_every_place_that_a_tool_names_is_one_that_is_read(platform: str, tmp_path: Path) -> None:
     system = next(each for each in PLATFORMS if each == platform)
-    for adapter in list_tools():
+    for adapter in TOOLS:
         here = machine(tmp_path, system)
         for source in list_sources(adapter, here):
             if not source.file.is_relative_to(tmp_path):

@@ -61,19 +61,28 @@ def test_a_server_that_is_not_in_the_config_stays_and_is_named(world: World) -> 
     assert "not in the config: b (user, " in ran.err
 
 
-def test_a_server_that_a_projects_shadows_is_brought_in_by_the_command_that_is_named(world: World) -> None:
+def test_a_server_that_a_projects_shadows_stays_because_the_config_does_not_have_it(world: World) -> None:
     users = world.write(".claude.json", {"mcpServers": {"memory": {"command": "m"}, "other": {"command": "o"}}})
     projects = world.project / ".mcp.json"
     projects.write_text(json.dumps({"mcpServers": {"memory": {"command": "m", "env": {"FILE": "p"}}}}))
     world.run("import", "claude", "--scope", "all", "--yes")
-    install = ("install", "claude", "--replace", "--scope", "all", "-c", str(world.output))
     for scopes in ("user", "all"):
-        ran = world.run(*install[:3], "--scope", scopes, "-c", str(world.output))
+        ran = world.run("install", "claude", "--replace", "--scope", scopes, "-c", str(world.output))
         assert "not in the config: memory (user, " in ran.err
-        assert "`dynamic-mcp import claude --scope user` brings them in" in ran.err
-    assert world.run("import", "claude", "--scope", "user", "--yes").code == 0
-    assert "still on" not in world.run(*install).err
-    assert list(json.loads(users.read_text())["mcpServers"]) == ["dynamic-mcp"]
+        assert "`dynamic-mcp import claude --scope user` imports them, or shows why not" in ran.err
+    assert list(json.loads(users.read_text())["mcpServers"]) == ["memory", "dynamic-mcp"]
+    ran = world.run("import", "claude", "--scope", "user", "--yes")
+    assert "differs: memory from claude (user): env" in ran.err
+
+
+def test_a_server_that_the_config_has_with_another_token_is_not_replaced(world: World) -> None:
+    hub = {"command": "hub", "env": {"TOKEN": "one"}}
+    world.cursor(hub=hub, other={"command": "other"})
+    world.run("import", "cursor", "--yes")
+    file = world.cursor(hub={**hub, "env": {"TOKEN": "two"}}, other={"command": "other"})
+    ran = world.run("install", "cursor", "--replace", "-c", str(world.output))
+    assert "not in the config: hub (user, " in ran.err
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["hub", "dynamic-mcp"]
 
 
 def test_nothing_is_replaced_of_a_tool_that_was_not_imported(world: World) -> None:

@@ -18,7 +18,8 @@ from dynamic_mcp.config.read import read
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.fields import COMMON, OAUTH
 from dynamic_mcp.importer.model import Machine, Reading
-from dynamic_mcp.importer.reader import list_tools, read_all, read_file
+from dynamic_mcp.importer.reader import read_all, read_file
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.examples import examples
 from tests.importer.machines import cases, machine
 
@@ -90,7 +91,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 OAUTH_SETTINGS = st.dictionaries(st.sampled_from(sorted(OAUTH)), VALUES, max_size=4)
-FIELDS = sorted({name for adapter in list_tools() for name in (*COMMON, *adapter.fields)})
+FIELDS = sorted({name for adapter in TOOLS for name in (*COMMON, *adapter.fields)})
 UPSTREAM = st.one_of(
     st.just({"command": "npx"}),
     st.just({"url": "https://h.example.test/mcp"}),
@@ -168,7 +169,7 @@ BRISK = examples(150, suppress_health_check=[HealthCheck.too_slow])
 
 
 @BRISK
-@given(adapter=st.sampled_from(list_tools()), servers=SERVERS, inputs=VALUES)
+@given(adapter=st.sampled_from(TOOLS), servers=SERVERS, inputs=VALUES)
 def test_any_settings_are_read_without_a_crash_or_a_deed(
     adapter: Adapter, servers: object, inputs: object, here: Machine
 ) -> None:
@@ -217,7 +218,7 @@ def test_a_command_in_a_value_is_not_run(text: str, here: Machine, tmp_path: Pat
     remote = {"url": "https://h.example.test/mcp", "headers": {"A": value}, "headersHelper": f"touch {marker}"}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"a": server, "b": remote}}))
-    for adapter in list_tools():
+    for adapter in TOOLS:
         with only_reading():
             read_file(file, here, adapter)
     assert not marker.exists()

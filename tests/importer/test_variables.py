@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.importer.adapter import Syntax
 from dynamic_mcp.importer.convert import variables
-from dynamic_mcp.importer.convert.variables import Input, Scene
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.convert.variables import PromptedInput, Scene
+from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, ENV, GEMINI
 
 ASKED = {
-    "key": Input("key", is_secret=True, default="never shown"),
-    "size": Input("size", default="10"),
-    "myKey": Input("myKey"),
+    "key": PromptedInput("key", is_secret=True, default="never shown"),
+    "size": PromptedInput("size", default="10"),
+    "myKey": PromptedInput("myKey"),
 }
 MARKS = st.text(alphabet=st.sampled_from("${}:-?aA_%!()\\ \"'"), max_size=30)
 
 
-def scene(platform: str = "linux", scope: Scope = Scope.PROJECT) -> Scene:
+def scene(platform: str = "linux", scope: ToolScope = ToolScope.PROJECT) -> Scene:
     """Return a scene with some inputs, and a server that sets OWN itself."""
     assert platform in ("linux", "win32")
     machine = Machine(Path("/home/me"), Path("/home/me/work"), {}, "win32" if platform == "win32" else "linux")
@@ -111,7 +111,7 @@ def test_what_was_asked_for_never_becomes_a_variable_that_a_system_sets() -> Non
 def test_an_open_folder_is_remarked_on_only_where_it_was_not_the_projects_own_setting() -> None:
     text = "${workspaceFolder}"
     assert variables.convert_text(text, (Syntax.EDITOR,), scene(), field="cwd").remarks == ()
-    assert variables.convert_text(text, (Syntax.EDITOR,), scene(scope=Scope.USER), field="cwd").remarks
+    assert variables.convert_text(text, (Syntax.EDITOR,), scene(scope=ToolScope.USER), field="cwd").remarks
 
 
 @given(MARKS)

@@ -76,6 +76,7 @@ async def test_a_private_key_signs_for_the_issuer(
         (key_for("ES256").as_pem(private=False), None, "is not a private key"),
         (key_for("ES256").as_pem(private=True), "RS256", "is for ES256"),
     ],
+    ids=["missing", "no key", "public", "of another kind"],
 )
 async def test_a_key_that_cannot_sign_is_named(
     server: AuthServer, tmp_path: Path, content: bytes | None, chosen: str | None, why: str

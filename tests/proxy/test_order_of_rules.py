@@ -12,12 +12,12 @@ import pytest
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule
-from dynamic_mcp.features.guards.guards import Guards
-from dynamic_mcp.features.limits.limits import Limits, Rate, Room
-from dynamic_mcp.features.overrides.shown_tool import ShownTool
+from dynamic_mcp.features.guards.guards import GuardRules
+from dynamic_mcp.features.limits.limits import ConcurrencyLimit, LimitRules, RateLimit
+from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.features.table import FEATURES
@@ -49,7 +49,7 @@ class Steps(list[str]):
         self.note("access")
 
 
-class NotedGuards(Guards):
+class NotedGuards(GuardRules):
     def __init__(self, steps: Steps) -> None:
         super().__init__((), "up")
         self.steps = steps
@@ -62,7 +62,7 @@ class NotedGuards(Guards):
         return super().judge(tool, arguments, shown_name=shown_name)
 
 
-class NotedRate(Rate, frozen=True):
+class NotedRate(RateLimit, frozen=True):
     """Notes that a call is counted."""
 
     steps: Steps
@@ -72,7 +72,7 @@ class NotedRate(Rate, frozen=True):
         return super().name_for(person, tool)
 
 
-class NotedRoom(Room, frozen=True):
+class NotedRoom(ConcurrencyLimit, frozen=True):
     """Notes that a call takes a place."""
 
     steps: Steps
@@ -82,15 +82,15 @@ class NotedRoom(Room, frozen=True):
         return super().name_for(person, tool)
 
 
-class NotedLimits(Limits):
+class NotedLimits(LimitRules):
     def __init__(self, steps: Steps) -> None:
         super().__init__((), "up")
         self.steps = steps
 
-    def rates_for(self, tool: str) -> tuple[Rate, ...]:
+    def rates_for(self, tool: str) -> tuple[RateLimit, ...]:
         return (NotedRate("a rate", "limits[0]", False, True, 1e-6, 1.0, self.steps),)
 
-    def rooms_for(self, tool: str) -> tuple[Room, ...]:
+    def concurrency_for(self, tool: str) -> tuple[ConcurrencyLimit, ...]:
         return (NotedRoom("a room", "limits[1]", False, True, 5, self.steps),)
 
 
@@ -127,7 +127,7 @@ class NotedRedactor(Redactor):
         return super().redact_answer(tool, payload)
 
 
-class NotedTool(ShownTool):
+class NotedTool(OverriddenTool):
     def __init__(self, steps: Steps) -> None:
         super().__init__("echo", "echo", wire.EMPTY_OBJECT)
         self.steps = steps
@@ -191,7 +191,7 @@ class NotedGroup(GroupView):
             "cache": NotedCache(steps),
         }
 
-    def find_shown(self, tool: str) -> ShownTool | None:
+    def find_shown(self, tool: str) -> OverriddenTool | None:
         return NotedTool(self.steps)
 
 
@@ -246,7 +246,7 @@ async def pass_all(
 class EmptyGroup(NotedGroup):
     """A group that shows no tool any more."""
 
-    def find_shown(self, tool: str) -> ShownTool | None:
+    def find_shown(self, tool: str) -> OverriddenTool | None:
         return None
 
 

@@ -8,8 +8,9 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.identity import Principal
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, MAX_PARKED, Channel, ParkedCalls
-from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket, is_ours
+from dynamic_mcp.proxy.request_state import StateSeal, Ticket, is_ours
 
 
 class Waiting:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Answers, Features, ToolFilter
 from dynamic_mcp.errors import Unreachable

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from dynamic_mcp.client import ClientHello
-from dynamic_mcp.config.read import read_all
+from dynamic_mcp.config.read import ServedConfig, read_all
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program
-from dynamic_mcp.config.served import ServedConfig
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.groups.catalog_store import CatalogStore

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.system.event_loop import loop_factory
-from dynamic_mcp.system.pipes import Sink, open_sink
+from dynamic_mcp.system.pipes import Sink, burst_of, enlarge, open_sink
 from tests.program import BOUND_S
 
 LOOPS = [loop_factory(), asyncio.new_event_loop]
@@ -71,16 +74,18 @@ async def read_until(end: bytes, read: Callable[[], bytes]) -> bytes:
     return data
 
 
-def test_the_first_message_of_a_turn_is_written_at_once_and_the_rest_together_at_its_end(
+def write_in_burst(sink: Sink, *messages: bytes) -> None:
+    """Write messages as the answers to others that came together."""
+    burst_of(asyncio.get_running_loop()).handle(sink.write, messages)
+
+
+def test_the_first_message_of_a_burst_is_written_at_once_and_the_rest_together_at_its_end(
     runner: asyncio.Runner,
 ) -> None:
     async def write_four() -> None:
         async with opened() as (sink, read, _):
-            sink.write(b"one\n")
+            write_in_burst(sink, b"one\n", b"two\n", b"three\n")
             assert read() == b"one\n"
-            sink.write(b"two\n")
-            sink.write(b"three\n")
-            assert read() == b""
             assert sink.buffered_bytes() == len(b"two\nthree\n")
             assert await read_until(b"three\n", read) == b"two\nthree\n"
             assert sink.buffered_bytes() == 0
@@ -90,33 +95,82 @@ def test_the_first_message_of_a_turn_is_written_at_once_and_the_rest_together_at
     runner.run(write_four())
 
 
+def test_a_message_that_is_in_no_burst_is_written_at_once(runner: asyncio.Runner) -> None:
+    async def write_three() -> None:
+        async with opened() as (sink, read, _):
+            write_in_burst(sink, b"one\n")
+            sink.write(b"two\n")
+            write_in_burst(sink, b"three\n")
+            assert read() == b"one\ntwo\nthree\n"
+
+    runner.run(write_three())
+
+
+def test_a_burst_lasts_until_the_tasks_and_callbacks_of_its_messages_have_run(runner: asyncio.Runner) -> None:
+    async def answer_in_tasks() -> None:
+        loop = asyncio.get_running_loop()
+        async with opened() as (sink, read, _):
+            chunks: list[bytes] = []
+
+            async def answer(message: bytes) -> None:
+                sink.write(message)
+                chunks.append(read())
+
+            def receive(message: bytes) -> None:
+                tasks.append(loop.create_task(answer(message)))
+
+            tasks: list[asyncio.Task[None]] = []
+            burst = burst_of(loop)
+            burst.handle(receive, [b"one\n", b"two\n"])
+            burst.handle(receive, [b"three\n", b"four\n"])  # of another source, in the same turn
+            assert burst.is_open
+            await asyncio.gather(*tasks)
+            assert chunks == [b"one\n", b"", b"", b""]
+            assert await read_until(b"four\n", read) == b"two\nthree\nfour\n"
+            assert not burst.is_open
+
+    runner.run(answer_in_tasks())
+
+
+def test_a_burst_ends_where_a_message_raises(runner: asyncio.Runner) -> None:
+    async def fail() -> None:
+        def receive(message: bytes) -> None:
+            raise LookupError
+
+        burst = burst_of(asyncio.get_running_loop())
+        with pytest.raises(LookupError):
+            burst.handle(receive, [b"one", b"two"])
+        await asyncio.sleep(0)
+        assert not burst.is_open
+
+    runner.run(fail())
+
+
 def test_messages_keep_their_order_however_large_they_are(runner: asyncio.Runner) -> None:
     messages = [b"%d:%s\n" % (n, b"x" * size) for n, size in enumerate((1, 10, 200_000, 5, 70_000, 70_000, 1, 2))]
 
     async def write_all() -> None:
         async with opened() as (sink, read, _):
-            for message in messages:
-                sink.write(message)
-            assert await read_until(messages[-1], read) == b"".join(messages)
+            write_in_burst(sink, *messages)
+            sink.write(b"last")
+            assert await read_until(b"last", read) == b"".join(messages) + b"last"
 
     runner.run(write_all())
 
 
-def test_a_message_that_is_large_is_not_held_until_the_end_of_the_turn(runner: asyncio.Runner) -> None:
+def test_a_message_that_is_large_is_not_held_until_the_end_of_the_burst(runner: asyncio.Runner) -> None:
     async def write_two() -> None:
         async with opened() as (sink, read, _):
-            sink.write(b"one\n")
-            sink.write(b"x" * 100_000)
+            write_in_burst(sink, b"one\n", b"x" * 100_000)
             assert read().startswith(b"one\nx")
 
     runner.run(write_two())
 
 
-def test_what_is_held_for_the_end_of_the_turn_is_written_before_the_sink_is_closed(runner: asyncio.Runner) -> None:
+def test_what_is_held_for_the_end_of_the_burst_is_written_before_the_sink_is_closed(runner: asyncio.Runner) -> None:
     async def write_and_close() -> None:
         async with opened() as (sink, read, _):
-            sink.write(b"one\n")
-            sink.write(b"two\n")
+            write_in_burst(sink, b"one\n", b"two\n")
             await sink.close()
             assert read() == b"one\ntwo\n"
 
@@ -128,8 +182,7 @@ def test_what_is_held_is_dropped_when_the_reader_goes_meanwhile(runner: asyncio.
         ours, theirs = os.pipe()
         gone = asyncio.Event()
         sink = await open_sink(theirs, high=1, on_full=lambda: None, on_drain=lambda: None, on_end=gone.set)
-        sink.write(b"one\n")
-        sink.write(b"two\n")
+        write_in_burst(sink, b"one\n", b"two\n")
         os.close(ours)
         async with asyncio.timeout(BOUND_S):
             await gone.wait()
@@ -139,6 +192,22 @@ def test_what_is_held_is_dropped_when_the_reader_goes_meanwhile(runner: asyncio.
         assert sink.buffered_bytes() == 0
 
     runner.run(write_and_go())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe can be set on Linux only")
+def test_a_pipe_is_enlarged_and_a_large_one_stays_as_it_is() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb"), os.fdopen(writer, "wb"):
+        enlarge(reader)
+        assert fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ) == 1 << 17
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
+        enlarge(writer)
+        assert fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) == 1 << 20
+
+
+def test_what_is_no_pipe_is_not_enlarged(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        enlarge(file.fileno())
 
 
 def test_a_message_is_not_taken_by_a_reader_that_has_stopped_or_gone(runner: asyncio.Runner) -> None:

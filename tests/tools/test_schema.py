@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.tools.schema import InputSchema
+from dynamic_mcp.tools.schema import InputSchema, find_schema_error
 
 Json = Any  # whatever JSON a test writes down
 LEVELS = 30
@@ -214,3 +214,36 @@ def test_parameters_are_those_of_every_branch_and_reference() -> None:
     assert found.allows_parameter("a")
     assert not found.allows_parameter("d")
     assert schema({**PERSON, "additionalProperties": {"type": "string"}}).allows_parameter("d")
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize(
+    ("flawed", "error"),
+    [
+        ({"properties": {"a": {"type": "nubmer"}}}, "at `properties/a/type`: "),
+        ({"required": "a"}, "at `required`: "),
+        ({"$schema": DRAFT_7, "properties": {"a": {"minimum": "x"}}}, "at `properties/a/minimum`: "),
+        ({"$schema": "https://example.com/dialect", "properties": []}, "at `properties`: "),
+        ({"$schema": 7}, "at `$schema`: "),
+        ({"properties": {"a": {"pattern": "("}}}, "at `properties/a/pattern`: "),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_told_with_its_place(flawed: Json, error: str) -> None:
+    assert find_schema_error(flawed).startswith(error)
+
+
+@pytest.mark.parametrize(
+    "valid",
+    [
+        PERSON,
+        {"$schema": DRAFT_7, "definitions": {"a": {"dependencies": {"b": ["c"]}}}},
+        {"$schema": "https://example.com/dialect", "type": "object"},
+        {"$ref": "https://example.com/elsewhere"},
+        {"properties": {"a": {"pattern": r"^(?<letter>\p{L})"}}},
+        nested_schema(400),
+    ],
+)
+def test_a_valid_schema_has_no_error(valid: Json) -> None:
+    assert find_schema_error(valid) == ""

@@ -40,12 +40,12 @@ wrong; 3 nothing found; 4 partly done.
     " your config directory.",
 )
 @click.option(
-    "--on-conflict",
-    type=click.Choice(["ask", "keep", "replace", "rename"]),
-    default="ask",
-    show_default=True,
-    help="What to do with a server that changed both in the config and in the tool. Without a terminal, `ask` means"
-    " `keep`.",
+    "--replace",
+    "replaced",
+    multiple=True,
+    metavar="NAME",
+    help="Replace this server of the config by the tool's, where they differ; NAME may be a glob. Default: ask on a"
+    " terminal, else keep the config's.",
 )
 @click.option("--only", multiple=True, metavar="GLOB", help="Only servers with matching names.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip servers with matching names.")
@@ -74,11 +74,12 @@ wrong; 3 nothing found; 4 partly done.
 @quiet_option
 @verbose_option
 @json_option
-def command(**given: Any) -> int:  # Any: click's values, each of its option's kind
+def command(**values: Any) -> int:  # Any: click's values, each of its option's kind
     """Import the MCP servers of TOOLs into one config. No server is started, unless `--describe server` asks for it.
 
     Without a TOOL, on a terminal, it shows what it finds and lets you choose. It merges into an existing config: your
-    descriptions, filters, comments and order stay, and changes made only in the tool are applied.
+    descriptions, filters, comments and order stay. A server that the config has with other content is shown with the
+    difference, and stays unless you replace it.
 
     \b
     dynamic-mcp import cursor
@@ -90,13 +91,13 @@ def command(**given: Any) -> int:  # Any: click's values, each of its option's k
 
     this = start_invocation(
         None,
-        quiet=given.pop("quiet"),
-        verbose=given.pop("verbose"),
-        as_json=given.pop("as_json"),
+        quiet=values.pop("quiet"),
+        verbose=values.pop("verbose"),
+        as_json=values.pop("as_json"),
         command="dynamic-mcp import",
     )
-    if given["is_global"] and given["scope"] not in (None, "user"):
+    if values["is_global"] and values["scope"] not in (None, "user"):
         raise click.UsageError("--global means `--scope user`, but --scope is something else")
-    if given["is_all"] and given["tools"]:
+    if values["is_all"] and values["tools"]:
         raise click.UsageError("name tools, or give --all")
-    return import_servers(this, ImportOptions(**given))
+    return import_servers(this, ImportOptions(**values))

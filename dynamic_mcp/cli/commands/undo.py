@@ -24,7 +24,7 @@ def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool,
     All that one `init` has changed is undone together, without an ID or by an ID such as `init-1`. The ID of a part
     undoes that part alone.
 
-    A file that has not changed since is restored byte for byte. In one that has changed, only our edits are undone.
+    Each file is restored byte for byte. If one has changed since, nothing is undone.
     """
     from dynamic_mcp.cli.change_history import show_changes, undo
 

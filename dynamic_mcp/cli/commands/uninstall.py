@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
     """Undo `install TOOL`. If there is no record of it, only remove the dynamic-mcp entry.
 
-    A file that has not changed since is restored byte for byte. In one that has changed, only our edits are undone.
+    A file that has not changed since is restored byte for byte. From one that has changed, only the entry is removed.
     """
     from dynamic_mcp.cli.installer import uninstall
 

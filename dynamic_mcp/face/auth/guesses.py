@@ -29,7 +29,6 @@ class TokenGuesses:
         self._now = now
         self._tried: BoundedDict[int, None] = BoundedDict(_MAX_TRIED)
         self._wrong = RateLimiter[str](BURST, _EVERY_S, most_keys=_MAX_SITES)
-        self._waiting: BoundedDict[str, float] = BoundedDict(_MAX_SITES)
 
     def trust(self, forwarders: Iterable[str]) -> None:
         """Set the trusted reverse proxies."""
@@ -37,16 +36,7 @@ class TokenGuesses:
 
     def must_wait(self, head: RequestHead) -> bool:
         """Return whether the token must not be checked now."""
-        if not self._waiting or _key(head) in self._tried:
-            return False
-        site = self._site(head)
-        wait_until = self._waiting.get(site)
-        if wait_until is None:
-            return False
-        if self._now() < wait_until:
-            return True
-        del self._waiting[site]
-        return False
+        return _key(head) not in self._tried and self._wrong.wait_s(self._site(head), self._now()) > 0
 
     def record_right(self, head: RequestHead) -> None:
         """Remember a valid token, so that guesses from the same address do not delay it."""
@@ -59,12 +49,8 @@ class TokenGuesses:
         key = _key(head)
         site = "" if key in self._tried else self._site(head)
         self._tried[key] = None
-        if not site:
-            return
-        now = self._now()
-        self._wrong.take(site, now)
-        if wait_s := self._wrong.wait_s(site, now):
-            self._waiting[site] = now + wait_s
+        if site:
+            self._wrong.take(site, self._now())
 
     def _site(self, head: RequestHead) -> str:
         """Return the client's address; empty if an untrusted proxy on this machine has sent the request."""

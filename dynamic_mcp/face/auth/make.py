@@ -8,7 +8,6 @@ from pathlib import Path
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_of
-from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
@@ -80,13 +79,10 @@ def _forwarded(http: Http) -> auth.Forwarded | None:
 
 
 def _make_by_feature(config: auth.Provider, http: Http, config_file: Path) -> Provider:
-    """Return the provider that a feature makes. Raises ConfigError if the program lacks the feature."""
-    kind = type(config).__name__.lower()
-    for feature in FEATURES:
-        if feature.auth_kind == kind:
-            provider: Provider = feature.load(feature.auth_provider).make_provider(config, http, config_file)
-            return provider
-    raise ConfigError(str(config_file), "settings.http.auth", f"unsupported authentication kind `{kind}`")
+    kind = config.__struct_config__.tag
+    feature = next(each for each in FEATURES if each.auth_kind == kind)
+    provider: Provider = feature.load(feature.auth_provider).make_provider(config, http, config_file)
+    return provider
 
 
 def _required_scopes(http: Http) -> tuple[str, ...]:

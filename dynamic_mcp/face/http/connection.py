@@ -96,7 +96,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         connections = self._connections
-        self._peer = Peer.of(transport, connections.root_path)
+        self._peer = Peer.of(transport)
         self._heads = HeadCache(self._peer)
         connections.add(self)
         self._deadline = self._next_deadline()

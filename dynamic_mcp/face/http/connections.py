@@ -29,11 +29,8 @@ class Connection(Protocol):
 class Connections:
     """All connections of a server. They read the time from here, where it is at most a second old."""
 
-    def __init__(
-        self, handler: Handler, *, root_path: str, clock: Callable[[], float], wall_clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, handler: Handler, *, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self.handler = handler
-        self.root_path = root_path
         self.clock = clock
         self.bodies = BodyBudget()
         self.admission = ConnectionLimiter(clock)

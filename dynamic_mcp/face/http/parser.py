@@ -46,16 +46,15 @@ class Peer(Struct, frozen=True, gc=False):
 
     address: str
     is_secure: bool
-    root_path: str
     port: int = 0
 
     @staticmethod
-    def of(transport: asyncio.BaseTransport, root_path: str) -> Peer:
+    def of(transport: asyncio.BaseTransport) -> Peer:
         name = transport.get_extra_info("peername")  # over a Unix socket a string, maybe empty
         socket_ = transport.get_extra_info("socket")
         is_unix = socket_ is None or socket_.family == getattr(socket, "AF_UNIX", None)
         address, port = name[:2] if isinstance(name, tuple) and len(name) > 1 else ("" if is_unix else GONE, 0)
-        return Peer(address, transport.get_extra_info("sslcontext") is not None, root_path, port)
+        return Peer(address, transport.get_extra_info("sslcontext") is not None, port)
 
 
 def find_head_end(data: bytes | bytearray, scanned: int) -> int:
@@ -135,7 +134,6 @@ class MessageParser:
             repeated=repeated,
             peer=peer.address,
             is_secure=peer.is_secure,
-            root_path=peer.root_path,
             port=peer.port,
             notes=HeadNotes(),
         )

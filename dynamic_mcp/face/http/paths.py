@@ -14,7 +14,7 @@ from msgspec import Struct
 _PROFILE = b"profile/"
 
 
-class HttpEndpoint(Enum):
+class ServedEndpoint(Enum):
     """The endpoint at a path."""
 
     MCP = auto()
@@ -27,7 +27,7 @@ class HttpEndpoint(Enum):
 class Route(Struct, frozen=True, gc=False):
     """The meaning of a path; `only` is the name of a single group, `profile` that of a profile."""
 
-    place: HttpEndpoint
+    place: ServedEndpoint
     only: str | None = None
     profile: str | None = None
 
@@ -43,15 +43,15 @@ class Paths:
         self._profile = profile
         mcp = path.rstrip("/").encode()
         self._routes = {
-            mcp: Route(HttpEndpoint.MCP, profile=profile),
-            mcp + b"/": Route(HttpEndpoint.MCP, profile=profile),
-            b"/sse": Route(HttpEndpoint.EVENTS, profile=profile),
-            b"/messages": Route(HttpEndpoint.MESSAGES),
-            b"/messages/": Route(HttpEndpoint.MESSAGES),
-            b"/health": Route(HttpEndpoint.HEALTH),
-            b"/ready": Route(HttpEndpoint.READY),
+            mcp: Route(ServedEndpoint.MCP, profile=profile),
+            mcp + b"/": Route(ServedEndpoint.MCP, profile=profile),
+            b"/sse": Route(ServedEndpoint.EVENTS, profile=profile),
+            b"/messages": Route(ServedEndpoint.MESSAGES),
+            b"/messages/": Route(ServedEndpoint.MESSAGES),
+            b"/health": Route(ServedEndpoint.HEALTH),
+            b"/ready": Route(ServedEndpoint.READY),
         }
-        self._below = ((mcp + b"/", HttpEndpoint.MCP), (b"/sse/", HttpEndpoint.EVENTS))
+        self._below = ((mcp + b"/", ServedEndpoint.MCP), (b"/sse/", ServedEndpoint.EVENTS))
 
     def find(self, path: bytes, root_path: str = "") -> Route | None:
         """Return the route of a path; None if there is none. The server's `root_path` takes precedence over ours."""

@@ -41,11 +41,10 @@ class HttpServer:
         self,
         handler: Handler,
         *,
-        root_path: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._connections = Connections(handler, root_path=root_path, clock=clock, wall_clock=wall_clock)
+        self._connections = Connections(handler, clock=clock, wall_clock=wall_clock)
         self._servers: list[asyncio.Server] = []
         self._unix_sockets: list[_UnixSocket] = []
 

@@ -1,17 +1,17 @@
-"""Checks of what a person must approve: globs that match nothing, and questions that nobody can answer."""
+"""Checks of approvals: globs that match nothing, and questions that cannot be answered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.call_rules import check_globs
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
 from dynamic_mcp.features.approvals.config import settings_of
 from dynamic_mcp.groups.catalog import ListKind
 
-_UNMET = "that the server is known to have, so nobody is asked"
+_UNMET = "that the server is known to have, so it never asks"
 _ROOT: Keys = ("settings", "approval")
 
 
@@ -25,7 +25,7 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     for server, globs in config.access.approve.items():
         if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
             names = list(catalogs[server].entries(ListKind.TOOLS))
-            yield from check_globs(("mcpServers", server, "approve"), globs, names, unmet=_UNMET)
+            yield from check_globs(format_path(("mcpServers", server, "approve")), globs, names, unmet=_UNMET)
 
 
 def _check_channels(config: Config) -> Iterator[Finding]:
@@ -39,5 +39,5 @@ def _check_channels(config: Config) -> Iterator[Finding]:
         what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
         yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
     if not approval.notify.desktop and not approval.notify.command:
-        what = "nobody is told that a call waits in the queue"
+        what = "no person is notified of calls in the queue"
         yield warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")

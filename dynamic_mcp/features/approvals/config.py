@@ -50,6 +50,4 @@ class Approval(Section, frozen=True):
 
 def settings_of(config: Config) -> Approval:
     """Return how a config wants persons asked: by the defaults if it does not say."""
-    settings = config.approval
-    assert settings is None or isinstance(settings, Approval)
-    return settings or Approval()
+    return config.settings_of("approval", Approval) or Approval()

@@ -1,7 +1,7 @@
-"""The forms that clients show a person: what is asked, and which answers count.
+"""The forms that clients show a person: their content, and which answers count.
 
-What a server or a model has written is masked and cut, and its invisible characters are shown as escapes. Of
-arguments, only long values are cut, and that is said: what cannot be shown with all names gets no form.
+Texts of servers and models are masked and cut, and their invisible characters are shown as escapes. Of arguments,
+only long values are cut, with a mark: arguments that cannot be shown with all names get no form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import cut_values, escape
 
 MAX_SHOWN_BYTES = 2048
-# How long values are shown; the first with which all arguments can be.
+# The lengths that values are cut to; the first with which all arguments fit is used.
 _LONGEST_VALUES = (MAX_SHOWN_BYTES, 800, 400, 200, 100, 50)
 _LONGEST_NAME = 1000
 _LONGEST_LINE = 200
@@ -50,7 +50,7 @@ Decide = Callable[[Verdict, Client | None], None]
 
 
 class Decline(Struct, frozen=True):
-    """The answer does not allow it."""
+    """The answer is no."""
 
 
 class NoAnswer(Struct, frozen=True):
@@ -60,7 +60,7 @@ class NoAnswer(Struct, frozen=True):
 
 
 class ElicitationForms:
-    """The forms that clients show now, one at most for each question, and the clients that cannot show any."""
+    """The forms that clients show now, at most one for each question, and the clients that cannot show any."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -68,11 +68,11 @@ class ElicitationForms:
         self._shown: dict[str, asyncio.Event] = {}
 
     def can_show(self, client: Client) -> bool:
-        """Tell whether a client shows forms, and has answered none without a person."""
+        """Return whether a client shows forms, and has never answered one without a person."""
         return can_show(client) and client not in self._unable
 
     async def show(self, pending: PendingApproval, offered: Sequence[Scope], decide: Decide) -> None:
-        """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
+        """Show a form and take its answer, unless the client cannot, or the question is answered elsewhere."""
         question = pending.question
         while question.verdict is None and pending.form is not None and self.can_show(pending.client):
             other = self._shown.get(question.id)
@@ -109,7 +109,7 @@ class ElicitationForms:
 
 
 def can_show(client: Client) -> bool:
-    """Tell whether a client says that it can show forms; that it can elicit says so if it names no way."""
+    """Return whether a client declares forms; the elicitation capability without modes means forms."""
     declared = wire.member(client.hello.capabilities, "elicitation")
     if bytes(declared)[:1] != b"{":
         return False
@@ -118,10 +118,10 @@ def can_show(client: Client) -> bool:
 
 
 def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -> Frame | None:
-    """Return the request that shows the form; None if a form cannot show all that is asked about.
+    """Return the request that shows the form; None if a form cannot show the whole call.
 
-    The decision is required and has no default.
-    To deny comes first, as clients that answer by themselves take the first choice.
+    The decision is required and has no default. `deny` comes first, as clients that answer by themselves take the
+    first choice.
     """
     message = write_message(subject)
     if message is None:
@@ -143,7 +143,7 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
 
 
 def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | NoAnswer:
-    """Return what a client has answered. Accepting without a decision that was offered approves nothing."""
+    """Return the answer of a client. Accepting without an offered decision approves nothing."""
     if not len(answer.result):
         return NoAnswer(is_temporary=wire.value(wire.member(answer.error, "code")) == INTERNAL_ERROR)
     action = wire.text(wire.member(answer.result, "action"))
@@ -156,7 +156,7 @@ def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | No
 
 
 def write_message(subject: Subject) -> str | None:
-    """Return what a person reads: who wants to do what, with which arguments. None if it is too long."""
+    """Return the text for the person: who wants to do what, with which arguments. None if it is too long."""
     key = subject.key
     name, arguments = escape(mask_text(key.name, count_hidden)), show_arguments(subject.arguments)
     if arguments is None or len(name) > _LONGEST_NAME:
@@ -180,7 +180,7 @@ def write_message(subject: Subject) -> str | None:
 
 
 def show_arguments(arguments: Raw) -> str | None:
-    """Return arguments as a person reads them, with all names; None if that is more than 2 kB."""
+    """Return arguments as text, with all names; None if that is more than 2 kB."""
     read = json.loads(bytes(arguments), parse_float=_number, parse_int=_number)
     value = mask_values(read, mask=count_hidden)
     for longest in _LONGEST_VALUES:
@@ -203,6 +203,6 @@ def _number(text: str) -> Raw:
 
 
 def _line(text: str, longest: int = _LONGEST_LINE) -> str:
-    """Return what others have written on one line: masked, with escapes for what cannot be seen, and cut."""
+    """Return a foreign text on one line: masked, with escapes for invisible characters, and cut."""
     line = escape(mask_text(text[: longest * 10]))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -1,7 +1,7 @@
 """Asks a person before a request whose rule says so: by a form in its client, or by the queue that commands answer.
 
-A request waits for a bounded time and holds nothing of the server meanwhile. What is allowed is used before the
-request is sent. A restart, a changed config, an error and silence allow nothing.
+A request waits for a bounded time and holds nothing of the server meanwhile. An approval is used before the request
+is sent. A restart, a changed config, an error and silence allow nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -25,9 +26,9 @@ from dynamic_mcp.features.approvals.pending import PendingApproval
 from dynamic_mcp.features.approvals.questions import (
     DENIALS_WITHIN_S,
     MAX_DENIALS,
+    ApprovalGrant,
+    ApprovalQuestion,
     Approvals,
-    Grant,
-    Question,
     Verdict,
 )
 from dynamic_mcp.features.approvals.queue import OpenServer, Queue
@@ -51,8 +52,8 @@ _REMOVED = "it was decided elsewhere"
 class HumanApproval:
     """Asks persons for one proxy. `note` takes events; without `open_server` there is no queue.
 
-    `notices` tell a person what waits in the queue. `counts` has what became of questions. The proxy of a command
-    forgets what was allowed with the command, so there it is allowed once.
+    `notices` notify a person of calls in the queue. `counts` counts the outcomes of questions. The proxy of a command
+    ends with the command, so it allows calls only once.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class HumanApproval:
         self._notices = notices
         self._queue = None
         if open_server is not None:
-            self._queue = Queue(open_server, self._receive, notify=self._notify_person, config=str(config.file))
+            self._queue = Queue(open_server(self._receive), notify=self._notify_person, config=str(config.file))
         self._forms = ElicitationForms(self._clock)
         self._subjects: dict[str, Subject] = {}
         self._expiries: dict[str, asyncio.Task[None]] = {}
@@ -85,7 +86,7 @@ class HumanApproval:
         return f"<HumanApproval {len(self._approvals)} pending>"
 
     def apply(self, config: Config) -> None:
-        """Ask as this config says from now on; what was asked or allowed by other rules is denied."""
+        """Use this config from now on; if the rules have changed, open questions and approvals are dropped."""
         has_changed = _rules_of(config) != _rules_of(self._config)
         self._config, self._settings = config, settings_of(config)
         self._approvals.valid_for_s = self._settings.valid_for_s
@@ -93,11 +94,11 @@ class HumanApproval:
             self._close(self._approvals.drop("the config has changed"), "the config has changed")
 
     def release(self, client: Client) -> None:
-        """Forget what holds for the session of a client that has gone."""
+        """Forget the approvals for the session of a disconnected client."""
         self._close(self._approvals.release(client), "the session has ended")
 
     async def close(self) -> None:
-        """Deny all that waits."""
+        """Deny all waiting calls."""
         self._close(self._approvals.drop("dynamic-mcp has ended"), "dynamic-mcp has ended")
         self._tasks.cancel_all()
         await self._tasks.wait()
@@ -109,9 +110,9 @@ class HumanApproval:
     # --- requests --------------------------------------------------------------------------------------
 
     async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
-        """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
+        """Send a request once a person has allowed it, with the person's arguments if they were changed.
 
-        `right` says why the client may do it at all, where there are access rules. Raises ApprovalDenied,
+        `right` says why the client may do it at all, if there are access rules. Raises ApprovalDenied,
         ApprovalNeeded and ApprovalPending.
         """
         since = self._clock.now()
@@ -125,7 +126,7 @@ class HumanApproval:
         self._observe(call, subject, grant.id, verdict, self._clock.now() - since)
         if not verdict.is_allowed:
             raise _denial(subject, verdict)
-        self._tell("approval.consumed", grant.id, subject, call.request.client)
+        self._emit("approval.consumed", grant.id, subject, call.request.client)
         if verdict.arguments is not None:
             call = _with_arguments(call, verdict.arguments)
         answer = await next(call)
@@ -136,16 +137,16 @@ class HumanApproval:
             return answer
         return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
 
-    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> Grant | None:
-        """Return what a person has said already. Raises ApprovalDenied for a retry of what was not allowed."""
+    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant | None:
+        """Return an earlier answer. Raises ApprovalDenied for a retry of a call that was not approved."""
         state = state_digest(message.params or {})
         grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
         if grant is None and state is not None:
-            raise ApprovalDenied(subject.label, "it goes on with a call that nobody has approved; make that again")
+            raise ApprovalDenied(subject.label, "it continues a call that was not approved; make that call again")
         return grant
 
-    async def _ask(self, message: UpstreamRequest, subject: Subject) -> Grant:
-        """Return what a person says. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
+    async def _ask(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant:
+        """Ask a person and return the answer. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
         if paused_s := self._approvals.paused_s(subject.key):
             raise ApprovalDenied(subject.label, _describe_pause(paused_s))
         form, channels = self._find_channels(message, subject)
@@ -161,12 +162,12 @@ class HumanApproval:
             reporting.cancel()
             pending.close()
             if question.verdict is None and not question.has_waiting and not self._is_queued(question):
-                self._close([question], "the client disconnected")
+                self._close([question], "the client has disconnected")
                 self._approvals.forget(question)
         return self._outcome(pending)
 
     def _find_channels(self, message: UpstreamRequest, subject: Subject) -> tuple[Frame | None, list[Channel]]:
-        """Return the form that the client can show, and where to ask. Raises ApprovalNeeded and ApprovalDenied."""
+        """Return the form that the client can show, and the channels. Raises ApprovalNeeded and ApprovalDenied."""
         client, wanted = message.request.client, self._settings.channels
         can_show = "client" in wanted and self._forms.can_show(client)
         form = build_form(subject, self._offered, message.request.revision) if can_show else None
@@ -178,11 +179,11 @@ class HumanApproval:
             raise self._needed(subject)
         return form, channels
 
-    def _is_queued(self, question: Question) -> bool:
+    def _is_queued(self, question: ApprovalQuestion) -> bool:
         return self._queue is not None and self._queue.has(question)
 
     async def _wait(self, pending: PendingApproval, channels: Sequence[Channel]) -> None:
-        """Wait over one channel after the other, until there is an answer or the time is up."""
+        """Ask over one channel after the other, until there is an answer or the time is up."""
         question, offered = pending.question, self._offered
         for channel in channels:
             if question.verdict is None and channel == "client":
@@ -192,19 +193,20 @@ class HumanApproval:
                 if await self._queue.put(question, pending.subject, offered, left_s, hold_s=pending.left_s):
                     await pending.until_decided()
 
-    def _outcome(self, pending: PendingApproval) -> Grant:
+    def _outcome(self, pending: PendingApproval) -> ApprovalGrant:
         question, subject, message = pending.question, pending.subject, pending.message
         verdict = question.verdict
         self._observe(message, subject, question.id, None, self._clock.now() - pending.since)
         if verdict is None:
-            if self._queue is not None and self._queue.has(question):
+            if self._is_queued(question):
                 is_local = subject.principal == LOCAL
-                raise ApprovalPending(subject.label, question.id, self._queue.expires(question), is_local=is_local)
+                expires = time.time() + question.expires_at - self._clock.now()
+                raise ApprovalPending(subject.label, question.id, expires, is_local=is_local)
             if pending.is_over:
-                raise ApprovalDenied(subject.label, "nobody has answered in time")
+                raise ApprovalDenied(subject.label, "there was no answer in time")
             raise self._needed(subject)
         if not verdict.is_allowed:
-            return Grant(question.id, verdict, question.expires_at)
+            return ApprovalGrant(question.id, verdict, question.expires_at)
         current = message.group.group.current_for(message.request.client)
         if current is not message.group.group or describe(message, subject.key.rule).key != subject.key:
             raise ApprovalDenied(subject.label, "it has changed since a person was asked")
@@ -220,19 +222,19 @@ class HumanApproval:
         return ("once",) if self._is_command else ("once", *self._settings.remember)
 
     def _needed(self, subject: Subject) -> ApprovalNeeded:
-        """Return the refusal of a client that cannot be asked; a command says how the call can be made."""
+        """Return the refusal of a client that cannot be asked; a command gets a hint how the call can be made."""
         from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
         on_terminal = "run it on a terminal, or " if "client" in self._settings.channels else ""
         return ApprovalNeeded(subject.label, hint=f"{on_terminal}{from_tool}" if self._is_command else "")
 
-    def _begin(self, question: Question, subject: Subject, client: Client) -> None:
+    def _begin(self, question: ApprovalQuestion, subject: Subject, client: Client) -> None:
         if question.id not in self._subjects:
             self._subjects[question.id] = subject
             self.counts.pending += 1
             self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
-            self._tell("approval.requested", question.id, subject, client)
+            self._emit("approval.requested", question.id, subject, client)
 
-    async def _expire(self, question: Question) -> None:
+    async def _expire(self, question: ApprovalQuestion) -> None:
         while question.verdict is None:
             await self._clock.sleep(max(question.expires_at - self._clock.now(), 0.001))
             self._close(self._approvals.expire(), "it has expired")
@@ -250,7 +252,7 @@ class HumanApproval:
         has_gone = client is None or client.is_closed
         if decision.scope not in self._offered or (decision.scope == "session" and has_gone):
             raise InvalidArguments(f"it cannot be allowed for `{decision.scope}`", hint="allow it once")
-        edited = decision.arguments if len(decision.arguments) else None
+        edited = Raw(decision.arguments) if decision.arguments else None
         if edited is not None and decision.scope != "once":
             raise InvalidArguments("changed arguments can be allowed once only")
         if edited is not None:
@@ -258,16 +260,16 @@ class HumanApproval:
         verdict = Verdict("allowed", scope=decision.scope, by=decision.by, channel="queue", arguments=edited)
         self._decide(question, verdict, client)
 
-    def _decide(self, question: Question, verdict: Verdict, session: Client | None) -> None:
+    def _decide(self, question: ApprovalQuestion, verdict: Verdict, session: Client | None) -> None:
         subject = self._subjects[question.id]
         self._approvals.decide(question, verdict, session)
         self._close([question], _REMOVED)
         waited_s = self._clock.now() - question.asked_at
         more = {"outcome": verdict.outcome, "by": verdict.by, "channel": verdict.channel, "scope": verdict.scope}
-        self._tell("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
+        self._emit("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
 
-    def _close(self, questions: list[Question], why: str) -> None:
-        """Let go of what is kept for questions."""
+    def _close(self, questions: list[ApprovalQuestion], why: str) -> None:
+        """Remove what is kept for questions that are closed."""
         for question in questions:
             subject = self._subjects.pop(question.id)
             self._expiries.pop(question.id).cancel()
@@ -277,7 +279,7 @@ class HumanApproval:
             self.counts.pending -= 1
             self.counts.outcomes[outcome] += 1
             if outcome in ("expired", "dropped", "withdrawn"):
-                self._tell("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
+                self._emit("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
 
     def _notify_person(self, pending: QueuedApproval) -> None:
         if self._notices is not None:
@@ -285,7 +287,7 @@ class HumanApproval:
 
     # --- observers -------------------------------------------------------------------------------------
 
-    def _tell(self, name: str, id: str, subject: Subject, client: Client | None, **more: object) -> None:
+    def _emit(self, name: str, id: str, subject: Subject, client: Client | None, **more: object) -> None:
         key = subject.key
         about = {"id": id, "group": subject.group.name, "kind": key.kind, "name": key.name, "rule": key.rule}
         who = {"issuer": key.principal.issuer, "subject": key.principal.subject}
@@ -294,7 +296,7 @@ class HumanApproval:
     def _observe(
         self, message: UpstreamRequest, subject: Subject, id: str, verdict: Verdict | None, waited_s: float
     ) -> None:
-        """Tell whoever observes the request what a person said of it."""
+        """Note the answer of a person for observers."""
         seen = message.request.observation
         if seen is None:
             return
@@ -302,37 +304,39 @@ class HumanApproval:
             seen.approval = ApprovalNote(id, "pending", waited_s=waited_s)
             return
         original = None if verdict.arguments is None else subject.arguments
-        note = ApprovalNote(id, verdict.outcome, verdict.by, verdict.channel, waited_s, original, verdict.reason)
-        seen.approval = note
+        seen.approval = ApprovalNote(
+            id, verdict.outcome, verdict.by, verdict.channel, waited_s, original, verdict.reason
+        )
 
 
 def _rules_of(config: Config) -> object:
-    """Return what says who is asked about what."""
+    """Return all that decides which calls are asked about."""
     judging = ((name, judging_rules(each)) for name, each in config.presentations.items())
     return config.access, settings_of(config), {name: rules for name, rules in judging if rules}
 
 
 def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
-    """Tell whoever observes the request why it was refused although no person has denied it."""
+    """Note for observers why a request was refused without a person."""
     seen = message.request.observation
     if seen is not None:
         seen.approval = structs.replace(seen.approval or ApprovalNote("", ""), outcome="denied", reason=reason)
 
 
 def _asker(request: Request) -> Hashable:
-    """Return who may have so many questions open: a principal, but each window of the local user for itself."""
+    """Return whose open questions are counted: a principal, but each window of the local user separately."""
     return weakref.ref(request.client) if request.principal == LOCAL else request.principal
 
 
 def _describe_pause(paused_s: float) -> str:
     within, left = round(DENIALS_WITHIN_S / 60), math.ceil(paused_s / 60)
-    return f"persons have denied it {MAX_DENIALS} times within {within} minutes; nobody is asked for {left} min more"
+    denied = f"persons have denied it {MAX_DENIALS} times within {within} minutes"
+    return f"{denied}; for {left} min more, it is denied without asking"
 
 
 def _denial(subject: Subject, verdict: Verdict) -> ApprovalDenied:
     match verdict.outcome:
         case "expired":
-            return ApprovalDenied(subject.label, "nobody has answered in time")
+            return ApprovalDenied(subject.label, "there was no answer in time")
         case "dropped":
             return ApprovalDenied(subject.label, verdict.reason)
         case _:
@@ -347,11 +351,11 @@ def _with_arguments(message: UpstreamRequest, edited: Raw) -> UpstreamRequest:
 
 
 def _with_note(answer: Frame, id: str, edited: Raw) -> Frame:
-    """Say in an answer that a person has changed the arguments."""
+    """Add to an answer that a person has changed the arguments."""
     if not len(answer.result):
         return answer
     note = {"id": id, "status": "changed", "note": "a person has changed the arguments", "arguments": edited}
     try:
         return structs.replace(answer, result=wire.with_member(answer.result, note, "_meta", APPROVAL))
-    except wire.Malformed:  # a `_meta` that is no object stays as it is
+    except wire.Malformed:  # a `_meta` that is not an object stays as it is
         return answer

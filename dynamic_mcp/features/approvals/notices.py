@@ -1,6 +1,6 @@
-"""Tells a person that a call waits in the queue: on the desktop, and through a program of theirs.
+"""Notifies a person of a call in the queue: on the desktop, and with a program of their own.
 
-What others have written is never part of a script or of markup. A notice that fails is no failure of the call.
+Texts of others are never part of a script or of markup. A failed notice does not affect the call.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OSASCRIPT = ("on run argv", "display notification (item 1 of argv) with title (
 
 
 class ApprovalNotices:
-    """Starts the programs that tell a person what waits, as `settings.approval.notify` says."""
+    """Starts the programs that notify a person, as `settings.approval.notify` says."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> None:
         self._environment = environment
@@ -53,9 +53,9 @@ class ApprovalNotices:
         self._tasks = TaskSet(log)
 
     def notify(self, settings: Approval, pending: QueuedApproval) -> None:
-        """Tell a person that a call waits."""
+        """Notify a person of a waiting call."""
         if len(self._tasks) >= _MOST_WAITING:
-            log.warning("so many calls wait for approval that not all of them are told about")
+            log.warning("so many calls wait for approval that not all of them are notified")
             return
         if settings.notify.desktop:
             text = _describe(pending)
@@ -139,7 +139,7 @@ def find_desktop_command(text: str, environment: Mapping[str, str], platform: st
 
 
 def _describe(pending: QueuedApproval) -> str:
-    """Say what waits, without arguments: others may see the screen."""
+    """Describe a call without its arguments: others may see the screen."""
     caller = one_line(pending.client or pending.subject or "a client", 40)
     name, group = one_line(pending.name, 60), one_line(pending.group, 40)
     return f"By {caller}: {name} of {group}. Run `dynamic-mcp approve show {pending.id}`."

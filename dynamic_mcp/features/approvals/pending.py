@@ -1,4 +1,4 @@
-"""A request that waits for a person: for a bounded time, in which its client is told of progress."""
+"""A request that waits for a person, for a bounded time in which its client gets progress notifications."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.features.approvals.config import Approval
-from dynamic_mcp.features.approvals.questions import Question
+from dynamic_mcp.features.approvals.questions import ApprovalQuestion
 from dynamic_mcp.features.approvals.subject import Subject
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 
 class PendingApproval:
-    """A request that waits for the answer to its question; longer if its client is told of progress.
+    """A request that waits for the answer to its question; longer if its client wants progress notifications.
 
-    `form` is what its client can show; None if it cannot.
+    `form` is the form for its client; None if the client cannot show it.
     """
 
     def __init__(
         self,
         message: UpstreamRequest,
         subject: Subject,
-        question: Question,
+        question: ApprovalQuestion,
         settings: Approval,
         clock: Clock,
         *,
@@ -56,7 +56,7 @@ class PendingApproval:
 
     @property
     def client(self) -> Client:
-        """The client that waits."""
+        """The client of the request."""
         return self.message.request.client
 
     @property
@@ -66,11 +66,11 @@ class PendingApproval:
 
     @property
     def is_over(self) -> bool:
-        """Whether the request waits no longer, whatever the answer is."""
+        """Whether the time is up."""
         return self._clock.now() >= self._ends_at
 
     def close(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self.question.leave(self._decided.set)
 
     async def until_decided(self) -> None:
@@ -82,9 +82,9 @@ class PendingApproval:
         await self._first(form.wait(), self._ends_at)
 
     async def ask_client(self, form: Frame) -> Frame | None:
-        """Return what the client answers to a form; None if the answer came otherwise, or not in time.
+        """Return the client's answer to a form; None if the question was answered elsewhere, or the time is up.
 
-        A modern client has its own time: it does not wait for the request meanwhile.
+        A modern client does not wait for the request meanwhile, so the time of the request begins again after it.
         """
         is_parked = self.message.request.revision.is_stateless
         ends_at = self.question.expires_at if is_parked else self._ends_at
@@ -94,7 +94,7 @@ class PendingApproval:
         return answer
 
     async def report_progress(self) -> None:
-        """Tell the client every five seconds that the request waits, if it wants to know."""
+        """Notify the client every five seconds that the request waits, if it wants progress."""
         steps = 0
         while len(self._token):
             await self._clock.sleep(PROGRESS_EVERY_S)
@@ -104,7 +104,7 @@ class PendingApproval:
             self.message.request.notify(Frame(method="notifications/progress", params=Raw(wire.encode(body))))
 
     async def _first(self, work: Coroutine[Any, Any, T], ends_at: float) -> T | None:
-        """Return what comes of work; None if the question is answered before, or the time is up."""
+        """Return the result of some work; None if the question is answered before, or the time is up."""
         left_s = ends_at - self._clock.now()
         if left_s <= 0:
             work.close()
@@ -118,8 +118,8 @@ class PendingApproval:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)  # whoever is asked is told that the question is withdrawn
+            await asyncio.wait(tasks)  # the client is told that its question is withdrawn
 
 
 def _ignore(frame: Frame) -> None:
-    """Take the client's progress on a form, which says nothing."""
+    """Ignore the client's progress on a form."""

@@ -1,8 +1,8 @@
-"""What persons are asked, and what they have allowed: nothing of it passes for anything else, or longer than it may.
+"""The open questions to persons, and the grants that they have given.
 
-Pure: time and ids come from outside, and whoever waits is told by a function. An approval is bound to all that makes
-up its `ApprovalKey`. It is used once, unless it was given for a while, and taken before the request is sent. What is
-dropped, has expired or was never answered was not allowed.
+Pure: time and ids come from outside, and waiting requests are told by callbacks. A grant holds for exactly its
+`ApprovalKey`. It is used once, unless it was given for a while, and used before the request is sent. A question that
+was dropped, has expired or was never answered allows nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_OPEN_OF_ALL = 2 * MAX_OPEN
 MAX_GRANTS_OF_ONE_PRINCIPAL = 64
 MAX_GRANTS = 4096
 HOUR_S = 3600.0
-# Whoever is denied the same thing so often in this time is denied it without a question for the rest of that.
+# After so many denials of the same thing in this time, it is denied without a question for the rest of the time.
 MAX_DENIALS = 3
 DENIALS_WITHIN_S = 600.0
 _MAX_DENIED = 4096
@@ -36,9 +36,9 @@ Outcome = Literal["allowed", "denied", "expired", "dropped"]
 class ApprovalKey(Struct, frozen=True):
     """All that an approval is bound to.
 
-    `server` is the server as it is started, `name` its own name of the thing, `definition` a digest of what it says
-    of it, `rules` all rules that count and `rule` the one that asks. `arguments` is a digest; None is any arguments.
-    `session` is there if it holds for one session only, and `state` a digest of what a retry continues.
+    `server` is the server as it is started, `name` its own name of the thing, `definition` a digest of its
+    definition, `rules` all rules that judge the call and `rule` the one that asks. `arguments` is a digest; None is
+    any arguments. `session` limits it to one session, and `state` is a digest of the state that a retry continues.
     """
 
     principal: Principal
@@ -54,10 +54,7 @@ class ApprovalKey(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What became of a question: by whom, over which channel, and why.
-
-    `arguments` replace those that were asked about.
-    """
+    """The outcome of a question: by whom, over which channel, and why. `arguments` replace the original ones."""
 
     outcome: Outcome
     scope: Scope = "once"
@@ -72,8 +69,8 @@ class Verdict(Struct, frozen=True):
         return self.outcome == "allowed"
 
 
-class Grant(Struct, frozen=True):
-    """An answer for a request that is still to come. `id` is that of the question; it is used once if `is_single`."""
+class ApprovalGrant(Struct, frozen=True):
+    """An answer for a later request. `id` is that of the question; it is used once if `is_single`."""
 
     id: str
     verdict: Verdict
@@ -81,11 +78,8 @@ class Grant(Struct, frozen=True):
     is_single: bool = True
 
 
-class Question:
-    """One thing that persons are asked, however many equal requests wait for the answer.
-
-    `asker` is who began with it, as questions are counted.
-    """
+class ApprovalQuestion:
+    """One question to persons, shared by all equal requests. It counts as a question of the first `asker`."""
 
     def __init__(self, id: str, key: ApprovalKey, asker: Hashable, asked_at: float, expires_at: float) -> None:
         self.id = id
@@ -98,7 +92,7 @@ class Question:
 
     def __repr__(self) -> str:
         state = self.verdict.outcome if self.verdict else "open"
-        return f"<Question {self.id} {state}, {len(self._waiting)} waiting>"
+        return f"<ApprovalQuestion {self.id} {state}, {len(self._waiting)} waiting>"
 
     @property
     def has_waiting(self) -> bool:
@@ -106,69 +100,69 @@ class Question:
         return bool(self._waiting)
 
     def join(self, tell: Callable[[], object]) -> None:
-        """Wait for the answer; `tell` is called when it is there."""
+        """Have `tell` called when there is an answer."""
         self._waiting.append(tell)
 
     def leave(self, tell: Callable[[], object]) -> None:
-        """Wait no longer."""
+        """Undo `join`."""
         if tell in self._waiting:
             self._waiting.remove(tell)
 
     def settle(self, verdict: Verdict) -> None:
-        """Take the answer, and tell whoever waits: who came first is told first."""
+        """Take the answer, and call the callbacks in the order in which they joined."""
         self.verdict = verdict
         for tell in self._waiting:
             tell()
 
 
-class Denials:
-    """When persons have denied what: who is denied the same thing again and again asks nobody for a while."""
+class DenialHistory:
+    """The times of denials: after several of the same thing, it is denied without a question for a while."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._times: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
 
     def record(self, key: ApprovalKey) -> None:
-        """Record that a person has denied such a request."""
+        """Record a denial by a person."""
         latest = self._times.pop(_subject_of(key), ())[1 - MAX_DENIALS :]
         self._times[_subject_of(key)] = (*latest, self._now())
 
     def paused_s(self, key: ApprovalKey) -> float:
-        """Return for how many seconds nobody is asked about such requests; 0 if somebody is."""
+        """Return for how many seconds such requests are denied without a question; 0 if they are not."""
         times = self._times.get(_subject_of(key)) or ()
         left_s = times[0] + DENIALS_WITHIN_S - self._now() if len(times) >= MAX_DENIALS else 0.0
         return max(left_s, 0.0)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all denials."""
         self._times.clear()
 
 
 class Approvals:
     """The open questions and the grants of all principals. Times are readings of the clock `now`.
 
-    `make_id` returns ids for questions, which are made again while one is taken.
+    `make_id` returns ids for questions, and is called again if an id is in use.
     """
 
     def __init__(self, now: Callable[[], float], make_id: Callable[[], str], valid_for_s: float) -> None:
         self.valid_for_s = valid_for_s
         self._now = now
         self._make_id = make_id
-        self._open: dict[ApprovalKey, Question] = {}
-        self._grants: BoundedDict[ApprovalKey, Grant] = BoundedDict(MAX_GRANTS)
-        self._denials = Denials(now)
+        self._open: dict[ApprovalKey, ApprovalQuestion] = {}
+        self._grants: BoundedDict[ApprovalKey, ApprovalGrant] = BoundedDict(MAX_GRANTS)
+        self._denials = DenialHistory(now)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def find(self, id: str) -> Question | None:
+    def find(self, id: str) -> ApprovalQuestion | None:
         """Return the open question of this id."""
         return next((question for question in self._open.values() if question.id == id), None)
 
     # --- requests --------------------------------------------------------------------------------------
 
-    def use(self, key: ApprovalKey, session: Hashable) -> Grant | None:
-        """Return what was said of such a request; what counts once is used with that."""
+    def use(self, key: ApprovalKey, session: Hashable) -> ApprovalGrant | None:
+        """Return the grant for such a request, if there is one; a single grant is removed."""
         self._forget_expired_grants()
         for each in (key, _for_any_arguments(key, key.session), _for_any_arguments(key, session)):
             grant = self._grants.get(each)
@@ -179,13 +173,13 @@ class Approvals:
         return None
 
     def paused_s(self, key: ApprovalKey) -> float:
-        """Return for how many seconds nobody is asked about such requests, as they were denied again and again."""
+        """Return for how many seconds such requests are denied without a question; 0 if they are not."""
         return 0.0 if key in self._open else self._denials.paused_s(key)
 
-    def ask(self, key: ApprovalKey, asker: Hashable = None) -> Question | None:
-        """Return the open question about such a request, a new one if there is none. None: too many are open.
+    def ask(self, key: ApprovalKey, asker: Hashable = None) -> ApprovalQuestion | None:
+        """Return the open question about such a request, or a new one; None if the asker has too many.
 
-        They are counted for each asker, which is the principal unless it says otherwise.
+        Without `asker`, the principal is the asker.
         """
         found = self._open.get(key)
         if found is not None:
@@ -194,20 +188,20 @@ class Approvals:
         if not self._has_room(asker):
             return None
         now = self._now()
-        question = self._open[key] = Question(self._new_id(), key, asker, now, now + self.valid_for_s)
+        question = self._open[key] = ApprovalQuestion(self._new_id(), key, asker, now, now + self.valid_for_s)
         return question
 
-    def allow_retry(self, key: ApprovalKey, state: bytes, grant: Grant) -> None:
-        """Let the retry pass that continues a request which was approved, once."""
+    def allow_retry(self, key: ApprovalKey, state: bytes, grant: ApprovalGrant) -> None:
+        """Grant the retry that continues an approved request, once."""
         continued = structs.replace(grant, expires_at=self._now() + self.valid_for_s, is_single=True)
         self._add(structs.replace(key, state=state), continued)
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def decide(self, question: Question, verdict: Verdict, session: Hashable) -> None:
-        """Take what a person says. `session` is the one that a grant for a session is for.
+    def decide(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
+        """Take the answer of a person. `session` is the session of a grant for a session.
 
-        An answer that nobody waits for is kept for the request that comes again.
+        Without a waiting request, the answer is kept for the repeated request.
         """
         del self._open[question.key]
         if verdict.outcome == "denied":
@@ -216,24 +210,24 @@ class Approvals:
             self._keep(question, verdict, session)
         question.settle(verdict)
 
-    def forget(self, question: Question) -> None:
-        """Ask no longer, because nobody wants to know any more."""
+    def forget(self, question: ApprovalQuestion) -> None:
+        """Withdraw a question without an answer."""
         if self._open.get(question.key) is question:
             del self._open[question.key]
 
-    def expire(self) -> list[Question]:
-        """Deny what nobody has answered in time; returns it."""
+    def expire(self) -> list[ApprovalQuestion]:
+        """Deny the questions that were not answered in time, and return them."""
         now = self._now()
         return self._deny([each for each in self._open.values() if each.expires_at <= now], Verdict("expired"))
 
-    def release(self, session: Hashable) -> list[Question]:
-        """Forget what holds for a session that has ended; returns the questions about it."""
+    def release(self, session: Hashable) -> list[ApprovalQuestion]:
+        """Forget the grants for a session that has ended, and deny its questions; return those."""
         for key in [key for key in self._grants if key.session is session]:
             del self._grants[key]
         return self._deny([each for each in self._open.values() if each.key.session is session], _GONE)
 
-    def drop(self, reason: str) -> list[Question]:
-        """Deny all questions, and forget all grants and denials; returns the questions."""
+    def drop(self, reason: str) -> list[ApprovalQuestion]:
+        """Deny all questions, and forget all grants and denials; return the questions."""
         self._grants.clear()
         self._denials.clear()
         return self._deny([*self._open.values()], Verdict("dropped", reason=reason))
@@ -241,7 +235,7 @@ class Approvals:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _has_room(self, asker: Hashable) -> bool:
-        """Tell whether an asker may ask more; where many ask, whoever has asked nothing yet still may."""
+        """Return whether an asker may ask more; if very many are open, only one that has none."""
         own = sum(each.asker == asker for each in self._open.values())
         if len(self._open) >= MAX_OPEN:
             return own == 0 and len(self._open) < MAX_OPEN_OF_ALL
@@ -252,23 +246,23 @@ class Approvals:
             pass
         return id
 
-    def _keep(self, question: Question, verdict: Verdict, session: Hashable) -> None:
+    def _keep(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
         key, expires_at = question.key, self._now() + self.valid_for_s
         match verdict.scope if verdict.is_allowed else "once":
             case "hour":
                 key, expires_at = _for_any_arguments(key, key.session), self._now() + HOUR_S
             case "session":
                 key, expires_at = _for_any_arguments(key, session), math.inf
-        self._add(key, Grant(question.id, verdict, expires_at, is_single=key == question.key))
+        self._add(key, ApprovalGrant(question.id, verdict, expires_at, is_single=key == question.key))
 
-    def _add(self, key: ApprovalKey, grant: Grant) -> None:
+    def _add(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
         self._forget_expired_grants()
         own = [each for each in self._grants if each.principal == key.principal]
         if len(own) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
             del self._grants[own[0]]
         self._grants[key] = grant
 
-    def _deny(self, questions: list[Question], verdict: Verdict) -> list[Question]:
+    def _deny(self, questions: list[ApprovalQuestion], verdict: Verdict) -> list[ApprovalQuestion]:
         for each in questions:
             del self._open[each.key]
             each.settle(verdict)

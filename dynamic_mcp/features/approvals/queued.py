@@ -1,6 +1,6 @@
-"""Calls that wait for a person: what a serving proxy says of them, what a person answers, and what becomes of that.
+"""Calls that wait for a person, decisions about them, and answers to decisions.
 
-They are files in one folder of the user: `ApprovalServer` is the proxy's side of it, `ApprovalClient` a command's.
+They are files in one folder of the user: `ApprovalServer` is a proxy's side of it, `ApprovalClient` a command's.
 """
 
 from __future__ import annotations
@@ -10,31 +10,27 @@ import secrets
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dynamic_mcp.config.secrets import count_hidden, mask_values
 from dynamic_mcp.system import paths
 
-Verdict = Literal["allow", "deny"]
 Scope = Literal["once", "hour", "session"]
-Outcome = Literal["taken", "refused", "gone", "silent"]
 
 # Crockford's base 32: no letter that looks like a digit.
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LOOKALIKES = str.maketrans("ILO", "110")
 _ID_LENGTH = 6
-# Of all calls of this user that wait, in the folder of its state.
+# In the state directory.
 FOLDER = "approvals"
 
 
 class QueuedApproval(Struct, frozen=True, kw_only=True):
     """A call that waits for a person. Times are seconds since 1970; the client gives up at `held_until`.
 
-    `rule` is the one that wants a person asked, and `allowed_by` the one that lets the caller, who has these `roles`,
-    make the call at all; it is empty where there are no access rules.
-
-    `description` is what the tool says of itself, `notes` what was done to the arguments so that they fit, `offered`
-    for how long it can be approved. `pid` is the proxy that the call waits in, and `config` what that serves.
+    `rule` is the rule that asks, and `allowed_by` the one that allows the caller, who has these `roles`, to make the
+    call at all; it is empty without access rules. `description` is the tool's own, `notes` are the repairs of the
+    arguments, and `offered` says for how long the call can be approved. `pid` is the proxy, and `config` its config.
     """
 
     id: str
@@ -51,7 +47,7 @@ class QueuedApproval(Struct, frozen=True, kw_only=True):
     name: str = ""
     access: str = ""
     description: str = ""
-    arguments: Raw = Raw(b"{}")
+    arguments: bytes = b"{}"
     notes: tuple[str, ...] = ()
     rule: str = ""
     roles: tuple[str, ...] = ()
@@ -60,45 +56,45 @@ class QueuedApproval(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalDecision(Struct, frozen=True, kw_only=True):
-    """What a person says of a pending call. `arguments` replace those of the call; empty leaves them."""
+    """A person's decision about a call. `arguments` replace those of the call, unless they are empty."""
 
     id: str
-    verdict: Verdict
+    verdict: Literal["allow", "deny"]
     scope: Scope = "once"
     reason: str = ""
     by: str = ""
-    arguments: Raw = Raw()
+    arguments: bytes = b""
 
 
 class ApprovalAnswer(Struct, frozen=True, kw_only=True):
-    """What became of a decision: the proxy has taken it, or refuses it for a `reason`, or the call waits no more.
+    """What became of a decision: taken, refused for a `reason`, or too late, as the call is gone.
 
     A `silent` proxy has not answered in time; the decision does not count then.
     """
 
-    outcome: Outcome
+    outcome: Literal["taken", "refused", "gone", "silent"]
     reason: str = ""
 
 
 def approvals_dir() -> Path:
-    """Return the folder of all calls of this user that wait."""
+    """Return the folder of all waiting calls of this user."""
     return paths.state_dir() / FOLDER
 
 
 def make_id() -> str:
-    """Return a new id: short enough to type, and never that of another call that waits."""
+    """Return a new id, short enough to type."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
 
 
 def parse_id(typed: str) -> str:
-    """Return an id, or the beginning of one, as it is written; empty if it cannot be one."""
+    """Return a typed id, or its beginning, in its normal form; empty if it is not one."""
     typed = typed.strip()
     id = typed.upper().translate(_LOOKALIKES) if typed.isascii() else ""
     return id if len(id) <= _ID_LENGTH and set(id) <= set(_ALPHABET) else ""
 
 
 def to_json(pending: QueuedApproval, now: float, *, reveals: bool = False) -> dict[str, object]:
-    """Return a call as JSON, and how long it has waited and will wait; of secrets, only the length."""
+    """Return a call as JSON, with its age and the time that is left; of secrets, only the length."""
     fields: dict[str, object] = {name: getattr(pending, name) for name in pending.__struct_fields__}
     times = {"age_s": round(now - pending.since, 1), "expires_in_s": round(pending.expires - now, 1)}
     return {**fields, **times, "arguments": arguments_of(pending, reveals=reveals)}
@@ -110,9 +106,9 @@ def arguments_of(pending: QueuedApproval, *, reveals: bool = False) -> object:
     return value if reveals else mask_values(value, mask=count_hidden)
 
 
-def read_arguments(arguments: Raw) -> object:
-    """Return arguments as values; as text if they are no JSON that can be read."""
+def read_arguments(arguments: bytes) -> object:
+    """Return arguments as values; as text if they are not readable JSON."""
     try:
-        return json.loads(bytes(arguments))
+        return json.loads(arguments)
     except (ValueError, RecursionError):
-        return bytes(arguments).decode("utf-8", "replace")
+        return arguments.decode("utf-8", "replace")

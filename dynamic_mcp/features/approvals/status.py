@@ -1,4 +1,4 @@
-"""What `status` says of approvals: how many calls wait in each proxy."""
+"""The part of `status` about approvals: how many calls wait in each proxy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from dynamic_mcp.features.approvals.client import ApprovalClient
-from dynamic_mcp.features.approvals.queued import approvals_dir
 from dynamic_mcp.observe.proxies import StatusPart
 
 
 def read_status(pids: Iterable[int]) -> StatusPart:
-    """Return what waits in the proxies that these processes are."""
-    waiting = Counter(pending.pid for pending in ApprovalClient(approvals_dir()).list_pending())
+    """Return the number of waiting calls in the proxies with these pids."""
+    waiting = Counter(pending.pid for pending in ApprovalClient().list_pending())
     members = {pid: {"approvals": waiting[pid]} for pid in pids}
     number = sum(waiting[pid] for pid in members)
     wait = "call waits" if number == 1 else "calls wait"

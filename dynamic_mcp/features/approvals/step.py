@@ -1,4 +1,4 @@
-"""Approval on the way of calls: what access rules and guards ask about waits for a person."""
+"""The step of approvals: calls that access rules and guards ask about wait for a person."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # loaded with the first rule that asks
 
 
 def make_approval(services: Services) -> HumanApproval:
-    """Return what asks persons: in their clients and, unless the proxy is a command's, in the queue of `approve`."""
+    """Return an approval that asks in clients and, unless the proxy is a command's, in the queue of `approve`."""
     from dynamic_mcp.features.approvals.human import HumanApproval
     from dynamic_mcp.features.approvals.notices import ApprovalNotices
     from dynamic_mcp.features.approvals.queued import FOLDER
@@ -44,12 +44,12 @@ class AskForApproval(ChangingStep):
     def __init__(self, services: Services, make: Callable[[Services], HumanApproval] = make_approval) -> None:
         super().__init__(services)
         self._make = make
-        self._made: HumanApproval | None = None
+        self._human: HumanApproval | None = None
         if services.config.asks:
             self._approval()
 
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
-        """Pass a call on at once, or once a person allows it: by then arguments and config may be others."""
+        """Pass a call on at once, or once a person allows it; arguments and config may have changed by then."""
         decision = call.decision
         if decision is None or not decision.must_ask:
             return next(call)
@@ -57,28 +57,28 @@ class AskForApproval(ChangingStep):
         return self._approval().send(call, decision, right, lambda allowed: restart(allowed, next))
 
     def apply(self, configs: Iterable[Config]) -> None:
-        """Ask as the config of the proxy says from now on."""
-        if self._made is not None:
-            self._made.apply(self.services.config)
+        """Use the config of the proxy from now on."""
+        if self._human is not None:
+            self._human.apply(self.services.config)
 
     def release(self, client: Client) -> None:
-        """Forget what holds for the session of a client."""
-        if self._made is not None:
-            self._made.release(client)
+        """Forget the approvals for the session of a client."""
+        if self._human is not None:
+            self._human.release(client)
 
     async def close(self) -> None:
-        """Deny all that waits."""
-        if self._made is not None:
-            await self._made.close()
+        """Deny all waiting calls."""
+        if self._human is not None:
+            await self._human.close()
 
     def _approval(self) -> HumanApproval:
-        if self._made is None:
-            self._made = self._make(self.services)
-            self.services.approvals = self._made.counts
-        return self._made
+        if self._human is None:
+            self._human = self._make(self.services)
+            self.services.approvals = self._human.counts
+        return self._human
 
     def _find_right(self, call: UpstreamRequest, decision: Decision) -> Right | None:
-        """Return why the client may do what a person is asked about; None without access rules."""
+        """Return why the client may make the call; None without access rules."""
         rules = self.services.view_for(call.request.client).access_rules
         if rules is None:
             return None

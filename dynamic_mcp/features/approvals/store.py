@@ -1,6 +1,7 @@
-"""The files of approvals: `ID.json` of a proxy, `ID.NONCE.decision` of a command, and `ID.NONCE.answer` to it.
+"""The folder of calls that wait for a person: one file for each, `ID.json`, written by its proxy and by commands.
 
-Whatever is read must be a regular file of this user that nobody else could have written.
+A file has the call, the decision of a command, and what became of the decision; it changes only under a lock. A file
+counts only if it is a regular file of this user that other users could not have written.
 """
 
 from __future__ import annotations
@@ -9,206 +10,156 @@ import contextlib
 import errno
 import logging
 import os
-import secrets
 import stat
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-from msgspec import Raw
+from msgspec import Struct, structs
 
 from dynamic_mcp.features.approvals.queued import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
-from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.file_store import FileStore, JsonCodec, Stamp, StoreError, stamp_of
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T", QueuedApproval, ApprovalDecision)
 
-# What one file may have. A call with more arguments cannot be shown to a person.
-MOST_BYTES = 8 << 20
-_PENDING, _DECISION, _ANSWER = ".json", ".decision", ".answer"
+# A call with more arguments cannot be shown to a person.
+MOST_BYTES = 16 << 20
+_LOCK_WITHIN_S = 5.0
+_SUFFIX = ".json"
+_LOCK = "lock"
 
 
-class Unsuitable(ValueError):
-    """A file that must not count; the text says why."""
+class StoredApproval(Struct, frozen=True, kw_only=True):
+    """A waiting call and its decision. `nonce` names the command that decided, `is_claimed` that the proxy has it.
+
+    A call that was refused its decision waits on, and can be decided again.
+    """
+
+    pending: QueuedApproval
+    decision: ApprovalDecision | None = None
+    nonce: str = ""
+    is_claimed: bool = False
+    answer: ApprovalAnswer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call waits for a decision."""
+        return self.decision is None or self.is_refused
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the proxy has refused the decision."""
+        return self.answer is not None and self.answer.outcome == "refused"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call waits no more, and the file is there only to tell the command."""
+        return self.answer is not None and not self.is_refused
+
+
+_CODEC = JsonCodec(StoredApproval, 1)
 
 
 class ApprovalStore:
-    """The folder, as both sides use it."""
+    """The folder, as proxies and commands use it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def __repr__(self) -> str:
-        return f"<ApprovalStore {self._path}>"
+        return f"<ApprovalStore {self._folder}>"
 
-    def make(self) -> None:
-        """Create the folder, or see to it that nobody else can use it. Raises OSError."""
-        paths.claim_private_dir(self._path)
+    def ids(self) -> list[str]:
+        """Return the ids of all calls; none if there is no folder."""
+        stems = [name.removesuffix(_SUFFIX) for name in self._names() if name.endswith(_SUFFIX)]
+        return [stem for stem in stems if parse_id(stem) == stem]
 
-    def names(self) -> list[str]:
-        """Return the names of all files; none if there is no folder."""
+    def create(self, pending: QueuedApproval) -> None:
+        """Write a new call. Raises OSError, also if it is too large or its id is in use."""
+        paths.claim_private_dir(self._folder)
+        with self.locked(pending.id):
+            if os.path.lexists(self._path(pending.id)):
+                raise FileExistsError(errno.EEXIST, "in use", str(self._path(pending.id)))
+            self.write(StoredApproval(pending=pending))
+
+    def locked(self, id: str) -> AbstractContextManager[None]:
+        """Be the only one that changes the folder. Raises OSError."""
+        return self._store(id).locked(_LOCK_WITHIN_S)
+
+    def read(self, id: str) -> StoredApproval | None:
+        """Return a call; None if there is none, or the file does not count."""
         try:
-            return sorted(file.name for file in self._path.iterdir())
+            _check_owner(self._path(id).lstat())
+            stored = self._store(id).load()
+        except FileNotFoundError:
+            return None
+        except (OSError, StoreError) as exc:
+            log.debug("the approval %s cannot be read: %s", id, exc)
+            return None
+        return stored if stored is not None and stored.pending.id == id else None
+
+    def write(self, stored: StoredApproval) -> None:
+        """Replace a call, with the lock. Raises OSError."""
+        store = self._store(stored.pending.id)
+        if store.file.is_dir():
+            store.set_aside()
+        decision = None if stored.decision is None else _with_escapes(stored.decision)
+        store.save(structs.replace(stored, pending=_with_escapes(stored.pending), decision=decision), durable=False)
+
+    def remove(self, id: str) -> None:
+        """Remove a call, if it is there."""
+        with contextlib.suppress(OSError):
+            self._path(id).unlink()
+
+    def touch(self, id: str) -> None:
+        """Show that the proxy of a call is alive."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path(id))
+
+    def stamp(self, id: str) -> Stamp | None:
+        """Return a value that changes with the file; None if there is none."""
+        return stamp_of(self._path(id))
+
+    def touched_at(self, id: str) -> float:
+        """Return when a call was written or touched last, in seconds since 1970. Raises OSError."""
+        return self._path(id).lstat().st_mtime
+
+    def remove_leftovers(self, before: float) -> None:
+        """Remove files of killed processes that are no calls and were last written before this time."""
+        for name in self._names():
+            file = self._folder / name
+            if name != _LOCK and not name.endswith(_SUFFIX):
+                with contextlib.suppress(OSError):
+                    status = file.lstat()
+                    if stat.S_ISREG(status.st_mode) and status.st_mtime < before:
+                        file.unlink()
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(file.name for file in self._folder.iterdir())
         except OSError:
             return []
 
-    # --- what waits ----------------------------------------------------------------------------------------
+    def _path(self, id: str) -> Path:
+        return self._folder / f"{id}{_SUFFIX}"
 
-    def write_pending(self, pending: QueuedApproval) -> None:
-        """Write what waits. Raises OSError, also if it is too large to be read or its id is in use."""
-        file, data = self._path / f"{pending.id}{_PENDING}", _encode(pending)
-        if len(data) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MOST_BYTES >> 20} MiB", str(file))
-        if file.exists():
-            raise FileExistsError(errno.EEXIST, "in use", str(file))
-        paths.write_private(file, data, durable=False)
-
-    def pending_ids(self) -> list[str]:
-        """Return the ids of what waits."""
-        stems = [name.removesuffix(_PENDING) for name in self.names() if name.endswith(_PENDING)]
-        return [stem for stem in stems if parse_id(stem) == stem]
-
-    def read_pending(self, id: str) -> tuple[QueuedApproval, float]:
-        """Return what waits, and when its file was touched last. Raises OSError and Unsuitable."""
-        pending, touched_at = self._read(self._path / f"{id}{_PENDING}", QueuedApproval)
-        if pending.id != id:
-            raise Unsuitable("it has the id of another call")
-        return pending, touched_at
-
-    def has_pending(self, id: str) -> bool:
-        """Tell whether something waits by this id."""
-        return (self._path / f"{id}{_PENDING}").exists()
-
-    def touch_pending(self, pending: QueuedApproval) -> None:
-        """Show that the proxy of what waits is alive; writes it again if somebody took that for dead."""
-        with contextlib.suppress(OSError):
-            if self.has_pending(pending.id):
-                os.utime(self._path / f"{pending.id}{_PENDING}")
-            else:
-                self.write_pending(pending)
-
-    def remove_pending(self, id: str) -> None:
-        """Remove what waits no more."""
-        self._unlink(f"{id}{_PENDING}")
-
-    # --- what was decided ----------------------------------------------------------------------------------
-
-    def write_decision(self, decision: ApprovalDecision) -> str:
-        """Write a decision and return its key. Raises OSError."""
-        key = f"{decision.id}.{secrets.token_hex(8)}"
-        paths.write_private(self._path / f"{key}{_DECISION}", _encode(decision), durable=False)
-        return key
-
-    def withdraw_decision(self, key: str) -> bool:
-        """Remove a decision; returns whether it was still there, and so counts for nothing."""
-        return self._unlink(f"{key}{_DECISION}")
-
-    def decision_keys(self) -> Iterator[tuple[str, str]]:
-        """Yield the id and the key of each decision that is there."""
-        for name in self.names():
-            id, _, nonce = name.removesuffix(_DECISION).partition(".")
-            if name.endswith(_DECISION) and nonce:
-                yield id, f"{id}.{nonce}"
-
-    def claim_decision(self, key: str) -> ApprovalDecision:
-        """Remove a decision and return it; only one caller gets it. Raises OSError and Unsuitable."""
-        claimed = self._path / f".{key}.claimed"
-        (self._path / f"{key}{_DECISION}").rename(claimed)
-        try:
-            return self._read(claimed, ApprovalDecision)[0]
-        finally:
-            self._unlink(claimed.name)
-
-    def write_answer(self, key: str, answer: ApprovalAnswer) -> None:
-        """Say what became of a decision."""
-        try:
-            paths.write_private(self._path / f"{key}{_ANSWER}", _encode(answer), durable=False)
-        except OSError as exc:  # whoever waits for it will see that nothing waits any more
-            log.debug("a decision cannot be answered: %s", exc)
-
-    def take_answer(self, key: str) -> ApprovalAnswer | None:
-        """Return what became of a decision, once; None if nothing is said yet."""
-        try:
-            answer = self._read(self._path / f"{key}{_ANSWER}", ApprovalAnswer)[0]
-        except (OSError, Unsuitable):
-            return None
-        self._unlink(f"{key}{_ANSWER}")
-        return answer
-
-    # --- all of them ---------------------------------------------------------------------------------------
-
-    def remove_older(self, before: float) -> None:
-        """Remove what killed processes have left, last written before this time, apart from what waits."""
-        for name in (name for name in self.names() if not name.endswith(_PENDING)):
-            file = self._path / name
-            with contextlib.suppress(OSError):
-                status = file.lstat()
-                if stat.S_ISREG(status.st_mode) and status.st_mtime < before:
-                    file.unlink()
-
-    def _read(self, file: Path, form: type[T]) -> tuple[T, float]:
-        data, touched_at = _read_own(file)
-        try:
-            return _decode(data, form), touched_at
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, wire.Malformed) as exc:
-            raise Unsuitable(f"it cannot be read: {exc}") from None
-
-    def _unlink(self, name: str) -> bool:
-        try:
-            (self._path / name).unlink()
-        except OSError:
-            return False
-        return True
+    def _store(self, id: str) -> FileStore[StoredApproval]:
+        return FileStore(self._path(id), _CODEC, lock=self._folder / _LOCK, most_bytes=MOST_BYTES)
 
 
-def _read_own(file: Path) -> tuple[bytes, float]:
-    """Return the content of a file, and when it was written. Raises OSError and Unsuitable."""
-    _check(file.lstat())  # Windows has no O_NOFOLLOW
-    flags = ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
-    descriptor = os.open(file, os.O_RDONLY | sum(getattr(os, flag, 0) for flag in flags))
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
-        _check(status)
-        data = opened.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise Unsuitable("it is too large")
-    return data, status.st_mtime
-
-
-def _check(status: os.stat_result) -> None:
+def _check_owner(status: os.stat_result) -> None:
+    """Raises OSError for a file that could be from another user."""
     if not stat.S_ISREG(status.st_mode):
-        raise Unsuitable("it is not a regular file")
-    if os.name == "posix" and status.st_uid != os.geteuid():
-        raise Unsuitable("it belongs to another user")
-    if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o022:
-        raise Unsuitable("others could have written it")
-    if status.st_size > MOST_BYTES:
-        raise Unsuitable("it is too large")
+        raise OSError(errno.EINVAL, "not a regular file")
+    if os.name == "posix" and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022):
+        raise PermissionError(errno.EPERM, "another user could have written it")
 
 
-def _decode(data: bytes, form: type[T]) -> T:
-    try:
-        return decode_as(data, form)
-    except msgspec.DecodeError:
-        # it takes no lone surrogate escapes, which the arguments of a call may have
-        members = wire.members(data)
-        arguments = members.pop("arguments", wire.ABSENT)
-        value = decode_as(wire.encode(members), form)
-        return msgspec.structs.replace(value, arguments=arguments) if len(arguments) else value
-
-
-def _encode(value: msgspec.Struct) -> bytes:
-    fields = {name: getattr(value, name) for name in value.__struct_fields__}
-    given = {name: field for name, field in fields.items() if not isinstance(field, Raw) or len(field)}
-    try:
-        return wire.encode(given)
-    except UnicodeEncodeError:  # a path or a name is not UTF-8; show its invalid bytes as escapes
-        return wire.encode({name: _escape(each) if isinstance(each, str) else each for name, each in given.items()})
-
-
-def _escape(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+def _with_escapes(value: T) -> T:
+    """Return a struct whose texts can be written as UTF-8, with escapes in place of other characters."""
+    texts = {name: each for name, each in structs.asdict(value).items() if isinstance(each, str)}
+    escaped = {name: each.encode("utf-8", "backslashreplace").decode() for name, each in texts.items()}
+    return structs.replace(value, **escaped)

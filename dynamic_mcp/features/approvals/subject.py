@@ -1,4 +1,4 @@
-"""What a person is asked about: a request in the words that show it, and what an approval of it is bound to."""
+"""What a person is asked about: a request with its texts, and the key that an approval of it is bound to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import arguments
 from dynamic_mcp.tools.schema import InputSchema
 
-# What a person can be shown; longer arguments cannot be approved.
+# Longer arguments cannot be shown, so they cannot be approved.
 MAX_ARGUMENT_BYTES = 256 << 10
 _LONGEST_NAME = 200
 _KINDS = {"tools/call": ListKind.TOOLS, "prompts/get": ListKind.PROMPTS}
@@ -43,9 +43,9 @@ class Right(Struct, frozen=True):
 
 
 class Subject(Struct, frozen=True):
-    """A request that a person is asked about. `arguments` are those that would be sent, `client` is who sent it.
+    """A request that a person is asked about, with the arguments that would be sent.
 
-    `right` says why the client may send it, where there are access rules.
+    `right` says why the client may send it, if there are access rules.
     """
 
     key: ApprovalKey
@@ -66,13 +66,13 @@ class Subject(Struct, frozen=True):
 
     @property
     def principal(self) -> Principal:
-        """Who wants it."""
+        """The principal of the request."""
         return self.key.principal
 
     def check_edit(self, edited: Raw) -> None:
-        """Raise InvalidArguments if these arguments cannot take the place of those that were asked about.
+        """Raise InvalidArguments if these arguments cannot replace the original ones.
 
-        They have the server's names, and may give another value to what the config has fixed: a person decides.
+        They have the server's names, and may change values that the config has fixed: a person decides.
         """
         if self.key.kind == "resource":
             raise InvalidArguments("a resource has no arguments that could be changed")
@@ -111,7 +111,7 @@ class Subject(Struct, frozen=True):
 
 
 async def identify(message: UpstreamRequest, rule: str, right: Right | None) -> Subject:
-    """Return what a person is asked about, by what the server says of it now.
+    """Return the subject of a request, by the server's current definitions.
 
     Raises ApprovalDenied if it cannot be shown, and UpstreamError if the server cannot be reached.
     """
@@ -123,7 +123,7 @@ async def identify(message: UpstreamRequest, rule: str, right: Right | None) -> 
 
 
 def describe(message: UpstreamRequest, rule: str, right: Right | None = None) -> Subject:
-    """Return what a person is asked about, by what is known of it. Raises ApprovalDenied if it cannot be shown."""
+    """Return the subject of a request, by the known definitions. Raises ApprovalDenied if it cannot be shown."""
     params, group, client = message.params or {}, message.group, message.request.client
     kind = _KINDS.get(message.method, ListKind.RESOURCES)
     name = wire.text(params.get(kind.key)) or ""
@@ -156,7 +156,7 @@ def describe(message: UpstreamRequest, rule: str, right: Right | None = None) ->
 
 
 def state_digest(params: Mapping[str, Raw]) -> bytes | None:
-    """Return a digest of what a retry continues; None for a request that is none."""
+    """Return a digest of the state that a retry continues; None for a request that is not a retry."""
     return None if RETRY_MEMBERS.isdisjoint(params) else digest_of_state(params.get("requestState", wire.ABSENT))
 
 
@@ -167,10 +167,10 @@ def digest_of_state(state: Raw) -> bytes:
 
 def _digest(params: Mapping[str, Raw], label: str) -> bytes:
     """Return a digest of all that a server may act on. Raises ApprovalDenied."""
-    given = {name: value for name, value in params.items() if name not in _NOT_ARGUMENTS}
-    if sum(map(len, given.values())) > MAX_ARGUMENT_BYTES:
+    bound = {name: value for name, value in params.items() if name not in _NOT_ARGUMENTS}
+    if sum(map(len, bound.values())) > MAX_ARGUMENT_BYTES:
         raise ApprovalDenied(label, f"more than {MAX_ARGUMENT_BYTES >> 10} KiB of arguments cannot be shown")
     try:
-        return sha256(strict_json.canonical(wire.encode(given))).digest()
-    except ValueError as exc:  # of which servers may understand something else than what is shown
+        return sha256(strict_json.canonical(wire.encode(bound))).digest()
+    except ValueError as exc:  # servers may read them differently than they are shown
         raise ApprovalDenied(label, f"its arguments can be read in more than one way: {exc}") from None

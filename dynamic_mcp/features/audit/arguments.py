@@ -1,12 +1,13 @@
-"""What the audit log says of arguments: their names and a keyed digest, or what they are, within a bound.
+"""What the audit log records of arguments: their names and a keyed digest, or their values, within a bound.
 
-Secrets are masked first, in digests too. Large values are not read: a digest is over their bytes as they are, and a
-record has their size instead.
+Secrets are masked first, in digests too. Large values are not parsed: a digest is over their bytes, and a record has
+their size instead.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_private
 
-Mode = Literal["keys", "redacted", "full", "off"]
+ArgumentMode = Literal["keys", "redacted", "full", "off"]
 
 # Arguments of up to this size are recorded or digested whole, as their JSON after masking.
 _WHOLE = 16 * 1024
@@ -39,10 +40,10 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _KEY_BYTES = 32
 
 
-class Names(Struct, frozen=True, omit_defaults=True):
-    """Arguments by their names; `digest` is over their canonical JSON, `cut` says that they are larger than that.
+class ArgumentNames(Struct, frozen=True, omit_defaults=True):
+    """The names of arguments, and an HMAC-SHA256 (RFC 2104) of their canonical JSON.
 
-    `more` is how many other names there are, and `bytes` the size of arguments that are too large.
+    `more` is the number of names that are left out, and `bytes` the size of arguments that are too large.
     """
 
     names: list[str]
@@ -52,28 +53,28 @@ class Names(Struct, frozen=True, omit_defaults=True):
 
 
 class ArgumentRecord:
-    """Says of arguments what the settings want; `digest` returns how digests are made, if they can be."""
+    """Describes arguments as the settings want; `key` returns the key of digests, or None if there is none."""
 
-    def __init__(self, mode: Mode, digest: Callable[[], KeyedDigest | None]) -> None:
+    def __init__(self, mode: ArgumentMode, key: Callable[[], bytes | None]) -> None:
         self._mode = mode
-        self._digest = digest
+        self._key = key
         self._describe = {"keys": self._names, "redacted": _redacted, "full": _full, "off": _nothing}[mode]
 
     def describe(self, arguments: Raw | None) -> Raw:
-        """Return what the log says of arguments; empty if nothing."""
+        """Return what the log records of arguments; empty for nothing."""
         if arguments is None or not len(arguments):
             return wire.ABSENT
         described = self._describe(arguments)
         return Raw(described) if described else wire.ABSENT
 
     def describe_briefly(self, arguments: Raw | None) -> Raw:
-        """Return what is said of arguments before a call is sent: in full, or their names without a digest."""
+        """Return what is recorded before a call is sent: the arguments in full, or their names without a digest."""
         if arguments is None or not len(arguments) or self._mode == "off":
             return wire.ABSENT
         if self._mode == "full":
             return Raw(_full(arguments))
         names = [_shorten(mask_string(name)) for name in _members(arguments)]
-        return Raw(_encode(Names(names[:_MAX_NAMES], more=max(0, len(names) - _MAX_NAMES))))
+        return Raw(_encode(ArgumentNames(names[:_MAX_NAMES], more=max(0, len(names) - _MAX_NAMES))))
 
     def _names(self, arguments: Raw) -> bytes:
         if len(arguments) <= _WHOLE:
@@ -88,9 +89,10 @@ class ArgumentRecord:
         return self._encode_names([mask_string(name) for name in members], digested, len(arguments))
 
     def _encode_names(self, names: list[str], digested: bytes, size: int) -> bytes:
-        keyed = self._digest()
+        key = self._key()
+        digest = "" if key is None else f"hmac:{hmac.digest(key, digested, 'sha256').hex()}"
         shown = [_shorten(name) for name in names[:_MAX_NAMES]]
-        return _encode(Names(shown, "" if keyed is None else keyed.of(digested), len(names) - len(shown), size))
+        return _encode(ArgumentNames(shown, digest, len(names) - len(shown), size))
 
 
 def _nothing(arguments: Raw) -> bytes:
@@ -123,7 +125,7 @@ def _full_member(name: str, value: Raw) -> object:
 
 
 def _is_readable(data: Raw) -> bool:
-    """Tell whether JSON can be read again from a line; half of a surrogate pair cannot."""
+    """Return whether JSON can be read again from a line; half of a surrogate pair cannot."""
     try:
         _decode(data)
     except _UNREADABLE:
@@ -132,7 +134,7 @@ def _is_readable(data: Raw) -> bool:
 
 
 def _cut(arguments: Raw, show: Callable[[str, Raw], object]) -> bytes:
-    """Return arguments that are too large, or nested too deep, with the sizes of values instead of large ones."""
+    """Return arguments that are too large or nested too deeply, with sizes in place of large values."""
     members = _members(arguments)
     if not members:
         return _encode({"cut": len(arguments)})
@@ -146,7 +148,7 @@ def _cut(arguments: Raw, show: Callable[[str, Raw], object]) -> bytes:
 
 
 def _digest_members(members: Mapping[str, Raw]) -> bytes:
-    """Return what is digested of arguments that are too large: for each name, its value's size and first bytes."""
+    """Return what is digested of arguments that are too large: the size and first bytes of each value."""
     digest = hashlib.sha256()
     left = _DIGESTED
     for name in sorted(members):
@@ -170,7 +172,7 @@ def _shorten(name: str) -> str:
 
 
 def load_key(directory: Path) -> bytes:
-    """Return the key of the log in a directory; the first to ask makes one. Raises OSError and ValueError."""
+    """Return the key of the log in a directory, and create it if there is none. Raises OSError and ValueError."""
     path = directory / days.KEY
     if not path.exists():
         paths.claim_private_dir(directory)
@@ -186,19 +188,3 @@ def load_key(directory: Path) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ValueError(f"{path} does not have {_KEY_BYTES} bytes")
     return key
-
-
-class KeyedDigest:
-    """HMAC-SHA256 (RFC 2104), prepared for one key, and so three times as fast as the library's."""
-
-    def __init__(self, key: bytes) -> None:
-        block = key.ljust(64, b"\0")
-        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
-        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
-
-    def of(self, data: bytes) -> str:
-        """Return the digest of some bytes, as `hmac:<64 hex>`."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(data)
-        outer.update(inner.digest())
-        return f"hmac:{outer.hexdigest()}"

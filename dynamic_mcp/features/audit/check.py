@@ -1,4 +1,4 @@
-"""Checks of the audit log: whether it can be written and is private, how its last day ends, and what seals it."""
+"""Checks of the audit log: whether it can be written and is private, how its last day ends, and its seal key."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, warning
 from dynamic_mcp.features.audit import days
-from dynamic_mcp.features.audit.day_file import read_tail
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason
@@ -25,7 +24,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the audit log of a config."""
-    return check_audit(config.audit, paths.state_dir())
+    return check_audit(config.settings_of("audit", Audit), paths.state_dir())
 
 
 def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:
@@ -33,7 +32,7 @@ def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:
     if audit is None:
         return
     directory = audit.path or state_dir / "audit"
-    problems = [*_check_directory(directory), *_check_seal_key(audit.seal.key)]
+    problems = [*_check_directory(directory), *_check_seal_key(audit.seal_key)]
     if audit.arguments == "full":
         what = "arguments are recorded as they are, with the secrets in them"
         problems.append(warning(f"{_WHERE}.arguments", what, "`redacted` masks what looks like a secret"))
@@ -52,10 +51,10 @@ def _check_directory(directory: Path) -> Iterator[Finding]:
         yield from _check_future(directory)
         return
     except OSError as exc:
-        yield _error(f"the log cannot be written: {_words(exc)}: {directory}")
+        yield _error(f"the log cannot be written: {os_reason(exc)}: {directory}")
         return
     if not stat.S_ISDIR(status.st_mode):
-        yield _error(f"the log cannot be written: {directory} is no directory", "give another `path`")
+        yield _error(f"the log cannot be written: {directory} is not a directory", "give another `path`")
         return
     yield from _check_owner(directory, status)
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
@@ -66,10 +65,10 @@ def _check_directory(directory: Path) -> Iterator[Finding]:
 
 
 def _check_future(directory: Path) -> Iterator[Finding]:
-    """Check whether a directory that is not there yet can be made."""
+    """Check whether a missing directory can be created."""
     there = next((each for each in directory.absolute().parents if each.exists()), None)
     if there is None or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        yield _error(f"the log cannot be written: {directory} cannot be made", "give another `path`")
+        yield _error(f"the log cannot be written: {directory} cannot be created", "give another `path`")
     else:
         yield from _check_room(there)
 
@@ -102,17 +101,13 @@ def _check_end(directory: Path) -> Iterator[Finding]:
         if not known:
             return
         file = days.file_of(directory, known[-1])
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        try:
-            tail = read_tail(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
+        tail = days.read_tail(file)
     except OSError as exc:
-        yield _error(f"the log cannot be read: {_words(exc)}: {directory}")
+        yield _error(f"the log cannot be read: {os_reason(exc)}: {directory}")
         return
     if tail.damaged or tail.torn:
-        what = f"{file.name} ends with a damaged line: somebody has changed it, or the machine went down"
-        yield warning(_WHERE, what, "`dynamic-mcp audit verify` shows where; the next line says so in the log too")
+        what = f"{file.name} ends with a damaged line: it was changed, or the machine went down"
+        yield warning(_WHERE, what, "`dynamic-mcp audit verify` shows where; the next line of the log records it too")
 
 
 # --- seals -----------------------------------------------------------------------------------------------
@@ -121,25 +116,21 @@ def _check_end(directory: Path) -> Iterator[Finding]:
 def _check_seal_key(path: Path | None) -> Iterator[Finding]:
     if path is None:
         return
-    from dynamic_mcp.features.audit.signing import load_private_key
+    from dynamic_mcp.features.audit.signing import load_signing_key
 
-    where = f"{_WHERE}.seal.key"
-    hint = f"`openssl genpkey -algorithm ed25519 -out {quote(path)}` makes one"
+    where = f"{_WHERE}.seal_key"
+    hint = f"`openssl genpkey -algorithm ed25519 -out {quote(path)}` creates one"
     try:
-        load_private_key(path)
+        load_signing_key(path)
         mode = path.stat().st_mode
     except OSError as exc:
-        yield config_error(where, f"days are not sealed: {path}: {_words(exc)}", hint)
+        yield config_error(where, f"days are not sealed: {path}: {os_reason(exc)}", hint)
     except ValueError as exc:
         yield config_error(where, f"days are not sealed: {path}: {os_reason(exc)}", hint)
     else:
         if sys.platform != "win32" and mode & _OTHERS:
-            what = f"other users may use the key ({stat.filemode(mode)})"
+            what = f"other users can read the key ({stat.filemode(mode)})"
             yield warning(where, what, f"`chmod 600 {quote(path)}`")
-
-
-def _words(exc: OSError) -> str:
-    return os_reason(exc)
 
 
 def _error(what: str, hint: str = "") -> Finding:

@@ -1,21 +1,21 @@
-"""Lines of the audit log in the forms that other programs read: CSV, OCSF, CloudEvents, or as they are."""
+"""Lines of the audit log in the forms that other programs read: CSV, OCSF, or as they are."""
 
 from __future__ import annotations
 
 import csv
 import io
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 from msgspec import Raw, structs
 
-from dynamic_mcp.features.audit.line import AuditLine
-from dynamic_mcp.features.audit.reader import StoredLine
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.days import StoredLine
 from dynamic_mcp.system.text import defuse_formula, escape
 
-FORMS = ("csv", "ocsf", "cloudevents", "jsonl")
+FORMS = ("csv", "ocsf", "jsonl")
 COLUMNS = tuple(field.name for field in structs.fields(AuditLine))
 
 _encode = msgspec.json.Encoder().encode
@@ -28,7 +28,7 @@ _STATUS = {"success": (1, "Success"), "failure": (2, "Failure"), "denied": (2, "
 _SEVERITY = {"failure": (2, "Low"), "denied": (3, "Medium"), "unknown": (2, "Low")}
 _ACTION = {"allow": (1, "Allowed"), "deny": (2, "Denied")}
 _ALLOWED, _BLOCKED, _APPROVED = (1, "Allowed"), (2, "Blocked"), (8, "Approved")
-# What has a place in an event; the rest is in `unmapped`, by the names that the line has for it.
+# Members that have a place in an event; the others are in `unmapped`.
 _MAPPED = (
     {"id", "n", "at", "event", "outcome", "error", "ms", "result_bytes", "trace", "pid", "request", "session"}
     | {"issuer", "subject", "roles", "client", "address"}
@@ -36,23 +36,18 @@ _MAPPED = (
 )
 
 
-def export(lines: Iterable[StoredLine], form: str, *, version: str, host: str) -> Iterator[str]:
+def export(lines: Iterable[StoredLine], form: str, *, version: str) -> Iterator[str]:
     """Yield one line of text for each line of the log, in one of the `FORMS`; CSV has a line of titles before.
 
-    `version` is that of this program, and `host` the machine that the log is of. Damaged lines are left out, except
-    from `jsonl`, which has each line as it is.
+    `version` is that of this program. Damaged lines are left out, except from `jsonl`, which has each line as it is.
     """
-    forms: Mapping[str, Callable[[StoredLine], str]] = {
-        "csv": lambda stored: format_row(_cells(stored.known)),
-        "ocsf": lambda stored: _text(_to_ocsf(stored.known, version=version)),
-        "cloudevents": lambda stored: _text(_to_cloudevent(stored, host)),
-        "jsonl": lambda stored: stored.data.decode(errors="backslashreplace"),
-    }
     if form == "csv":
         yield format_row(COLUMNS)
-    for each in lines:
-        if each.line is not None or form == "jsonl":
-            yield forms[form](each)
+    for stored in lines:
+        if form == "jsonl":
+            yield stored.data.decode(errors="backslashreplace")
+        elif stored.line is not None:
+            yield format_row(_cells(stored.line)) if form == "csv" else _format_ocsf(stored.line, version)
 
 
 def format_row(cells: Iterable[str]) -> str:
@@ -71,36 +66,15 @@ def _cells(line: AuditLine) -> Iterator[str]:
             yield " ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _to_cloudevent(stored: StoredLine, host: str) -> dict[str, object]:
-    """Return a line as an event of CloudEvents 1.0.2, in its JSON format; the line itself is the data."""
-    line = stored.known
-    subject = f"{line.group}/{line.name}" if line.group else line.name
-    event: dict[str, object] = {
-        "specversion": "1.0",
-        "id": line.id or line.hash,
-        "source": f"//{host}/dynamic-mcp",
-        "type": f"dynamic-mcp.audit.{line.event or 'unknown'}",
-        "time": line.at,
-        "datacontenttype": "application/json",
-        "data": Raw(stored.data),
-    }
-    return event | ({"subject": subject} if subject else {})
-
-
-def _text(value: object) -> str:
-    return _encode(value).decode()
-
-
-def _to_ocsf(line: AuditLine, *, version: str) -> dict[str, object]:
+def _format_ocsf(line: AuditLine, version: str) -> str:
     """Return a line as an event of the Open Cybersecurity Schema Framework 1.6.0: API Activity, with the decision.
 
-    The attributes, and the numbers of their values, are those of
-    https://schema.ocsf.io/1.6.0/classes/api_activity. `version` is that of this program.
+    The attributes, and the numbers of their values, are those of https://schema.ocsf.io/1.6.0/classes/api_activity.
     """
     activity, activity_name = (_READ, "Read") if line.access == "read" else (_OTHER, line.access or line.event)
     status, status_name = _STATUS.get(line.outcome, (_OTHER, line.outcome.capitalize()))
     severity, severity_name = _SEVERITY.get(line.outcome, (1, "Informational"))
-    return _without_empty(
+    event = _without_empty(
         {
             "category_uid": _CATEGORY,
             "category_name": "Application Activity",
@@ -127,6 +101,7 @@ def _to_ocsf(line: AuditLine, *, version: str) -> dict[str, object]:
             "unmapped": _unmapped(line),
         }
     )
+    return _encode(event).decode()
 
 
 def _metadata(line: AuditLine, version: str) -> dict[str, object]:
@@ -163,7 +138,7 @@ def _actor(line: AuditLine) -> dict[str, object]:
 
 
 def _source(line: AuditLine) -> dict[str, object]:
-    """Return where the request came from; a client that has no address is on this machine."""
+    """Return where the request came from; a client without an address is on this machine."""
     host, _, port = line.address.rpartition(":")
     if not host or not port.isdecimal():
         host, port = line.address, ""
@@ -198,7 +173,7 @@ def _resources(line: AuditLine) -> list[dict[str, object]]:
 
 
 def _decision(line: AuditLine) -> Mapping[str, object]:
-    """Return what the rules, and perhaps a person, have decided."""
+    """Return what the rules, and perhaps a person, decided."""
     if not line.decision:
         return {}
     action, action_name = _ACTION.get(line.decision, (_OTHER, line.decision.capitalize()))
@@ -224,7 +199,7 @@ def _unmapped(line: AuditLine) -> dict[str, object]:
 
 
 def _milliseconds(at: str) -> int:
-    """Return a time in milliseconds since 1970; 0 if it is none."""
+    """Return a time in milliseconds since 1970; 0 if it is not one."""
     try:
         return int(datetime.fromisoformat(at).timestamp() * 1000 + 0.5)
     except ValueError:

@@ -1,7 +1,7 @@
-"""An index over the files of the audit log, which answers questions about a million lines within a second.
+"""An index over the files of the audit log, which answers queries about a million lines within a second.
 
-It is a private SQLite file in the cache, one per directory of logs. It only follows the log, can be removed at any
-time, and is made anew where it is damaged. If it cannot be kept, it is made in memory.
+It is a private SQLite file in the cache, one for each directory of logs. It only follows the log, can be removed at
+any time, and is rebuilt if it is damaged. If it cannot be written, it is built in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.features.audit import days, query
+from dynamic_mcp.features.audit.days import DAMAGED_EVENT, LinePlace, StoredLine, read_places, read_whole_lines
 from dynamic_mcp.features.audit.query import NO_ERRORS, CallCount, LineFilter, Subject, pace_of
-from dynamic_mcp.features.audit.reader import DAMAGED, Place, StoredLine, read_places, read_whole_lines
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.database_file import DatabaseFile
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# Told how many bytes of the new ones were read, and how many there are.
+# Called with the number of new bytes that were read, and of all new ones.
 Progress = Callable[[int, int], None]
 
 _CANNOT_KEEP = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
@@ -55,13 +55,13 @@ CREATE TABLE IF NOT EXISTS lines (
   failed INTEGER NOT NULL, denied INTEGER NOT NULL, took INTEGER NOT NULL, pace INTEGER NOT NULL,
   bytes INTEGER NOT NULL);
 """
-# Made after the first lines, since many are added faster without. The last two have all that statistics need.
+# Created after the first lines, which are added faster without. The last two cover the statistics.
 _ORDER = (
     "CREATE INDEX IF NOT EXISTS lines_at ON lines (at)",
     "CREATE INDEX IF NOT EXISTS lines_who ON lines (who, pace, at, event, config, failed, denied, bytes)",
     "CREATE INDEX IF NOT EXISTS lines_grp ON lines (grp, name, pace, at, event, config, failed, denied, bytes)",
 )
-# A transaction keeps other commands from writing for as long as this many lines take.
+# Lines in one transaction, during which other commands cannot write.
 _BATCH = 50_000
 _MARK_BYTES = 80
 _COLUMNS = (
@@ -86,26 +86,26 @@ class AuditIndex:
         self._connection.close()
 
     def refresh(self, progress: Progress | None = None) -> None:
-        """Take up what has happened to the files since."""
+        """Index the changes of the files since the last refresh."""
         self._work(lambda: self._refresh(progress))
 
     def find(self, wanted: LineFilter, most: int | None = None) -> Iterator[StoredLine]:
-        """Yield the lines that are wanted, the oldest first: all, or only the last ones."""
+        """Yield the matching lines, the oldest first: all, or only the last ones."""
         if most is not None:
             places = self._work(lambda: list(query.find_places(self._connection, wanted, most)))
             return read_places(self._directory, places)
         return read_places(self._directory, query.find_places(self._connection, wanted))
 
     def count(self, wanted: LineFilter) -> int:
-        """Return how many lines are wanted."""
+        """Return the number of matching lines."""
         return self._work(lambda: query.count_lines(self._connection, wanted))
 
     def count_calls(self, wanted: LineFilter, by: Subject) -> list[CallCount]:
-        """Return the calls that are wanted, by who or what they are about."""
+        """Return the matching calls, by person, group or tool."""
         return self._work(lambda: list(query.count_calls(self._connection, wanted, by)))
 
     def follow(self, wanted: LineFilter) -> Iterator[list[StoredLine]]:
-        """Yield the lines that were added since the last refresh, whenever the next ones are asked for."""
+        """Yield the matching lines that were added since the last refresh; each `next` refreshes."""
         seen = _list_heads(_read_known(self._connection))
         self._last = self._last_row()
         while True:
@@ -114,7 +114,7 @@ class AuditIndex:
             seen = _list_heads(_read_known(self._connection))
             yield list(read_places(self._directory, places))
 
-    def _find_new(self, wanted: LineFilter, seen: dict[str, int]) -> list[Place]:
+    def _find_new(self, wanted: LineFilter, seen: dict[str, int]) -> list[LinePlace]:
         places = list(query.find_new_places(self._connection, wanted, self._last, seen))
         self._last = self._last_row()
         return places
@@ -131,23 +131,23 @@ class AuditIndex:
         if gone := [each.id for name, each in known.items() if name not in files]:
             with self._transaction():
                 _forget(self._connection, gone)
-        grown = _Growth(progress)
+        grown: dict[Path, int] = {}
         for name, file in files.items():
             status = file.stat()
             before = known.get(name)
             if before is None or not before.is_same(status):
-                grown.add(file, status.st_size - (before.done if before is not None else 0))
-        for file, size in grown.files.items():
-            self._index(file, size, grown)
+                grown[file] = max(status.st_size - (0 if before is None else before.done), 0)
+        read = 0
+        for file, size in grown.items():
+            done: int | None = 0
+            while done is not None:
+                if progress is not None:
+                    progress(read + min(done, size), sum(grown.values()))
+                with self._transaction():
+                    done = self._indexer.advance(file)
+            read += size
         for statement in _ORDER:
             self._connection.execute(statement)
-
-    def _index(self, file: Path, size: int, grown: _Growth) -> None:
-        done: int | None = 0
-        while done is not None:
-            with self._transaction():
-                done = self._indexer.advance(file)
-            grown.report(file, size if done is None else done)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -167,12 +167,12 @@ class AuditIndex:
             connection = self._database.open()
             self._identity = self._database.file.stat().st_ino
         except (sqlite3.OperationalError, OSError) as exc:
-            log.info("the index of the audit log cannot be kept, so it is made in memory: %s", exc)
+            log.info("the index of the audit log cannot be written and is built in memory: %s", exc)
             return self._database.open_in_memory()
         return connection
 
     def _work(self, work: Callable[[], T]) -> T:
-        """Do something, once more with a new index if this one is damaged or cannot be written."""
+        """Do some work, and repeat it with a new index if this one is damaged or cannot be written."""
         try:
             return work()
         except sqlite3.DatabaseError as exc:
@@ -183,35 +183,16 @@ class AuditIndex:
     def _replace(self, exc: sqlite3.DatabaseError) -> None:
         self._connection.close()
         if isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF in _CANNOT_KEEP:
-            log.info("the index of the audit log cannot be kept, so it is made in memory: %s", exc)
+            log.info("the index of the audit log cannot be written and is built in memory: %s", exc)
             self._connection = self._database.open_in_memory()
         elif isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise exc
         else:
-            log.info("the index of the audit log is damaged and is made anew: %s", exc)
+            log.info("the index of the audit log is damaged and is rebuilt: %s", exc)
             self._database.remove(self._identity)
             self._connection = self._open()
         self._last = 0
         self._indexer = _FileIndexer(self._connection)
-
-
-class _Growth:
-    """The files that have grown, and how much of that was read."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.files: dict[Path, int] = {}
-        self._read: dict[Path, int] = {}
-        self._progress = progress
-
-    def add(self, file: Path, size: int) -> None:
-        """Note that a file has grown by this much."""
-        self.files[file] = max(size, 0)
-
-    def report(self, file: Path, done: int) -> None:
-        """Tell how far everything is."""
-        self._read[file] = min(done, self.files[file])
-        if self._progress is not None:
-            self._progress(sum(self._read.values()), sum(self.files.values()))
 
 
 def file_for(directory: Path) -> Path:
@@ -225,9 +206,9 @@ def _database_for(directory: Path) -> DatabaseFile:
 
 
 class _KnownFile(Struct, frozen=True):
-    """A file that is in the index: how far, what is before that place, and its status when it was read last.
+    """An indexed file: how far it was read, the bytes before that position, and its status then.
 
-    `latest` is the time of the last line, which stands for that of a line without one.
+    `latest` is the time of the last line, which lines without a time get.
     """
 
     id: int
@@ -241,11 +222,11 @@ class _KnownFile(Struct, frozen=True):
     changed: int
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Tell whether nothing was written to the file since."""
+        """Return whether nothing was written to the file since."""
         return (self.inode, self.size, self.changed) == (status.st_ino, status.st_size, status.st_mtime_ns)
 
     def may_go_on(self, file: BinaryIO, status: os.stat_result) -> bool:
-        """Tell whether lines were only added to the file since."""
+        """Return whether lines were only added to the file since."""
         if status.st_size < self.done or (status.st_size == self.size and not self.is_same(status)):
             return False
         start = max(self.done - _MARK_BYTES, 0)
@@ -253,8 +234,8 @@ class _KnownFile(Struct, frozen=True):
         return file.read(self.done - start) == self.mark
 
 
-class _Row(Struct, frozen=True, gc=False):
-    """What the index needs to know of a line."""
+class _IndexedLine(Struct, frozen=True, gc=False):
+    """The members of a line that are indexed."""
 
     at: datetime
     event: str = ""
@@ -271,11 +252,11 @@ class _Row(Struct, frozen=True, gc=False):
     wait_ms: float = 0.0
 
 
-_decode = msgspec.json.Decoder(_Row).decode
+_decode = msgspec.json.Decoder(_IndexedLine).decode
 
 
 def _read_known(connection: sqlite3.Connection) -> dict[str, _KnownFile]:
-    """Return the files that are in the index, by their names."""
+    """Return the indexed files, by their names."""
     rows = connection.execute("SELECT id, name, head, mark, done, latest, inode, size, changed FROM files")
     return {row[1]: _KnownFile(*row) for row in rows}
 
@@ -288,10 +269,9 @@ def _forget(connection: sqlite3.Connection, ids: list[int]) -> None:
 
 
 class _FileIndexer:
-    """Puts the lines of files into the index, in transactions that others may run at the same time.
+    """Adds the lines of files to the index, in transactions, as other processes may do too.
 
-    What is known of a file is how far it was read, and the bytes before that place. Because lines are chained, these
-    bytes are others where any line before them was written anew.
+    Because lines are chained, the bytes before the known position differ if any line before them was written anew.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -299,7 +279,7 @@ class _FileIndexer:
         self._words: dict[str, int] = {"": 0}
 
     def advance(self, path: Path) -> int | None:
-        """Add the next lines of a file, in a transaction; return where they end, None if there were none."""
+        """Add the next lines of a file, in a transaction; return where they end, None at the end of the file."""
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             known = _read_known(self._connection).get(path.name)
@@ -310,7 +290,7 @@ class _FileIndexer:
             return self._add(known, file, status)
 
     def _begin(self, name: str, file: BinaryIO, known: _KnownFile | None) -> _KnownFile:
-        """Begin with a file that is new, or another than it was."""
+        """Begin with a file that is new or was replaced."""
         if known is not None:
             _forget(self._connection, [known.id])
         first = next(read_whole_lines(file, 0), (0, b""))[1]
@@ -356,7 +336,7 @@ class _FileIndexer:
                 row = _decode(data)
                 before = at = int(row.at.timestamp() * 1000 + 0.5)
             except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OverflowError):
-                yield (before, file, start, len(data), word(DAMAGED), 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+                yield (before, file, start, len(data), word(DAMAGED_EVENT), 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
                 continue
             yield (
                 at,
@@ -395,5 +375,5 @@ class _FileIndexer:
 
 
 def _list_heads(known: Mapping[str, _KnownFile]) -> dict[str, int]:
-    """Return how far files are in the index, by their first lines."""
+    """Return how far files are indexed, by the hashes of their first lines."""
     return {each.head: each.done for each in known.values()}

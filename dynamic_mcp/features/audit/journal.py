@@ -1,7 +1,7 @@
-"""The calls that are open: each is written here before it is sent, so that it is known even if the process is killed.
+"""The open calls: each is written here before it is sent, so that it is known even if the process is killed.
 
 Each process has one file, which it keeps locked. The file of a process that has ended can be locked by another one,
-which then closes its calls in the log: nobody knows their outcome.
+which then records its calls in the log, with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, structs
 
-from dynamic_mcp.features.audit import chain, day_file, days
-from dynamic_mcp.features.audit.chain import Damaged
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit import chain, days
+from dynamic_mcp.features.audit.chain import AuditLine, Damaged
 from dynamic_mcp.system import paths
 
 # There, a file that is open can be neither renamed nor removed.
@@ -30,8 +29,8 @@ _RENEWED_BEYOND = 1024 * 1024
 _ID = re.compile(rb'\{"v":\d+,"n":\d+,"at":"[^"]*","id":"([^"\\]*)"')
 
 
-class Journal:
-    """The open calls of this process, by the ids of their lines. What it raises of the file system is an OSError."""
+class CallJournal:
+    """The open calls of this process, by the ids of their lines. Errors of the file system are OSErrors."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / days.OPEN
@@ -42,22 +41,19 @@ class Journal:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._lines
-
-    def add(self, line: AuditLine, data: bytes | None = None) -> None:
-        """Write a call that begins, or nothing; `data` is its JSON, if it is known. Raises OSError."""
-        data = (chain.encode(line) if data is None else data) + b"\n"
+    def add(self, line: AuditLine) -> None:
+        """Write a call that begins, or nothing. Raises OSError."""
+        data = chain.encode(line) + b"\n"
         _, descriptor = self._file or self._create()
-        day_file.write_whole(descriptor, data, self._size)
+        days.write_whole(descriptor, data, self._size)
         self._size += len(data)
         self._lines[line.id] = data
 
     def remove(self, id: str) -> None:
-        """Forget a call, whose line is in the log now."""
+        """Remove a call whose line is in the log now."""
         if self._lines.pop(id, None) is None or self._file is None or self._size < _EMPTIED_BEYOND:
             return
-        with contextlib.suppress(OSError):  # it may as well grow: what is closed is found in the log
+        with contextlib.suppress(OSError):  # it may as well grow: closed calls are found in the log
             if not self._lines:
                 os.ftruncate(self._file[1], 0)
                 self._size = 0
@@ -65,7 +61,7 @@ class Journal:
                 self._renew()
 
     def close(self) -> None:
-        """Remove the file, unless calls are open: their outcome is unknown, and another process will say so."""
+        """Close the file, and remove it unless calls are open: another process will record those."""
         if self._file is not None:
             path, descriptor = self._file
             self._file, self._size = None, 0
@@ -76,12 +72,12 @@ class Journal:
                 path.unlink(missing_ok=True)
 
     def _create(self) -> tuple[Path, int]:
-        """Create the file; it has its name once it is locked, so that nobody takes it for one of a dead process."""
+        """Create the file; it gets its name once it is locked, so it is not taken for one of a dead process."""
         for directory in (self._directory.parent, self._directory):
             paths.claim_private_dir(directory)
         path = self._directory / f"{os.getpid()}-{os.urandom(6).hex()}.jsonl"
         new = path if _IS_WINDOWS else path.with_suffix(".new")
-        descriptor = day_file.open_private(new)
+        descriptor = days.open_private(new)
         try:
             paths.try_lock(descriptor)
             if new != path:
@@ -93,12 +89,12 @@ class Journal:
         return self._file
 
     def _renew(self) -> None:
-        """Go on with a new file that has the open calls only; there are always both or one of them."""
+        """Replace the file by one that has only the open calls; at each moment one of them is there."""
         assert self._file is not None
         former, lines = self._file, b"".join(self._lines.values())
         _, descriptor = self._create()
         try:
-            day_file.write_whole(descriptor, lines, 0)
+            days.write_whole(descriptor, lines, 0)
         except OSError:
             os.close(descriptor)
             self._file, self._size = former, os.fstat(former[1]).st_size
@@ -110,9 +106,9 @@ class Journal:
 
 @contextlib.contextmanager
 def abandoned(directory: Path) -> Iterator[list[AuditLine]]:
-    """Return the calls that ended processes have left open, as lines that say so, for the log to take.
+    """Yield the calls that ended processes have left open, as lines for the log.
 
-    Their files are removed at the end of the context, unless something is raised in it. Raises OSError.
+    Their files are removed at the end of the context, unless it raises. Raises OSError.
     """
     with contextlib.ExitStack() as held:
         files = [file for file in _files(directory / days.OPEN) if _lock(file, held)]
@@ -126,7 +122,7 @@ def abandoned(directory: Path) -> Iterator[list[AuditLine]]:
 
 
 def find_ids(directory: Path, ids: Iterable[str], *, since: str) -> set[str]:
-    """Return which of these ids have a line in the log since a day, also where somebody has renamed a file there."""
+    """Return which of these ids have a line in the log since a day, also in files that were renamed there."""
     wanted, found = {id.encode() for id in ids}, set[str]()
     for file in sorted(directory.iterdir()):
         if file.name[:10] >= since and days.SUFFIX in file.name and file.is_file() and file.name != days.SEALS:
@@ -149,13 +145,13 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _lock(file: Path, held: contextlib.ExitStack) -> bool:
-    """Lock a file until the end of a context, if its process has ended and nobody else has taken it up."""
+    """Lock a file until the end of a context; return False if its process or another one has it."""
     try:
         descriptor = os.open(file, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return False
     held.callback(os.close, descriptor)
-    # the other that has taken it up may have removed it meanwhile
+    # another process may have removed it meanwhile
     return paths.try_lock(descriptor) and file.exists()
 
 

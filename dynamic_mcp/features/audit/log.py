@@ -1,13 +1,14 @@
-"""Appends lines to the audit log, from any number of processes. No line that is there is ever changed.
+"""Appends lines to the audit log, from any number of processes. A written line is never changed.
 
-All who append hold a lock on the directory meanwhile, and look first whether today's file is still the one that they
-know, and how long it is. So they see what others have appended, and whether somebody has moved, cut or damaged the
-file: then the chain goes on from the last line that is known, and an `audit.gap` line says what happened.
+Each process holds a lock on the directory while it appends, and first checks that today's file is the one that it
+knows, and its size. So it sees lines of other processes, and whether the file was moved, cut or damaged: then the
+chain goes on from the last known line, after an `audit.gap` line that says what happened.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import threading
 import time
@@ -19,19 +20,18 @@ import msgspec
 from msgspec import Raw, structs
 
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.chain import Link
-from dynamic_mcp.features.audit.day_file import DayFile, describe_torn, open_private, read_tail
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine, ChainLink
+from dynamic_mcp.features.audit.days import DayFile, open_private, read_tail
 from dynamic_mcp.features.audit.seals import read_seals
 from dynamic_mcp.system import paths
 
 GAP = "audit.gap"
 
-# Why a gap line is there: today's file was moved away or removed, was cut, ends with damaged lines, ends with half a
-# line, or is not the one that it was. `lost` says how many lines could not be written.
-Reason = Literal["moved", "cut", "damaged", "torn", "lost"]
+# Why there is a gap: today's file was moved away or removed, was cut, ends with damaged lines or with half a line, or
+# lines could not be written.
+GapReason = Literal["moved", "cut", "damaged", "torn", "lost"]
 
-_NOTHING = Link(0, chain.ZERO)
+_NO_LINE = ChainLink(0, chain.ZERO)
 _LOCK_WITHIN_S = 0.25
 _LOCK_POLL_S = 0.001
 
@@ -39,7 +39,7 @@ _LOCK_POLL_S = 0.001
 class AuditLog:
     """The log in one directory. `on_new_day` is called when a day begins, in the thread that appends.
 
-    All methods may be used in any thread. What they raise of the file system is an OSError.
+    All methods may be used in any thread. Errors of the file system are OSErrors.
     """
 
     def __init__(self, directory: Path, *, now: Callable[[], float] = time.time) -> None:
@@ -47,18 +47,17 @@ class AuditLog:
         self.on_new_day: Callable[[str], None] = lambda day: None
         self._now = now
         self._mutex = threading.Lock()
-        self._clock = days.Clock()
         self._lock: int | None = None
         self._file: DayFile | None = None
         self._day = ""
-        self._last = _NOTHING
+        self._last = _NO_LINE
         self._may_wait = True
 
     def __repr__(self) -> str:
         return f"<AuditLog {self.directory}, {self._day or 'not begun'}, {self._last.n} lines>"
 
     def append(self, line: AuditLine) -> AuditLine:
-        """Append a line; returns it with its number, time and hashes. Raises OSError, and then nothing is written."""
+        """Append a line; return it with its number, time and hashes. Raises OSError, and then nothing is written."""
         return self.append_all([line])[0]
 
     def append_all(self, lines: Sequence[AuditLine]) -> list[AuditLine]:
@@ -71,12 +70,12 @@ class AuditLog:
                 paths.unlock(lock)
 
     def settle(self) -> None:
-        """Wait until nobody appends to a day that has ended. Raises OSError."""
+        """Wait until no process appends to a day that has ended. Raises OSError."""
         with self._mutex:
             paths.unlock(self._acquire())
 
     def sync(self) -> None:
-        """Have what was written reach the disk. Raises OSError."""
+        """Sync the written lines to disk. Raises OSError."""
         with self._mutex:
             copied = None if self._file is None else os.dup(self._file.descriptor)
         if copied is not None:
@@ -86,7 +85,7 @@ class AuditLog:
                 os.close(copied)
 
     def close(self) -> None:
-        """Have everything reach the disk, and close the files. Appending opens them again. Raises OSError."""
+        """Sync everything to disk, and close the files. Appending opens them again. Raises OSError."""
         self.sync()
         with self._mutex:
             self._close_file()
@@ -97,7 +96,7 @@ class AuditLog:
     # --- the lock ----------------------------------------------------------------------------------------------
 
     def _acquire(self) -> int:
-        """Take the lock, which others hold for some microseconds unless they are stopped meanwhile."""
+        """Take the lock, which other processes hold for some microseconds unless they are stopped meanwhile."""
         if self._lock is None:
             self._lock = open_lock(self.directory)
         ends_at = time.monotonic() + _LOCK_WITHIN_S if self._may_wait else 0.0
@@ -112,9 +111,9 @@ class AuditLog:
     # --- appending; all with the lock --------------------------------------------------------------------------
 
     def _append(self, lines: Sequence[AuditLine]) -> list[AuditLine]:
-        at = self._clock.text(self._now())
+        at = days.timestamp(self._now())
         file = self._file
-        if file is None or at[:10] > self._day or file.look() != file.size:
+        if file is None or at[:10] > self._day or file.current_size() != file.size:
             file = self._catch_up(at)
         return self._write(file, lines, at)
 
@@ -128,25 +127,25 @@ class AuditLog:
             parts.append(data)
             written.append(structs.replace(line, hash=prev))
         file.append(b"".join(parts))
-        self._last = Link(n, prev)
+        self._last = ChainLink(n, prev)
         return written
 
-    def _write_gap(self, file: DayFile, reason: Reason, details: Mapping[str, object], at: str) -> None:
+    def _write_gap(self, file: DayFile, reason: GapReason, details: Mapping[str, object], at: str) -> None:
         self._write(file, [gap_line(reason, details)], at, before=b"\n" if reason == "torn" else b"")
 
     # --- finding the end of the chain --------------------------------------------------------------------------
 
     def _catch_up(self, at: str) -> DayFile:
-        """Find out what the file ends with now, and begin the file of a new day."""
+        """Find the end of the chain, and begin the file of a new day."""
         today = at[:10]
         if self._file is None:
             self._open_again(today, at)
-        elif (size := self._file.look()) is None:
+        elif (size := self._file.current_size()) is None:
             self._open(self._day, at)
         elif size != self._file.size:
             self._take_up(self._file, at, why="cut")
         if today > self._day:
-            self._last = Link(0, self._last.hash)
+            self._last = ChainLink(0, self._last.hash)
             self._open(today, at)
             self.on_new_day(today)
         assert self._file is not None
@@ -157,7 +156,9 @@ class AuditLog:
         known = days.list_days(self.directory)
         day = max([today, self._day, *known[-1:]])
         if day != self._day:
-            self._last = Link(0, find_end(self.directory, [each for each in known if each < day]) or self._last.hash)
+            self._last = ChainLink(
+                0, find_end(self.directory, [each for each in known if each < day]) or self._last.hash
+            )
         self._open(day, at)
 
     def _open(self, day: str, at: str) -> None:
@@ -166,14 +167,15 @@ class AuditLog:
         self._file, self._day = file, day
         self._take_up(file, at, why="moved")
 
-    def _take_up(self, file: DayFile, at: str, *, why: Reason) -> None:
-        """Go on after the last line of a file; if that is not the last that is known, a gap line says why."""
+    def _take_up(self, file: DayFile, at: str, *, why: GapReason) -> None:
+        """Continue after the last line of a file; if it is not the last known line, write a gap line."""
         file.size = os.fstat(file.descriptor).st_size
-        tail, known = file.read_tail(file.size), self._last
+        tail, known = read_tail(file.descriptor), self._last
         if tail.last is not None and (tail.last.n > known.n or tail.last.hash == known.hash):
             self._last = tail.last
         if tail.torn:
-            self._write_gap(file, "torn", describe_torn(tail.torn), at)
+            torn = {"bytes": len(tail.torn), "sha256": hashlib.sha256(tail.torn).hexdigest()}
+            self._write_gap(file, "torn", torn, at)
         elif tail.damaged:
             self._write_gap(file, "damaged", {"lines": tail.damaged}, at)
         elif self._last is known and known.n:
@@ -185,17 +187,17 @@ class AuditLog:
             self._file = None
 
 
-def gap_line(reason: Reason, details: Mapping[str, object]) -> AuditLine:
-    """Return a line that says what is missing before it."""
+def gap_line(reason: GapReason, details: Mapping[str, object]) -> AuditLine:
+    """Return the line that records a gap before it."""
     detail = Raw(msgspec.json.encode({"reason": reason, **details}))
     id = f"gap-{os.urandom(8).hex()}"
     return AuditLine(v=VERSION, id=id, event=GAP, outcome="failure", pid=os.getpid(), detail=detail)
 
 
 def open_lock(directory: Path) -> int:
-    """Open the file that all who append lock; makes the directory too, private.
+    """Open the file to lock while appending, in a private directory, which is created if it is missing.
 
-    Raises OSError; also where another user owns one of them, who could hold the lock for ever, or move days away.
+    Raises OSError; also if another user owns one of them, who could hold the lock for ever, or move days away.
     """
     paths.claim_private_dir(directory)
     return open_private(directory / days.LOCK)
@@ -208,11 +210,7 @@ def find_end(directory: Path, known: Sequence[str]) -> str:
     """
     sealed = max(read_seals(directory), key=lambda seal: seal.day, default=None)
     if known and (sealed is None or known[-1] >= sealed.day):
-        descriptor = os.open(days.file_of(directory, known[-1]), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            tail = read_tail(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
-        if tail.last is not None:
-            return tail.last.hash
+        last = read_tail(days.file_of(directory, known[-1])).last
+        if last is not None:
+            return last.hash
     return "" if sealed is None else sealed.last

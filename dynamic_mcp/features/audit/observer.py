@@ -1,23 +1,25 @@
-"""Records what clients ask of servers: one line for each call, read and prompt, whatever comes of it.
+"""Records what clients ask of servers: one line for each call, read and prompt, whatever its result is.
 
-A call has an open line before it is sent, and its line once its answer is there, or will not come. The members of an
-event that a line has a place for go there, the others into its detail; whatever it says, its line can be read again.
+A call has an open line before it is sent, and its final line once its answer is there, or will not come. Members of
+an event that a line has too go there, the others into its `detail`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import get_args
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.client import Client, ClientHello
 from dynamic_mcp.config.masking import mask_value
-from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import (
     AccessDenied,
@@ -29,24 +31,27 @@ from dynamic_mcp.errors import (
     RateLimited,
     RefusedByGuard,
 )
-from dynamic_mcp.features.audit import chain
-from dynamic_mcp.features.audit.arguments import ArgumentRecord, Mode
+from dynamic_mcp.features.audit.arguments import ArgumentMode, ArgumentRecord
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine, LineOutcome
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.keeper import Keeping
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
-from dynamic_mcp.features.audit.line import Outcome as Verdict
 from dynamic_mcp.features.audit.recorder import Trail
-from dynamic_mcp.features.audit.subjects import ClientLines, Pattern, UsedThings
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.request import ApprovalNote, Event, Observation, Observer, UpstreamRequest
 from dynamic_mcp.proxy.targets import EVENTS, Target, find_target, find_trace
+from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.bounded import BoundedDict
 
 _REFUSALS = (AccessDenied, RefusedByGuard, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded, RateLimited)
 _LONGEST_ID = 200
+_LONGEST_NAME = 200
+_MAX_TOOLS = 10_000
 # Members that are on the line itself, by the names that they have there.
 _LINE_MEMBERS = {
     "address": "address",
@@ -63,8 +68,8 @@ _LINE_MEMBERS = {
     "error": "error",
 }
 _APPROVAL_EVENTS = "approval."
-_VERDICTS: Mapping[str, Verdict] = {
-    **{each: each for each in get_args(Verdict)},
+_OUTCOMES: Mapping[str, LineOutcome] = {
+    **{each: each for each in get_args(LineOutcome)},
     "allowed": "success",
     "expired": "denied",
     "dropped": "denied",
@@ -87,8 +92,8 @@ class Auditing(ObserverService):
         self._trails: dict[Audit, Trail] = {}
 
     def apply(self, config: Config) -> AuditObserver | None:
-        """Write the log as this config says. Requests in flight go on with that of the config before."""
-        settings = config.audit
+        """Write the log as this config says. Requests in flight stay with their config's log."""
+        settings = config.settings_of("audit", Audit)
         if settings is None:
             return None
         trail = self._trail(structs.replace(settings, arguments="keys"))
@@ -100,54 +105,52 @@ class Auditing(ObserverService):
         return sum(trail.recorder.failures for trail in self._trails.values())
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, and close the logs."""
         for trail in self._trails.values():
             trail.recorder.close()  # here, as all that it records is recorded here
             await asyncio.to_thread(trail.close)
         self._trails.clear()
 
     def _trail(self, settings: Audit) -> Trail:
-        found = self._trails.get(settings)
-        if found is None:
-            keeping = Keeping(settings.keep_s, settings.seal.key, settings.seal.syslog, settings.seal.command)
+        if settings not in self._trails:
+            keeping = Keeping(settings.keep_s, settings.seal_key)
             directory = settings.path or paths.state_dir() / "audit"
-            found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
-        return found
+            self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
+        return self._trails[settings]
 
 
 class _Ending(Struct, frozen=True):
-    """What came of a request."""
+    """The result of a request."""
 
-    outcome: Verdict
+    outcome: LineOutcome
     error: str = ""
     result_bytes: int = 0
 
 
 class _Use(Struct, frozen=True):
-    """A use of a server as far as it is known before it is sent: a line without arguments, and what was given."""
+    """A use of a server before its result is known: its line, without arguments, and the arguments."""
 
-    pattern: Pattern
     line: AuditLine
-    given: Raw | None
+    arguments: Raw | None
 
 
 class AuditObserver(Observer):
-    """Writes a line for each use of a server, and for each event. `roles_of` returns all roles of somebody."""
+    """Writes a line for each use of a server, and for each event. `roles_of` returns all roles of a client."""
 
     def __init__(
         self,
         trail: Trail,
         *,
-        arguments: Mode = "keys",
+        arguments: ArgumentMode = "keys",
         config: str = "",
         roles_of: Callable[[Authentication], tuple[str, ...]] = lambda authentication: authentication.roles,
     ) -> None:
         self._trail = trail
         self._recorder = trail.recorder
-        self._arguments = ArgumentRecord(arguments, lambda: trail.digest)
+        self._arguments = ArgumentRecord(arguments, lambda: trail.key)
         self._plain = AuditLine(v=VERSION, config=config, pid=os.getpid())
         self._clients = ClientLines(self._plain, roles_of)
-        self._used = UsedThings()
+        self._things = UsedThings()
         self._open: dict[int, _Use] = {}
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
@@ -155,30 +158,64 @@ class AuditObserver(Observer):
         key = id(seen)
         if seen.request.method in EVENTS and key not in self._open:
             use = self._open[key] = self._begin(seen, message.params)
-            what, given = message.label or f"`{message.method}`", self._arguments.describe_briefly(use.given)
-            self._recorder.open(use.line, what, is_write=use.line.access != "read", data=_encode_open(use, given))
+            line = structs.replace(use.line, arguments=self._arguments.describe_briefly(use.arguments))
+            self._recorder.open(line, message.label or f"`{message.method}`", is_write=line.access != "read")
         return message
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        """Record what came of a call."""
+        """Record the result of a request."""
         if seen.request.method not in EVENTS:
             return
         ms = round((time.perf_counter() - seen.started) * 1000, 3)
-        was_open = self._open.pop(id(seen), None)
-        ended = _judge(seen.outcome, answer, error)
-        if was_open is None:
-            self._recorder.record(self._finish(self._begin(seen, seen.params), ended, ms, seen))
+        open_use = self._open.pop(id(seen), None)
+        ending = _judge(seen.outcome, answer, error)
+        if open_use is None:
+            self._recorder.record(self._finish(self._begin(seen, seen.params), ending, ms, seen))
         else:
-            self._recorder.close_call(partial(self._finish, was_open, ended, ms, seen))
+            self._recorder.close_call(partial(self._finish, open_use, ending, ms, seen))
 
-    def _finish(self, use: _Use, ended: _Ending, ms: float, seen: Observation) -> AuditLine:
+    def note(self, event: Event) -> None:
+        """Record another event."""
+        line = self._plain if event.client is None else self._clients.find(event.client)
+        self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
+
+    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> _Use:
+        """Return what is known of a request, with the params that are sent."""
+        request, group = seen.request, seen.group
+        target = find_target(seen)
+        thing = self._things.find(group, target)
+        meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
+        line = structs.replace(
+            self._clients.find(request.client),
+            id=self._trail.new_id(),
+            event=target.event,
+            outcome="unknown",
+            address=request.address,
+            request=_id_text(request.id),
+            trace=seen.trace or find_trace(meta),
+            group=target.group,
+            kind=target.kind,
+            name=target.name,
+            shown=target.shown,
+            access=thing.access,
+            decision=seen.decision,
+            rule=seen.rule,
+            upstream=thing.upstream,
+            upstream_version=thing.version,
+            definition=thing.definition,
+        )
+        if seen.approval is not None:
+            line = structs.replace(line, **self._describe_approval(seen.approval))
+        return _Use(line, target.arguments if group is None else (params or {}).get("arguments"))
+
+    def _finish(self, use: _Use, ending: _Ending, ms: float, seen: Observation) -> AuditLine:
         """Return the whole line of a use that has ended."""
         line = structs.replace(
             use.line,
-            outcome=ended.outcome,
-            arguments=self._arguments.describe(use.given),
-            error=ended.error,
-            result_bytes=ended.result_bytes,
+            outcome=ending.outcome,
+            arguments=self._arguments.describe(use.arguments),
+            error=ending.error,
+            result_bytes=ending.result_bytes,
             cached=seen.is_cached,
             ms=ms,
         )
@@ -186,57 +223,7 @@ class AuditObserver(Observer):
             return line
         return structs.replace(line, **_describe_hidden(seen))
 
-    def note(self, event: Event) -> None:
-        """Record something else that has happened."""
-        line = self._plain if event.client is None else self._clients.find(event.client).line
-        self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
-
-    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> _Use:
-        """Return what is known of a request, with the params that are sent."""
-        request, group = seen.request, seen.group
-        target = find_target(seen)
-        pattern = self._find_pattern(seen, target)
-        given = target.arguments if group is None else (params or {}).get("arguments")
-        meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
-        line = structs.replace(
-            pattern.line,
-            id=self._trail.new_id(),
-            request=_text(request.id),
-            trace=seen.trace or find_trace(meta),
-        )
-        if seen.approval is not None:
-            line = structs.replace(line, **self._approval(seen.approval))
-        return _Use(pattern, line, given)
-
-    def _find_pattern(self, seen: Observation, target: Target) -> Pattern:
-        client, address = self._clients.find(seen.request.client), seen.request.address
-        key = (target.event, target.group, target.name, target.shown, seen.decision, seen.rule, address)
-        catalog = None if seen.group is None else seen.group.group.known
-        found = client.patterns.get(key)
-        if found is None or found.catalog is not catalog or seen.group is None:
-            used = self._used.find(seen.group, target)
-            line = structs.replace(
-                client.line,
-                event=target.event,
-                outcome="unknown",
-                address=address,
-                group=target.group,
-                kind=target.kind,
-                name=target.name,
-                shown=target.shown,
-                access=used.access,
-                decision=seen.decision,
-                rule=seen.rule,
-                upstream=used.upstream,
-                upstream_version=used.version,
-                definition=used.definition,
-            )
-            found = Pattern.of(line, catalog)
-            if seen.group is not None:  # what is nowhere may have any name
-                client.patterns[key] = found
-        return found
-
-    def _approval(self, note: ApprovalNote) -> Mapping[str, object]:
+    def _describe_approval(self, note: ApprovalNote) -> Mapping[str, object]:
         return {
             "approval": note.id,
             "approved_by": note.by or note.channel,
@@ -246,28 +233,94 @@ class AuditObserver(Observer):
         }
 
 
-def _encode_open(use: _Use, arguments: Raw) -> bytes:
-    """Return the JSON of an open line, whose members need no order."""
-    line = use.line
+class ClientLines:
+    """Lines that say only who a client is, built once for each client."""
+
+    def __init__(self, plain: AuditLine, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
+        self._plain = plain
+        self._roles_of = roles_of
+        self._known: WeakKeyDictionary[Client, tuple[Authentication, ClientHello, AuditLine]] = WeakKeyDictionary()
+
+    def find(self, client: Client) -> AuditLine:
+        """Return the line of a client, with the address that it came from first."""
+        known = self._known.get(client)
+        if known is None or known[0] is not client.authentication or known[1] is not client.hello:
+            known = self._known[client] = (client.authentication, client.hello, self._describe(client))
+        return known[2]
+
+    def _describe(self, client: Client) -> AuditLine:
+        authentication, hello = client.authentication, client.hello
+        return structs.replace(
+            self._plain,
+            issuer=authentication.principal.issuer,
+            subject=authentication.principal.subject,
+            roles=self._roles_of(authentication),
+            auth=authentication.provider,
+            client=hello.name[:_LONGEST_NAME],
+            client_version=hello.version[:_LONGEST_NAME],
+            address=client.address,
+            session=client.id,
+        )
+
+
+class UsedThing(Struct, frozen=True, gc=False):
+    """What is known of a tool, prompt or resource: `read` or `write`, the hash of its definition, and its server."""
+
+    access: str = ""
+    definition: str = ""
+    upstream: str = ""
+    version: str = ""
+
+
+class UsedThings:
+    """What is known of the things that clients use, found out once for each definition."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[GroupView, BoundedDict[str | None, tuple[Raw | None, object, UsedThing]]] = (
+            WeakKeyDictionary()
+        )
+
+    def find(self, group: GroupView | None, target: Target) -> UsedThing:
+        """Return what is known of a thing."""
+        if group is None:
+            return UsedThing()
+        things = self._known.get(group)
+        if things is None:
+            things = self._known[group] = BoundedDict(_MAX_TOOLS)
+        catalog = group.group.known
+        hello = None if catalog is None else catalog.hello
+        name = target.name if target.kind == "tool" else None
+        entry = None if catalog is None or name is None else catalog.tools.get(name)
+        known = things.get(name)
+        if known is None or known[0] is not entry or known[1] is not hello:
+            known = things[name] = (entry, hello, _describe_thing(group, target, entry, hello))
+        return known[2]
+
+
+def _describe_thing(
+    group: GroupView, target: Target, entry: Raw | None, hello: Mapping[str, Raw] | None
+) -> UsedThing:
+    server = wire.ABSENT if hello is None else hello.get("serverInfo", wire.ABSENT)
+    name, version = ((wire.text(wire.member(server, each)) or "")[:_LONGEST_NAME] for each in ("name", "version"))
+    if target.kind != "tool":
+        return UsedThing("read", "", name, version)
+    if entry is None:  # an unknown tool may do anything
+        return UsedThing("write", "", name, version)
+    access = access_of(target.name, entry, group.presentation.access).access
+    return UsedThing(access, hash_definition(entry), name, version)
+
+
+def hash_definition(entry: Raw) -> str:
+    """Return the SHA-256 of a tool's definition in hex, the same however its JSON is written."""
     try:
-        request = wire.encode(line.request)
-    except UnicodeEncodeError:
-        return chain.encode(structs.replace(line, arguments=arguments))
-    if line.approval:
-        return chain.encode(structs.replace(line, arguments=arguments))
-    own = b'%b,"id":"%b","trace":"%b","request":%b' % (
-        use.pattern.head,
-        line.id.encode(),
-        line.trace.encode(),
-        request,
-    )
-    if not len(arguments):
-        return own + b"}"
-    return b'%b,"arguments":%b}' % (own, bytes(arguments).replace(b"\n", b" "))
+        canonical = msgspec.json.encode(msgspec.json.decode(entry), order="sorted")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        canonical = bytes(entry)
+    return hashlib.sha256(canonical).hexdigest()
 
 
 def _describe_hidden(seen: Observation) -> Mapping[str, object]:
-    """Return what the client was not told: how much a search has left out, or that there is what it asked for."""
+    """Return what the client was not told: the number of hidden results, or which rule hides what it asked for."""
     if seen.denial is None:
         return {"detail": Raw(wire.encode(seen.hidden))}
     denied = {"outcome": "denied", "error": AccessDenied.__name__, "decision": "deny", "rule": seen.denial.rule}
@@ -275,7 +328,6 @@ def _describe_hidden(seen: Observation) -> Mapping[str, object]:
 
 
 def _judge(outcome: Outcome, answer: Frame | None, error: BaseException | None) -> _Ending:
-    """Say what came of a request."""
     size = 0 if answer is None else len(answer.error) or len(answer.result)
     if not outcome.error_type:
         return _Ending("success", "", size)
@@ -286,25 +338,25 @@ def _judge(outcome: Outcome, answer: Frame | None, error: BaseException | None) 
     return _Ending("denied" if isinstance(error, _REFUSALS) else "failure", outcome.error_type, size)
 
 
-def _text(id: Raw) -> str:
-    """Return the id of a request, a text without its quotation marks."""
+def _id_text(id: Raw) -> str:
+    """Return the id of a request; a string without its quotation marks."""
     text = bytes(id)[:_LONGEST_ID].decode(errors="replace")
     return (wire.text(id) or text)[:_LONGEST_ID] if text.startswith('"') else text
 
 
 def line_of_event(line: AuditLine, event: Event) -> AuditLine:
-    """Return a line of whoever has caused an event, or of nobody, as the line of that event."""
+    """Return the line of an event; `line` says who caused it."""
     members = dict(event.members)
     placed: dict[str, object] = {}
     if event.name.startswith(_APPROVAL_EVENTS):
         members["approval"] = members.pop("id", "")
         placed["wait_ms"] = round(_number(members.pop("waited_s", 0.0)) * 1000, 3)
         placed["outcome"] = "pending" if event.name == "approval.requested" else "success"
-    said = members.pop("outcome", None)
-    if said is not None:
-        placed["outcome"] = _VERDICTS.get(str(said), "unknown")
-        if said != placed["outcome"]:
-            members["verdict"] = said
+    outcome = members.pop("outcome", None)
+    if outcome is not None:
+        placed["outcome"] = _OUTCOMES.get(str(outcome), "unknown")
+        if outcome != placed["outcome"]:
+            members["verdict"] = outcome
     for name, place in _LINE_MEMBERS.items():
         if name in members:
             placed[place] = str(members.pop(name))[:_LONGEST_TEXT]

@@ -1,4 +1,4 @@
-"""Which lines of the audit log are wanted, and what is counted of them, as SQL for the index."""
+"""Filters and counts of lines of the audit log, as SQL for the index."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dynamic_mcp.features.audit.reader import Place
+from dynamic_mcp.features.audit.days import LinePlace
 
 Subject = Literal["person", "group", "tool"]
 
-# The events that are requests of clients for something of a server.
+# The events that are requests of clients to a server.
 CALLS = ("call", "read", "prompt")
-# All that did not fail: what waits for a person may still succeed.
+# A call that waits for a person may still succeed.
 NO_ERRORS = ("success", "pending")
 
-# What calls are counted by, and the index that has all that is asked then.
+# The columns that calls are counted by, and the index that covers the query.
 _KEYS = {"person": ("who", "lines_who"), "group": ("grp, name", "lines_grp"), "tool": ("grp, name", "lines_grp")}
 # Calls are counted by how long they took, in steps of 3 %.
 _STEPS = 30
 
 
 class LineFilter(Struct, frozen=True, kw_only=True):
-    """Which lines are wanted; what is empty or None does not matter.
+    """A filter of lines; what is empty or None matches all.
 
     `since` and `until` are milliseconds since 1970; `who`, `client`, `group`, `tool` and `event` are globs with `*`
-    and `?`. A `tool` may also be a prompt or the URI of a resource. `slow_ms` is the shortest time that is wanted.
+    and `?`. A `tool` may also be a prompt or the URI of a resource. `slow_ms` is the shortest duration.
     """
 
     since: int | None = None
@@ -46,7 +46,7 @@ class LineFilter(Struct, frozen=True, kw_only=True):
 
 
 class CallCount(Struct, frozen=True):
-    """Calls of the same person, or of the same tool of a group, that took about as long; see `ms_of`."""
+    """Calls of the same person, or of the same tool of a group, with about the same duration; see `ms_of`."""
 
     key: tuple[str, ...]
     pace: int
@@ -66,10 +66,10 @@ def ms_of(pace: int) -> float:
     return (math.exp((pace + 0.5) / _STEPS) - 1) / 1000
 
 
-def find_places(connection: sqlite3.Connection, wanted: LineFilter, most: int | None = None) -> Iterator[Place]:
-    """Yield where the lines are that are wanted, the oldest first: all, or only the last ones."""
+def find_places(connection: sqlite3.Connection, wanted: LineFilter, most: int | None = None) -> Iterator[LinePlace]:
+    """Yield the places of matching lines, the oldest first: all, or only the last ones."""
     where, values = _where(wanted)
-    # in the order of time, whatever is wanted: the other indexes are slow where many lines match
+    # always in the order of time: the other indexes are slow if many lines match
     columns = (
         "SELECT lines.id AS id, at, files.name, start, lines.size"
         " FROM lines INDEXED BY lines_at JOIN files ON files.id = file"
@@ -79,13 +79,13 @@ def find_places(connection: sqlite3.Connection, wanted: LineFilter, most: int | 
     else:
         last = f"{columns} WHERE {where} ORDER BY at DESC, lines.id DESC LIMIT ?"
         rows = connection.execute(f"SELECT * FROM ({last}) ORDER BY at, id", [*values, most])  # noqa: S608
-    return (Place(*row[2:]) for row in rows)
+    return (LinePlace(*row[2:]) for row in rows)
 
 
 def find_new_places(
     connection: sqlite3.Connection, wanted: LineFilter, after: int, seen: dict[str, int]
-) -> Iterator[Place]:
-    """Yield where the lines are that were added to the index after the row `after`, in the order of their files.
+) -> Iterator[LinePlace]:
+    """Yield the places of matching lines that were added after the row `after`, in the order of their files.
 
     `seen` has, for the first line of each file that is known, how far its lines are known already.
     """
@@ -95,18 +95,18 @@ def find_new_places(
         f" WHERE lines.id > ? AND {where} ORDER BY files.name, start",
         [after, *values],
     )
-    return (Place(*row[1:]) for row in rows if row[2] >= seen.get(row[0], 0))
+    return (LinePlace(*row[1:]) for row in rows if row[2] >= seen.get(row[0], 0))
 
 
 def count_lines(connection: sqlite3.Connection, wanted: LineFilter) -> int:
-    """Return how many lines are wanted."""
+    """Return the number of matching lines."""
     where, values = _where(wanted)
     found: int = connection.execute(f"SELECT count(*) FROM lines NOT INDEXED WHERE {where}", values).fetchone()[0]  # noqa: S608
     return found
 
 
 def count_calls(connection: sqlite3.Connection, wanted: LineFilter, by: Subject) -> Iterator[CallCount]:
-    """Yield the calls that are wanted: by person, or by group and tool; those of one key follow each other."""
+    """Yield the matching calls by person, or by group and tool; those of one key follow each other."""
     where, values = _where(wanted)
     key, index = _KEYS[by]
     is_covered = not (wanted.client or wanted.decision or wanted.slow_ms is not None or wanted.tool) and not (

@@ -1,7 +1,7 @@
-"""Records calls: open before they are sent, closed with their line. Decides what happens while that fails.
+"""Records calls: as open before they are sent, and with their line at the end. Decides what happens if that fails.
 
 Reads go on, and so do writes unless the config stops them. Lines that cannot be written are kept, up to a bound, and
-written later; if that is not enough, a gap line says how many are lost.
+written later; beyond the bound, a gap line says how many are lost.
 """
 
 from __future__ import annotations
@@ -17,34 +17,32 @@ from itertools import islice
 from pathlib import Path
 
 from dynamic_mcp.errors import NotRecorded
-from dynamic_mcp.features.audit.arguments import KeyedDigest, load_key
-from dynamic_mcp.features.audit.journal import Journal
+from dynamic_mcp.features.audit.arguments import load_key
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.journal import CallJournal
 from dynamic_mcp.features.audit.keeper import Keeper, Keeping
-from dynamic_mcp.features.audit.line import AuditLine
 from dynamic_mcp.features.audit.log import AuditLog, gap_line
 from dynamic_mcp.system.text import os_reason, pluralize
 
 log = logging.getLogger(__name__)
 
 _MAX_LATE = 1000
-# Lines of calls are written together, this long after the first of them, and so many at once that nobody has to wait
-# for long.
+# Lines of ended calls are written together, this long after the first of them; so many at once, to keep other work
+# waiting only briefly.
 _CLOSE_AFTER_S = 0.01
 _AT_ONCE = 32
 
 
-class Recorder:
-    """Writes lines to the log for one thread.
+class LineRecorder:
+    """Writes lines to the log for one thread. `stops_writes` refuses writing calls while that fails.
 
-    `stops_writes` refuses what may change something while that fails.
-
-    `failures` is how often something could not be written.
+    `failures` counts the failed writes.
     """
 
     def __init__(self, audit_log: AuditLog, keeper: Keeper, *, stops_writes: bool, max_late: int = _MAX_LATE) -> None:
         self._log = audit_log
         self._keeper = keeper
-        self._journal = Journal(audit_log.directory)
+        self._journal = CallJournal(audit_log.directory)
         self._stops_writes = stops_writes
         self._max_late = max_late
         self._closed: list[Callable[[], AuditLine]] = []
@@ -55,41 +53,38 @@ class Recorder:
         self._is_failing = False
 
     def __repr__(self) -> str:
-        return f"<Recorder {len(self._journal)} open, {len(self._late)} late, {self._lost} lost>"
+        return f"<LineRecorder {len(self._journal)} open, {len(self._late)} late, {self._lost} lost>"
 
-    def open(self, line: AuditLine, what: str, *, is_write: bool, data: bytes | None = None) -> None:
-        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded, where it must not be.
-
-        `data` is the line's JSON, if it is known.
-        """
+    def open(self, line: AuditLine, what: str, *, is_write: bool) -> None:
+        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded if it must not be sent."""
         try:
             if self._late:
                 self._write_late()
-            self._journal.add(line, data)
+            self._journal.add(line)
         except OSError as exc:
-            self._complain(exc)
+            self._report_failure(exc)
             if self._stops_writes and is_write:
                 raise NotRecorded(what, os_reason(exc)) from None
         else:
             if self._is_failing:
-                self._note_success()
+                self._report_success()
 
     def close_call(self, make_line: Callable[[], AuditLine]) -> None:
-        """Make and append the line of an open call soon, in the event loop: its answer need not wait for that.
+        """Append the line of an open call soon, in the event loop: its answer does not wait for that.
 
-        If the process is killed meanwhile, the call is known to have been sent, and its outcome is unknown.
+        If the process is killed before, the open call is recorded with an unknown outcome.
         """
         self._closed.append(make_line)
         if self._writing is None:
             self._writing = asyncio.get_running_loop().call_later(_CLOSE_AFTER_S, self._write_some)
 
     def record(self, line: AuditLine) -> None:
-        """Append a line now, after those of the calls before; if it cannot be written, that is done later."""
+        """Append a line now, after those of earlier calls; if that fails, it is written later."""
         self._closed.append(lambda: line)
         self._write_closed(len(self._closed))
 
     def close(self) -> None:
-        """Write what is left, if that can be done. Calls that are still open get their line from another process."""
+        """Write what is left, if possible. Calls that are still open get their line from another process."""
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
@@ -102,7 +97,7 @@ class Recorder:
         self._journal.close()
 
     def _write_some(self) -> None:
-        """Write some of the lines that are to be written, and the rest in the next turns of the event loop."""
+        """Write some of the waiting lines, and the others in the next turns of the event loop."""
         self._write_closed(_AT_ONCE)
         loop = asyncio.get_running_loop()
         self._writing = loop.call_soon(self._write_some) if self._closed else None
@@ -117,11 +112,11 @@ class Recorder:
                 self._write_late()
             self._append(lines)
         except OSError as exc:
-            self._complain(exc)
+            self._report_failure(exc)
             self._keep(lines)
         else:
             if self._is_failing:
-                self._note_success()
+                self._report_success()
         self._keeper.sync_soon()
 
     def _append(self, lines: Sequence[AuditLine]) -> None:
@@ -147,11 +142,11 @@ class Recorder:
             log.warning("%s of the audit log are lost", pluralize(self._lost, "line"))
             self._lost = 0
 
-    def _note_success(self) -> None:
+    def _report_success(self) -> None:
         self._is_failing = False
         log.warning("the audit log in %s is written again", self._log.directory)
 
-    def _complain(self, exc: OSError) -> None:
+    def _report_failure(self, exc: OSError) -> None:
         self.failures += 1
         if not self._is_failing:
             self._is_failing = True
@@ -160,13 +155,13 @@ class Recorder:
 
 
 class Trail:
-    """The log in one directory, open until `close`: what writes it, and what looks after it."""
+    """The log in one directory, open until `close`: its recorder and its keeper."""
 
     def __init__(self, directory: Path, keeping: Keeping, *, stops_writes: bool) -> None:
         self.directory = directory
         self._log = AuditLog(directory)
         self._keeper = Keeper(self._log, keeping)
-        self.recorder = Recorder(self._log, self._keeper, stops_writes=stops_writes)
+        self.recorder = LineRecorder(self._log, self._keeper, stops_writes=stops_writes)
         self._prefix = os.urandom(6).hex()
         self._numbers = itertools.count(1)
         self._keeper.start()
@@ -175,20 +170,20 @@ class Trail:
         return f"<Trail {self._log!r}, {self.recorder!r}>"
 
     def new_id(self) -> str:
-        """Return an id for a line, which no other line has."""
+        """Return a unique id for a line."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
     @cached_property
-    def digest(self) -> KeyedDigest | None:
-        """The digests of the log; None if there is no key, because the directory cannot be used."""
+    def key(self) -> bytes | None:
+        """The key of the log's digests; None if the directory cannot be used."""
         try:
-            return KeyedDigest(load_key(self.directory))
+            return load_key(self.directory)
         except (OSError, ValueError) as exc:
             log.warning("arguments are recorded without digests: %s", exc)
             return None
 
     def close(self) -> None:
-        """Write what is left, have it reach the disk, and let go of the files."""
+        """Write what is left, sync it to disk, and close the files."""
         self.recorder.close()
         self._keeper.close()
         try:

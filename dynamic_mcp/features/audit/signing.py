@@ -1,4 +1,4 @@
-"""Ed25519 signatures of seals (RFC 8032). Loaded only where a key is configured, or a signature is checked."""
+"""Ed25519 signatures of seals (RFC 8032). Loaded only if a key is configured, or a signature is checked."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 
-class PrivateKey:
-    """A key that signs; `fingerprint` is the SHA-256 of the 32 bytes of its public key, in hex."""
+class SealSigningKey:
+    """A private key; `fingerprint` is the SHA-256 of the 32 bytes of its public key, in hex."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self.fingerprint = hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()
+        self.fingerprint = _fingerprint(key.public_key())
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of some bytes."""
         return self._key.sign(data)
 
 
-class PublicKey:
-    """A key that checks signatures; `fingerprint` is that of the private key."""
+class SealVerifyKey:
+    """A public key; `fingerprint` is that of the private key."""
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
-        self.fingerprint = hashlib.sha256(key.public_bytes_raw()).hexdigest()
+        self.fingerprint = _fingerprint(key)
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
-        """Tell whether this is the signature of these bytes."""
+        """Return whether this is the signature of these bytes."""
         try:
             self._key.verify(signature, data)
         except InvalidSignature:
@@ -38,18 +38,18 @@ class PublicKey:
         return True
 
 
-def load_private_key(path: Path) -> PrivateKey:
+def load_signing_key(path: Path) -> SealSigningKey:
     """Read a PEM file with an Ed25519 private key, without a password. Raises OSError and ValueError."""
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (TypeError, UnsupportedAlgorithm) as exc:  # it has a password
         raise ValueError(str(exc)) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError("is no Ed25519 key")  # noqa: TRY004 - the file is wrong, not the caller
-    return PrivateKey(key)
+        raise ValueError("not an Ed25519 key")  # noqa: TRY004 - the file is wrong, not the caller
+    return SealSigningKey(key)
 
 
-def load_public_key(path: Path) -> PublicKey:
+def load_verify_key(path: Path) -> SealVerifyKey:
     """Read the public key of a PEM file, which may have the private key. Raises OSError and ValueError."""
     data = path.read_bytes()
     try:
@@ -58,5 +58,9 @@ def load_public_key(path: Path) -> PublicKey:
         raise ValueError(str(exc)) from None
     public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
     if not isinstance(public, Ed25519PublicKey):
-        raise ValueError("is no Ed25519 key")  # noqa: TRY004 - the file is wrong, not the caller
-    return PublicKey(public)
+        raise ValueError("not an Ed25519 key")  # noqa: TRY004 - the file is wrong, not the caller
+    return SealVerifyKey(public)
+
+
+def _fingerprint(key: Ed25519PublicKey) -> str:
+    return hashlib.sha256(key.public_bytes_raw()).hexdigest()

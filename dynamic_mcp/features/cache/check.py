@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from dynamic_mcp.config.access import ToolAccess
-from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.call_rules import check_globs, find_rules, tools_of
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
@@ -23,16 +22,15 @@ _RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `cache`; a rule that several servers have need not match something of each."""
     catalogs = known()
-    for place, rule, servers in find_rules(config, "cache"):
-        assert isinstance(rule, Cache)
+    for rule, servers in find_rules(config, "cache", Cache):
         tools, resources = tools_of(servers, catalogs), _resources_of(servers, catalogs)
         if tools is not None:
-            yield from check_globs((*place, "tools"), rule.tools, tools, matches=Globs.matches)
+            yield from check_globs(f"{rule.id}.tools", rule.tools, tools, matches=Globs.matches)
         if resources is not None:
-            yield from check_globs((*place, "resources"), rule.resources, resources, "resource", Globs.may_match)
+            yield from check_globs(f"{rule.id}.resources", rule.resources, resources, "resource", Globs.may_match)
         for name in servers:
             if name in catalogs:
-                yield from _check_writers(rule, catalogs[name], config.presentations[name].access, place)
+                yield from _check_writers(rule, catalogs[name], config.presentations[name].access)
 
 
 def _resources_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> list[str] | None:
@@ -43,7 +41,7 @@ def _resources_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> li
     return list(chain.from_iterable(each.entries(kind) for each in known for kind in _RESOURCES))
 
 
-def _check_writers(rule: Cache, catalog: Catalog, access: ToolAccess, place: Keys) -> Iterator[Finding]:
+def _check_writers(rule: Cache, catalog: Catalog, access: ToolAccess) -> Iterator[Finding]:
     """Check that what is named can be kept; `*` stands for whatever only reads."""
     globs = Globs(glob for glob in rule.tools if glob != "*")
     matching = {name: tool for name, tool in catalog.tools.items() if globs.matches(name)}
@@ -52,4 +50,4 @@ def _check_writers(rule: Cache, catalog: Catalog, access: ToolAccess, place: Key
         named = ", ".join(f"`{name}`" for name in writers[:_MAX_NAMED])
         more = f" and {pluralize(len(writers) - _MAX_NAMED, 'other tool')}" if len(writers) > _MAX_NAMED else ""
         what = f"{named}{more} may change something, so the results are not kept"
-        yield warning((*place, "tools"), what, "put what only reads into `access.read` of the server")
+        yield warning(f"{rule.id}.tools", what, "put what only reads into `access.read` of the server")

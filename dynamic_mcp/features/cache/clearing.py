@@ -1,7 +1,7 @@
 """How a command tells all proxies of a user to drop the results that they keep: by the times of small files.
 
-A proxy looks at them when it is about to use a kept result, once a second at most, and in a thread, so that a disk
-that stalls keeps nobody waiting.
+A proxy looks at them when it is about to use a kept result, once a second at most, and in a thread, so that no call
+waits for a disk that stalls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClearingMarks:
         self._looking: asyncio.Task[dict[str | None, Stamp | None]] | None = None
 
     def is_due(self, server: str) -> bool:
-        """Tell whether to `look` before something is used that is kept of a server."""
+        """Return whether to `look` before something is used that is kept of a server."""
         return self._clock.now() >= self._due_at or server not in self._seen
 
     async def look(self, server: str) -> list[str | None]:

@@ -1,13 +1,11 @@
 """Which results are kept, and for how long."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from msgspec import field
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Rule, numbered
-from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.rules import Rule
 from dynamic_mcp.config.types import Duration, Globs, Size
 
 
@@ -37,9 +35,4 @@ class Cache(Rule, frozen=True):
         return self.per == "person"
 
 
-Caches = Annotated[tuple[Cache, ...], Value(numbered("cache"), written=list[Cache])]
-
-
-def caches_of(presentation: Presentation) -> tuple[Cache, ...]:
-    """Return which results of a server are kept."""
-    return cast("tuple[Cache, ...]", presentation.rules.get("cache", ()))
+Caches = tuple[Cache, ...]

@@ -23,7 +23,7 @@ _TTL = b',"%b":' % envelope.TTL_MS.encode()
 _FALSE = (b"", b"false", b"null")
 
 
-class Kept(Struct, frozen=True, gc=False):
+class KeptResult(Struct, frozen=True, gc=False):
     """A result that is kept: `head` is all of it up to its age.
 
     Times are of a clock, in seconds. One that `is_private` is only for the person whose call it was of. `has_ttl`
@@ -43,7 +43,7 @@ class Kept(Struct, frozen=True, gc=False):
         return Frame(jsonrpc="2.0", result=Raw(b"".join((self.head, age, left))))
 
 
-def prepare(answer: Frame, ttl_s: float, now: float) -> Kept | None:
+def prepare(answer: Frame, ttl_s: float, now: float) -> KeptResult | None:
     """Return an answer as it is kept for so many seconds at most; None if it may not be."""
     if len(answer.error) or not len(answer.result):
         return None
@@ -62,11 +62,11 @@ def prepare(answer: Frame, ttl_s: float, now: float) -> Kept | None:
         head = _open(bytes(answer.result)) + b'"_meta":{' + _AGE
     else:
         head = _open(wire.encode(members)) + b'"_meta":' + _open(wire.encode(meta)) + _AGE
-    return Kept(now, now + ttl_s, is_private, has_ttl, head)
+    return KeptResult(now, now + ttl_s, is_private, has_ttl, head)
 
 
 def _is_whole(members: dict[str, Raw]) -> bool:
-    """Tell whether a result is complete, no task, and of a call that did not fail."""
+    """Return whether a result is complete, no task, and of a call that did not fail."""
     kind = members.get(envelope.RESULT_TYPE)
     is_complete = kind is None or wire.text(kind) == envelope.COMPLETE
     return is_complete and "task" not in members and bytes(members.get("isError", wire.ABSENT)) in _FALSE
@@ -81,9 +81,10 @@ def _heed_server(answer: Frame, members: dict[str, Raw], ttl_s: float) -> tuple[
         return ttl_s, False
     is_private = scope is None or wire.text(scope) != "public"
     if ttl is not None:
-        given = wire.value(ttl)
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        ttl_s = min(ttl_s, given / 1000) if is_number else 0.0  # type: ignore[operator]  # mypy forgets `is_number`
+        ttl_ms = wire.value(ttl)
+        if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float):
+            return 0.0, is_private
+        ttl_s = min(ttl_s, ttl_ms / 1000)
     return ttl_s, is_private
 
 
@@ -93,7 +94,7 @@ def _open(data: bytes) -> bytes:
     return inner if inner.endswith(b"{") else inner + b","
 
 
-Flight = asyncio.Future["Kept | Abandoned | None"]
+Flight = asyncio.Future["KeptResult | Abandoned | None"]
 
 
 class Abandoned:
@@ -111,12 +112,12 @@ class KeptResults:
         self.flights: dict[Hashable, Flight] = {}
         self.bytes = 0
         self._max_bytes = max_bytes
-        self._entries: dict[Hashable, tuple[Kept, int]] = {}
+        self._entries: dict[Hashable, tuple[KeptResult, int]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: Hashable, now: float) -> Kept | None:
+    def find(self, key: Hashable, now: float) -> KeptResult | None:
         """Return what is kept under a key, which counts as a use of it."""
         entry = self._entries.pop(key, None)
         if entry is None:
@@ -127,7 +128,7 @@ class KeptResults:
         self._entries[key] = entry
         return entry[0]
 
-    def put(self, key: Hashable, kept: Kept, key_bytes: int) -> None:
+    def put(self, key: Hashable, kept: KeptResult, key_bytes: int) -> None:
         """Keep a result, unless it is larger than all that may be kept. `key_bytes` is what its key takes."""
         size = len(kept.head) + key_bytes + _OVERHEAD_BYTES
         if size > self._max_bytes:

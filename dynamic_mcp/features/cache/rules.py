@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.cache.config import Cache, caches_of
+from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet, message_rules
 from dynamic_mcp.policy.classify import access_of
@@ -37,7 +37,7 @@ class CacheRules(RuleSet):
     """The rules of one server on what is kept; of several that match, the first counts."""
 
     def __init__(self, presentation: Presentation, server: str) -> None:
-        rules = list(zip(caches_of(presentation), list_rules(presentation, server), strict=True))
+        rules = list(zip(presentation.rules_of("cache", Cache), list_rules(presentation, server), strict=True))
         self._access = presentation.access
         self._tools = [(Globs(each.tools), rule) for each, rule in rules]
         self._resources = [(Globs(each.resources), rule) for each, rule in rules]
@@ -77,7 +77,7 @@ class _Definition(Struct, frozen=True):
 def list_rules(presentation: Presentation, server: str) -> list[KeepRule]:
     """Return the rules on what is kept of a server, in the order of its config."""
     before = message_rules(presentation)
-    return [_compile(each, server, before) for each in caches_of(presentation)]
+    return [_compile(each, server, before) for each in presentation.rules_of("cache", Cache)]
 
 
 def _compile(cache: Cache, server: str, before: Sequence[object]) -> KeepRule:

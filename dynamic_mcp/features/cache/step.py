@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Config, Share
 from dynamic_mcp.features.cache.clearing import ClearingMarks
-from dynamic_mcp.features.cache.kept_results import ABANDONED, Abandoned, Flight, Kept, KeptResults, prepare
+from dynamic_mcp.features.cache.kept_results import ABANDONED, Abandoned, Flight, KeptResult, KeptResults, prepare
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule, list_rules
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import strict_json, wire
@@ -43,7 +43,7 @@ _NOT_CACHED = RETRY_MEMBERS | {"task"}
 _PLAIN = frozenset(("name", "arguments", "uri", "_meta"))
 
 
-class _Past:
+class _GroupHistory:
     """What has happened to a group that makes its kept results old."""
 
     __slots__ = ("id", "updates", "writes")
@@ -69,7 +69,7 @@ class _Slot(Struct, frozen=True, gc=False):
     digest: bytes
     key_bytes: int
 
-    def find(self, now: float) -> Kept | None:
+    def find(self, now: float) -> KeptResult | None:
         found = None if self.rule.per_person else self.store.find(self.shared, now)
         return found or self.store.find(self.personal, now)
 
@@ -87,7 +87,7 @@ class ResultCache(Step):
         self._clock = services.clock
         self._marks = None if folder is None else ClearingMarks(folder, self._clock)
         self._stores: dict[str, KeptResults] = {}
-        self._pasts: WeakKeyDictionary[Group, _Past] = WeakKeyDictionary()
+        self._histories: WeakKeyDictionary[Group, _GroupHistory] = WeakKeyDictionary()
         self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
 
     # --- what makes kept results old -------------------------------------------------------------------
@@ -109,18 +109,18 @@ class ResultCache(Step):
 
     def record_update(self, group: Group, uri: str) -> None:
         """Learn that a resource has changed."""
-        past = self._pasts.get(group)
-        if past is None:
+        history = self._histories.get(group)
+        if history is None:
             return
-        if len(past.updates) >= _MAX_UPDATED and uri not in past.updates:
-            past.updates.clear()
-            past.writes += 1
-        past.updates[uri] = past.updates.get(uri, 0) + 1
+        if len(history.updates) >= _MAX_UPDATED and uri not in history.updates:
+            history.updates.clear()
+            history.writes += 1
+        history.updates[uri] = history.updates.get(uri, 0) + 1
 
-    def _note_write(self, group: Group) -> None:
-        past = self._pasts.get(group)
-        if past is not None:
-            past.writes += 1
+    def _record_write(self, group: Group) -> None:
+        history = self._histories.get(group)
+        if history is not None:
+            history.writes += 1
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class ResultCache(Step):
                 return next(call)
 
     def _call(self, may_keep: bool, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:  # noqa: FBT001 - bound
-        if not may_keep and (not self._pasts or call.group.group not in self._pasts):
+        if not may_keep and (not self._histories or call.group.group not in self._histories):
             return next(call)  # nothing is kept that it could make old
         name = call.tool or ""
         digest = _digest_of_reader(call.group, name)
@@ -161,7 +161,7 @@ class ResultCache(Step):
         try:
             return await next(call)
         finally:
-            self._note_write(call.group.group)
+            self._record_write(call.group.group)
 
     async def _answer(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
         """Answer a request whose result may be kept; equal ones that come meanwhile wait for the first."""
@@ -173,7 +173,7 @@ class ResultCache(Step):
                 return await self._lead(call, next, slot)
             await asyncio.wait([flight], timeout=call.timeout_s)
             outcome = flight.result() if flight.done() else None
-            if isinstance(outcome, Kept) and (slot.rule.per_person or not outcome.is_private):
+            if isinstance(outcome, KeptResult) and (slot.rule.per_person or not outcome.is_private):
                 return self._hit(call, outcome)
             if outcome is not ABANDONED:  # it has failed, or its result is not for others
                 return (await self._send_and_keep(call, next, slot))[0]
@@ -181,7 +181,7 @@ class ResultCache(Step):
     async def _lead(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
         flight: Flight = asyncio.get_running_loop().create_future()
         slot.store.flights[slot.flight] = flight
-        outcome: Kept | Abandoned | None = None
+        outcome: KeptResult | Abandoned | None = None
         try:
             answer, outcome = await self._send_and_keep(call, next, slot)
             return answer
@@ -192,14 +192,14 @@ class ResultCache(Step):
             del slot.store.flights[slot.flight]
             flight.set_result(outcome)
 
-    async def _send_and_keep(self, call: UpstreamRequest, next: Next, slot: _Slot) -> tuple[Frame, Kept | None]:
+    async def _send_and_keep(self, call: UpstreamRequest, next: Next, slot: _Slot) -> tuple[Frame, KeptResult | None]:
         group = call.group.group
         questions = group.questions
         answer = await next(call)
-        if group.questions != questions:  # the result may depend on what somebody said
+        if group.questions != questions:  # the result may depend on an answer of the client
             return answer, None
         if slot.tool and _digest_of_reader(call.group, slot.tool) != slot.digest:
-            self._note_write(group)  # the server turned out to define it otherwise
+            self._record_write(group)  # the server turned out to define it otherwise
             return answer, None
         kept = prepare(answer, slot.rule.ttl_s, self._clock.now())
         if kept is not None:
@@ -207,7 +207,7 @@ class ResultCache(Step):
             slot.store.put(slot.personal if is_personal else slot.shared, kept, slot.key_bytes)
         return answer, kept
 
-    def _hit(self, call: UpstreamRequest, kept: Kept) -> Frame:
+    def _hit(self, call: UpstreamRequest, kept: KeptResult) -> Frame:
         if call.request.observation is not None:
             call.request.observation.is_cached = True
         return kept.answer(self._clock.now())
@@ -223,27 +223,27 @@ class ResultCache(Step):
         rule = rules.for_tool(name) if digest else rules.for_resource(name)
         if rule is None or not _NOT_CACHED.isdisjoint(params):
             return None
-        said = self._canonical_params(params)
-        if said is None:
+        params_key = self._canonical_params(params)
+        if params_key is None:
             return None
         store = self._stores.get(rule.key)
         if store is None:
             store = self._stores[rule.key] = KeptResults(rule.server, rule.max_bytes)
-        shared = (call.method, name, digest, said, *self._circumstances(call, name))
+        shared = (call.method, name, digest, params_key, *self._circumstances(call, name))
         personal = (*shared, call.request.principal)
-        return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(said))
+        return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(params_key))
 
     def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
         """Return what else a result may depend on: the server, its session, the protocol, and what has changed."""
         group, client = call.group.group, call.request.client
-        past = self._pasts.get(group)
-        if past is None:
-            past = self._pasts[group] = _Past()
+        history = self._histories.get(group)
+        if history is None:
+            history = self._histories[group] = _GroupHistory()
         share = group.config.share
         has_session = share is Share.SESSION or (share is Share.AUTO and group.asks)
         session = client.id if has_session else None
-        updates = past.updates.get(name, 0) if past.updates else 0
-        return past.id, past.writes, updates, group.changes, session, call.request.revision.name
+        updates = history.updates.get(name, 0) if history.updates else 0
+        return history.id, history.writes, updates, group.changes, session, call.request.revision.name
 
     def _canonical_params(self, params: Mapping[str, Raw]) -> bytes | None:
         """Return what is asked for, the same for all ways to write it; None if that cannot be told."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.call_rules import check_globs, find_rules, tools_of
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
@@ -20,15 +19,14 @@ _STOPS = ".[*?@("
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `guards`."""
-    for place, rule, servers in find_rules(config, "guards"):
-        assert isinstance(rule, Guard)
+    for rule, servers in find_rules(config, "guards", Guard):
         tools = tools_of(servers, known())
         if tools is not None:
-            yield from check_globs((*place, "tools"), rule.tools, tools)
-            yield from _check_path(place, rule, tools)
+            yield from check_globs(f"{rule.id}.tools", rule.tools, tools)
+            yield from _check_path(rule, tools)
 
 
-def _check_path(place: Keys, guard: Guard, tools: Mapping[str, Raw]) -> Iterator[Finding]:
+def _check_path(guard: Guard, tools: Mapping[str, Raw]) -> Iterator[Finding]:
     """Check that a tool describes the argument; one that may get others as well is no help."""
     name = _first_name(guard.path or "")
     globs = Globs(guard.tools)
@@ -43,7 +41,7 @@ def _check_path(place: Keys, guard: Guard, tools: Mapping[str, Raw]) -> Iterator
         hint = guess(name, names)
         if guard.allow is not None:
             hint = hint or "so all their calls are refused"
-        yield warning((*place, "argument"), what, hint)
+        yield warning(f"{guard.id}.argument", what, hint)
 
 
 def _first_name(path: str) -> str:

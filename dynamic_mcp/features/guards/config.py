@@ -1,14 +1,13 @@
 """What the arguments of calls must be, and must not be."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from msgspec import field
 from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Rule, numbered, place_rules
-from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.rules import Rule
 from dynamic_mcp.config.types import Globs, JsonPath, LongText, Pattern
 
 
@@ -41,19 +40,10 @@ class Guard(Rule, frozen=True):
         return self.effect == "ask"
 
 
-Guards = Annotated[tuple[Guard, ...], Value(numbered("guards"), written=list[Guard])]
+Guards = tuple[Guard, ...]
 
 
-def guards_of(presentation: Presentation) -> tuple[Guard, ...]:
-    """Return the guards of a server."""
-    return cast("tuple[Guard, ...]", presentation.rules.get("guards", ()))
-
-
-def resolve(presentation: Presentation, place: str) -> Presentation:
-    """Name each guard by its place in the config, and say whether one wants a person asked."""
-    guards = place_rules(guards_of(presentation), place)
-    return replace(
-        presentation,
-        rules={**presentation.rules, "guards": guards},
-        asks=presentation.asks or any(guard.asks for guard in guards),
-    )
+def resolve(presentation: Presentation) -> Presentation:
+    """Say whether one of the guards wants a person asked."""
+    guards = presentation.rules_of("guards", Guard)
+    return replace(presentation, asks=presentation.asks or any(guard.asks for guard in guards))

@@ -1,7 +1,7 @@
 """Rules on the arguments of calls. What cannot be judged is refused.
 
 A guard that refuses wins over one that asks, in whatever order they stand. Those that ask are asked about together:
-who allows what one of them has found has said nothing of what another one would find.
+an approval of what one of them has found says nothing of what another one would find.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw
 from dynamic_mcp.config.access import Effect
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.errors import RefusedByGuard
-from dynamic_mcp.features.guards.config import Guard, guards_of
+from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
 from dynamic_mcp.policy.call_rules import RuleSet
@@ -28,12 +28,12 @@ _LONGEST_NAME = 200
 _NOTHING = (b"", b"null")
 
 
-def compile_rules(presentation: Presentation, server: str) -> Guards:
+def compile_rules(presentation: Presentation, server: str) -> GuardRules:
     """Return the guards of a server."""
-    return Guards(guards_of(presentation), server)
+    return GuardRules(presentation.rules_of("guards", Guard), server)
 
 
-class Guards(RuleSet):
+class GuardRules(RuleSet):
     """The guards of one server."""
 
     def __init__(self, guards: Sequence[Guard], server: str) -> None:
@@ -51,10 +51,10 @@ class Guards(RuleSet):
         if not guards:
             return None
         try:
-            given = _read(arguments)
+            parsed = _read(arguments)
             matching: list[Guard] = []
             for each in guards:
-                matching += each.find_matching(given)
+                matching += each.find_matching(parsed)
         except ConditionError as exc:
             raise self._refusal(shown_name(tool), guards[0].first, str(exc)) from None
         if not matching:
@@ -132,7 +132,7 @@ class _CompiledGuard:
         self._pattern = compile_pattern(source.deny or source.allow or "", dot_nl=self.denies)
 
     def is_against(self, texts: Sequence[bytes]) -> bool:
-        """Tell whether it finds what it denies, or misses what it wants."""
+        """Return whether it finds what it denies, or misses what it wants."""
         if self.denies:
             return any(self._pattern.search(text) is not None for text in texts)
         return not texts or any(self._pattern.fullmatch(text) is None for text in texts)
@@ -142,10 +142,10 @@ def _read(arguments: Raw | None) -> Arguments:
     """Return the arguments, which none are an empty object. Raises ConditionError."""
     if arguments is None or bytes(arguments) in _NOTHING:
         return Arguments(Raw(b"{}"))
-    given = Arguments(arguments)
-    if given.value is None:
+    parsed = Arguments(arguments)
+    if parsed.value is None:
         raise ConditionError("the arguments are not an object")
-    return given
+    return parsed
 
 
 def _find_texts(arguments: Arguments) -> list[str]:

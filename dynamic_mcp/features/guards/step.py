@@ -1,4 +1,4 @@
-"""Guards on the way of calls: what their arguments may be."""
+"""GuardRules on the way of calls: what their arguments may be."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dynamic_mcp.errors import RefusedByGuard
-from dynamic_mcp.features.guards.guards import Guards
+from dynamic_mcp.features.guards.guards import GuardRules
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Services, Step
 from dynamic_mcp.proxy.request import Next, UpstreamRequest
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class JudgeArguments(Step):
     """Lets calls pass whose arguments no guard is against, or about which a person must be asked.
 
-    Long arguments are judged in a thread, so that nobody else waits for it.
+    Long arguments are judged in a thread, so that no other call waits.
     """
 
     decides = True
@@ -34,20 +34,20 @@ class JudgeArguments(Step):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether there are guards for a tool."""
-        guards = group.find_rules("guards", Guards)
+        guards = group.find_rules("guards", GuardRules)
         return tool is not None and guards is not None and guards.judges(tool)
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        guards = group.find_rules("guards", Guards)
+        guards = group.find_rules("guards", GuardRules)
         return super().bind(group, tool, next) if guards is None else partial(self._judge, guards, next)
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
         """Judge a call. Raises RefusedByGuard."""
-        guards = call.group.find_rules("guards", Guards)
+        guards = call.group.find_rules("guards", GuardRules)
         return next(call) if guards is None or call.tool is None else self._judge(guards, next, call)
 
-    def _judge(self, guards: Guards, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+    def _judge(self, guards: GuardRules, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
         arguments = None if call.params is None else call.params.get("arguments")
         if arguments is not None and len(arguments) > MAX_BYTES_IN_LOOP:
             return self._judge_in_thread(guards, call, next)
@@ -58,7 +58,7 @@ class JudgeArguments(Step):
             raise
         return next(call if decision is None else _with_decision(call, decision))
 
-    async def _judge_in_thread(self, guards: Guards, call: UpstreamRequest, next: Next) -> Frame:
+    async def _judge_in_thread(self, guards: GuardRules, call: UpstreamRequest, next: Next) -> Frame:
         tool, arguments = call.tool or "", (call.params or {}).get("arguments")
         shown = call.group.shown_name(tool)  # here, because views belong to the event loop
         try:

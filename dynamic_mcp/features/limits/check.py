@@ -12,8 +12,7 @@ from dynamic_mcp.features.limits.config import Limit
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `limits`; a rule that several servers have need not match something of each."""
-    for place, rule, servers in find_rules(config, "limits"):
-        assert isinstance(rule, Limit)
+    for rule, servers in find_rules(config, "limits", Limit):
         tools = tools_of(servers, known())
         if tools is not None:
-            yield from check_globs((*place, "tools"), rule.tools, tools)
+            yield from check_globs(f"{rule.id}.tools", rule.tools, tools)

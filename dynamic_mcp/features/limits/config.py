@@ -1,13 +1,11 @@
 """How often, and how many at once, tools may be called."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Rule, numbered
-from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.rules import Rule
 from dynamic_mcp.config.types import Globs, Rate
 
 # What is counted for itself.
@@ -55,9 +53,4 @@ class Limit(Rule, frozen=True):
         return self.burst or max(1, int(self.rate or 1))
 
 
-Limits = Annotated[tuple[Limit, ...], Value(numbered("limits"), written=list[Limit])]
-
-
-def limits_of(presentation: Presentation) -> tuple[Limit, ...]:
-    """Return the limits of a server."""
-    return cast("tuple[Limit, ...]", presentation.rules.get("limits", ()))
+Limits = tuple[Limit, ...]

@@ -1,6 +1,6 @@
 """Decides how often, and how many at once, tools may be called: token buckets, and the rules that they are for.
 
-A bucket is kept as the time at which it will be full again, so one that nobody uses needs no memory.
+A bucket is kept as the time at which it will be full again, so an unused one needs no memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from heapq import nsmallest
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.limits.config import Limit, limits_of
+from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs, fold
@@ -25,8 +25,8 @@ _LONGEST_NAME = 200
 _TOLERANCE_S = 1e-9
 
 
-class Counted(Struct, frozen=True):
-    """What a limit counts. `key` names it for as long as the rule is the same, `id` is its place in the config."""
+class CallLimit(Struct, frozen=True):
+    """A bound on calls. `key` names it for as long as the rule is the same, `id` is its place in the config."""
 
     key: str
     id: str
@@ -38,78 +38,78 @@ class Counted(Struct, frozen=True):
         return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
-class Rate(Counted, frozen=True):
+class RateLimit(CallLimit, frozen=True):
     """How often tools may be called: one each `interval_s`, and so many at once that they make up for `slack_s`."""
 
     interval_s: float
     slack_s: float
 
 
-class Room(Counted, frozen=True):
+class ConcurrencyLimit(CallLimit, frozen=True):
     """How many calls of tools may run at once. `key` stays the same when `places` changes."""
 
     places: int
 
 
-def compile_rules(presentation: Presentation, server: str) -> Limits:
+def compile_rules(presentation: Presentation, server: str) -> LimitRules:
     """Return the limits of a server."""
-    return Limits(limits_of(presentation), server)
+    return LimitRules(presentation.rules_of("limits", Limit), server)
 
 
-class Limits(RuleSet):
+class LimitRules(RuleSet):
     """The limits of one server."""
 
     def __init__(self, limits: Iterable[Limit], server: str) -> None:
-        self._all = [_Compiled.of(limit, server) for limit in limits]
+        self._all = [_CompiledLimit.of(limit, server) for limit in limits]
         self._find = NameMemo(self._match)
 
-    def rates_for(self, tool: str) -> tuple[Rate, ...]:
+    def rates_for(self, tool: str) -> tuple[RateLimit, ...]:
         """Return what bounds how often a tool is called."""
         return self._find(tool)[0]
 
-    def rooms_for(self, tool: str) -> tuple[Room, ...]:
+    def concurrency_for(self, tool: str) -> tuple[ConcurrencyLimit, ...]:
         """Return what bounds how many calls of a tool run at once, in the order in which places are taken.
 
-        The narrowest comes first, so that who waits for a place of their own holds none of everybody's. The order is
-        the same for all tools, so that no two calls wait for each other.
+        The narrowest comes first, so that a call that waits for a place of its own person or tool holds no other. The
+        order is the same for all tools, so that no two calls wait for each other.
         """
         return self._find(tool)[1]
 
-    def _match(self, tool: str) -> tuple[tuple[Rate, ...], tuple[Room, ...]]:
+    def _match(self, tool: str) -> tuple[tuple[RateLimit, ...], tuple[ConcurrencyLimit, ...]]:
         matching = [each for each in self._all if each.globs.matches_variant(tool)]
         rates = {each.rate.key: each.rate for each in reversed(matching) if each.rate is not None}
-        rooms: dict[str, Room] = {}
-        for room in (each.room for each in matching):
-            if room is not None and (room.key not in rooms or room.places < rooms[room.key].places):
-                rooms[room.key] = room
-        return tuple(reversed(rates.values())), tuple(sorted(rooms.values(), key=_order))
+        limits: dict[str, ConcurrencyLimit] = {}
+        for limit in (each.concurrency for each in matching):
+            if limit is not None and (limit.key not in limits or limit.places < limits[limit.key].places):
+                limits[limit.key] = limit
+        return tuple(reversed(rates.values())), tuple(sorted(limits.values(), key=_order))
 
 
-class _Compiled(Struct, frozen=True):
+class _CompiledLimit(Struct, frozen=True):
     globs: Globs
-    rate: Rate | None
-    room: Room | None
+    rate: RateLimit | None
+    concurrency: ConcurrencyLimit | None
 
     @staticmethod
-    def of(limit: Limit, server: str) -> _Compiled:
+    def of(limit: Limit, server: str) -> _CompiledLimit:
         scope = [server, limit.tools, limit.per_person, limit.per_tool]
-        rate = room = None
+        rate = concurrency = None
         if limit.rate is not None:
             key = wire.encode([*scope, limit.rate, limit.capacity]).decode()
             interval_s = 1 / limit.rate
             slack_s = interval_s * (limit.capacity - 1)
-            rate = Rate(key, limit.id, limit.per_person, limit.per_tool, interval_s, slack_s)
+            rate = RateLimit(key, limit.id, limit.per_person, limit.per_tool, interval_s, slack_s)
         if limit.concurrent is not None:
             key = wire.encode(scope).decode()
-            room = Room(key, limit.id, limit.per_person, limit.per_tool, limit.concurrent)
-        return _Compiled(Globs(limit.tools), rate, room)
+            concurrency = ConcurrencyLimit(key, limit.id, limit.per_person, limit.per_tool, limit.concurrent)
+        return _CompiledLimit(Globs(limit.tools), rate, concurrency)
 
 
-def _order(room: Room) -> tuple[bool, bool, str]:
-    return not room.per_person, not room.per_tool, room.key
+def _order(limit: ConcurrencyLimit) -> tuple[bool, bool, str]:
+    return not limit.per_person, not limit.per_tool, limit.key
 
 
-class Refusal(Struct, frozen=True):
+class RateRefusal(Struct, frozen=True):
     """A call that was too much: by which rule, and for how many seconds another one will be."""
 
     rule: str
@@ -126,9 +126,9 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def take(self, rates: Sequence[Rate], person: Hashable, tool: str, now: float) -> Refusal | None:
+    def take(self, rates: Sequence[RateLimit], person: Hashable, tool: str, now: float) -> RateRefusal | None:
         """Take from every bucket of a call at this time of a clock, or from none if one of them refuses."""
-        refusal: Refusal | None = None
+        refusal: RateRefusal | None = None
         taken: dict[Hashable, float] = {}
         find_full_at = self._full_at.get
         for rate in rates:
@@ -138,7 +138,7 @@ class Buckets:
                 full_at = now
             wait_s = full_at - now - rate.slack_s
             if wait_s > _TOLERANCE_S and (refusal is None or wait_s > refusal.wait_s):
-                refusal = Refusal(rate.id, wait_s)
+                refusal = RateRefusal(rate.id, wait_s)
             taken[bucket] = full_at + rate.interval_s
         if refusal is None:
             self._full_at.update(taken)

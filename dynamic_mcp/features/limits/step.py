@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
-from dynamic_mcp.features.limits.limits import Buckets, Limits, Rate, Room
+from dynamic_mcp.features.limits.limits import Buckets, ConcurrencyLimit, LimitRules, RateLimit
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
@@ -19,8 +19,8 @@ from dynamic_mcp.system.text import pluralize
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.view import GroupView
 
-# Places that are remembered while nobody has them.
-MAX_GATES = 2000
+# How many limiters are kept, also unused.
+MAX_LIMITERS = 2000
 
 
 class LimitRate(Step):
@@ -33,15 +33,15 @@ class LimitRate(Step):
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether a limit says how often a tool may be called."""
-        limits = group.find_rules("limits", Limits)
+        limits = group.find_rules("limits", LimitRules)
         return tool is not None and limits is not None and bool(limits.rates_for(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        limits = group.find_rules("limits", Limits)
+        limits = group.find_rules("limits", LimitRules)
         return partial(self._count, () if limits is None else limits.rates_for(tool or ""), next)
 
-    def _count(self, rates: Sequence[Rate], next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+    def _count(self, rates: Sequence[RateLimit], next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
         """Count a call. Raises RateLimited if there were too many."""
         tool = call.tool or ""
         refusal = self._buckets.take(rates, call.request.principal, tool, self._clock.now())
@@ -58,73 +58,75 @@ class LimitConcurrency(Step):
     def __init__(self, services: Services, *, max_queued: int = MAX_QUEUED) -> None:
         super().__init__(services)
         self._max_queued = max_queued
-        self._gates: dict[Hashable, Limiter] = {}
+        self._limiters: dict[Hashable, Limiter] = {}
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         """Return whether a limit says how many calls of a tool may run at once."""
-        limits = group.find_rules("limits", Limits)
-        return tool is not None and limits is not None and bool(limits.rooms_for(tool))
+        limits = group.find_rules("limits", LimitRules)
+        return tool is not None and limits is not None and bool(limits.concurrency_for(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         """Return the step for calls of one tool."""
-        limits = group.find_rules("limits", Limits)
-        return partial(self._pass, () if limits is None else limits.rooms_for(tool or ""), next)
+        limits = group.find_rules("limits", LimitRules)
+        return partial(self._pass, () if limits is None else limits.concurrency_for(tool or ""), next)
 
-    async def _pass(self, rooms: Sequence[Room], next: Next, call: UpstreamRequest) -> Frame:
+    async def _pass(self, limits: Sequence[ConcurrencyLimit], next: Next, call: UpstreamRequest) -> Frame:
         """Pass a call on while it has its places. Raises Busy and TimedOut."""
         held: list[Limiter] = []  # one place by each limit, each taken once the one before is
         try:
-            for room in rooms:
-                gate = self._gate(room, call)
-                if not gate.take_free():
-                    await self._wait(rooms[len(held) :], held, call)
+            for limit in limits:
+                limiter = self._find_limiter(limit, call)
+                if not limiter.take_free():
+                    await self._wait(limits[len(held) :], held, call)
                     break
-                held.append(gate)
+                held.append(limiter)
             return await next(call)
         finally:
             while held:
                 held.pop().release()
 
-    async def _wait(self, rooms: Sequence[Room], held: list[Limiter], call: UpstreamRequest) -> None:
+    async def _wait(self, limits: Sequence[ConcurrencyLimit], held: list[Limiter], call: UpstreamRequest) -> None:
         """Wait for the rest of the places. Raises Busy if too many calls of the client wait already, and TimedOut."""
-        room = rooms[0]
+        limit = limits[0]
         try:
             async with asyncio.timeout(call.timeout_s):
-                for room in rooms:
-                    held.append(await self._acquire(room, call))
+                for limit in limits:
+                    held.append(await self._acquire(limit, call))
         except TimeoutError:
-            why = f"waited {call.timeout_s:g} s for one of {_in_words(room)}; nothing was sent"
+            why = f"waited {call.timeout_s:g} s for one of {_in_words(limit)}; nothing was sent"
             raise TimedOut(call.group.name, f"{_label(call)} {why}") from None
 
-    async def _acquire(self, room: Room, call: UpstreamRequest) -> Limiter:
-        client, gate = call.request.client, self._gate(room, call)
-        if gate.is_full(client):
-            why = f"{_in_words(room)} are in use and {self._max_queued} calls wait"
+    async def _acquire(self, limit: ConcurrencyLimit, call: UpstreamRequest) -> Limiter:
+        client, limiter = call.request.client, self._find_limiter(limit, call)
+        if limiter.is_full(client):
+            why = f"{_in_words(limit)} are in use and {self._max_queued} calls wait"
             raise Busy(call.group.name, f"{_label(call)} was not sent: {why}")
-        await gate.acquire(client)
-        return gate
+        await limiter.acquire(client)
+        return limiter
 
-    def _gate(self, room: Room, call: UpstreamRequest) -> Limiter:
-        key = room.name_for(call.request.principal, call.tool or "")
-        gate = self._gates.get(key)
-        if gate is None:
-            _forget_idle(self._gates)
-            gate = self._gates[key] = Limiter(room.places, self._max_queued)
-        elif gate.limit != room.places:
-            gate.resize(room.places)
-        return gate
+    def _find_limiter(self, limit: ConcurrencyLimit, call: UpstreamRequest) -> Limiter:
+        key: Hashable = limit.key
+        if limit.per_person or limit.per_tool:
+            key = limit.name_for(call.request.principal, call.tool or "")
+        limiter = self._limiters.get(key)
+        if limiter is None:
+            _forget_idle(self._limiters)
+            limiter = self._limiters[key] = Limiter(limit.places, self._max_queued)
+        elif limiter.limit != limit.places:
+            limiter.resize(limit.places)
+        return limiter
 
 
 def _label(call: UpstreamRequest) -> str:
     return call.label or f"`{call.group.shown_name(call.tool or '')}`"
 
 
-def _forget_idle(gates: dict[Hashable, Limiter]) -> None:
-    """Forget the places that nobody has, if there are many: each person, and each tool, may have its own."""
-    if len(gates) >= MAX_GATES:
-        for key in [key for key, gate in gates.items() if not gate.in_use]:
-            del gates[key]
+def _forget_idle(limiters: dict[Hashable, Limiter]) -> None:
+    """Forget unused limiters, if there are many: each person, and each tool, may have its own."""
+    if len(limiters) >= MAX_LIMITERS:
+        for key in [key for key, limiter in limiters.items() if not limiter.in_use]:
+            del limiters[key]
 
 
-def _in_words(room: Room) -> str:
-    return f"{pluralize(room.places, 'place')} of `{room.id}`"
+def _in_words(limit: ConcurrencyLimit) -> str:
+    return f"{pluralize(limit.places, 'place')} of `{limit.id}`"

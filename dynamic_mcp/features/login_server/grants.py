@@ -19,7 +19,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct
 
-from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server import sealing
 from dynamic_mcp.features.login_server.records import AccessGrant
 from dynamic_mcp.features.login_server.store import hash_of

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.section import Private
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.features.login_server.records import LoginUser
 from dynamic_mcp.identity import Authentication

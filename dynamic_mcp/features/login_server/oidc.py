@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.config.auth import Oidc
-from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server.addresses import CALLBACK, Addresses
 from dynamic_mcp.features.login_server.identity import IdentificationRequest, NotIdentified, check_size
 from dynamic_mcp.features.login_server.records import LoginUser

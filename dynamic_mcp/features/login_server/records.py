@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server.clients import OAuthClient
 
 Claims = tuple[tuple[str, tuple[str, ...]], ...]

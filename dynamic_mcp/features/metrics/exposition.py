@@ -27,9 +27,9 @@ def negotiate(accept: str) -> Form:
     weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.lower().split(","):
         kind, *parameters = (part.strip() for part in each.split(";"))
-        given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parameters)}
-        if kind in weights and given.get("version", "1.0.0") in ("1.0.0", "0.0.4"):
-            weights[kind] = max(weights[kind], _weight(given.get("q", "1")))
+        values = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parameters)}
+        if kind in weights and values.get("version", "1.0.0") in ("1.0.0", "0.0.4"):
+            weights[kind] = max(weights[kind], _weight(values.get("q", "1")))
     open_metrics, prometheus = weights.values()
     return Form.OPEN_METRICS if open_metrics > prometheus else Form.PROMETHEUS
 
@@ -51,11 +51,14 @@ def escape(value: str) -> str:
 
 def _parts(family: Family, form: Form) -> Iterator[str]:
     definition = family.definition
-    name, said = definition.name, definition.description
+    name, description = definition.name, definition.description
     if form is Form.OPEN_METRICS and definition.kind is Kind.COUNTER:
         name = name.removesuffix(_TOTAL)
-    said = escape(said) if form is Form.OPEN_METRICS else said.replace("\\", "\\\\").replace("\n", "\\n")
-    yield f"# HELP {name} {said}\n# TYPE {name} {definition.kind.value}\n"
+    if form is Form.OPEN_METRICS:
+        description = escape(description)
+    else:
+        description = description.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {name} {description}\n# TYPE {name} {definition.kind.value}\n"
     match family:
         case Values():
             for labels, value in family.series.items():

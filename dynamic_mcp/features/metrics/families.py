@@ -18,7 +18,7 @@ Labels = tuple[str, ...]
 
 
 class Kind(Enum):
-    """What the values of a metric mean."""
+    """The type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -1,4 +1,4 @@
-"""What a proxy and its process are doing at the moment, read whenever somebody reads its metrics."""
+"""Gauges of a proxy and its process, read at each scrape."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
 
-from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.errors import UnsafeAddress
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.guard import BrowserGuard
@@ -16,6 +15,7 @@ from dynamic_mcp.face.http.listen_address import listen_at, resolve_address
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.face.http.server import HttpServer
+from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.exposition import negotiate, render
 from dynamic_mcp.features.metrics.families import Family
 
@@ -58,7 +58,7 @@ class MetricsFace:
     """Answers with what `read` returns for an `Accept` header: the content type and the text.
 
     Without a `token`, only requests for the listener's own names and addresses are answered, so that no page of a
-    browser can read the metrics. With one, whoever shows it gets them, however the listener is called.
+    browser can read the metrics. With one, each request that has it gets them, whatever its Host.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class MetricsObserver(Observer):
         yield self._decisions
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
-        """Note what is sent, and when."""
+        """Record a request to an upstream and its time."""
         labels = _labels(message.group, message.method, message.params)
         _sent.set(_Sent(seen, message.group, labels, time.perf_counter()))
         return message
@@ -117,7 +117,7 @@ class MetricsObserver(Observer):
             self._server_sessions.observe(seconds, (transport,))
 
     def link_opened(self, group: Group, instance: Instance) -> None:
-        """Note since when a server is connected."""
+        """Record when a server was connected."""
         self._links.add(instance, (group.name,))
 
     def group_changed(self, group: Group) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.addresses import TcpAddress
-from dynamic_mcp.config.observe import Metrics
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.families import Family, Values
 from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.features.metrics.observer import MetricsObserver
@@ -58,19 +58,19 @@ class MetricsService(ObserverService):
 
     @property
     def url(self) -> str:
-        """Where metrics are read; empty while nothing listens."""
+        """The URL of the metrics; empty while there is no listener."""
         return "" if self._listener is None else self._listener.url
 
     def apply(self, config: Config) -> MetricsObserver | None:
         """Serve metrics as this config says from now on; an address that is not to be had is tried again."""
-        self._wanted = config.metrics
+        self._wanted = config.settings_of("metrics", Metrics)
         self._has_changed.set()
         if not self._background:
             self._background.create(self._follow(), name="listener of the metrics")
-        return None if config.metrics is None else self.observer
+        return None if self._wanted is None else self.observer
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Close the listener."""
         self._background.cancel_all()
         await self._background.wait()
         await self._stop()

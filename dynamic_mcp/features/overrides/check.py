@@ -1,7 +1,4 @@
-"""Checks of overrides: what is about nothing, tools that cannot be shown as wanted, and values that do not fit.
-
-It connects to nothing: what servers have is known from earlier.
-"""
+"""Checks of overrides: those that match nothing, tools that cannot be shown as wanted, and values that do not fit."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from msgspec import Raw
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, guess, warning
-from dynamic_mcp.features.overrides.config import Override, overrides_of
+from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.features.overrides.overrides import Overrides
-from dynamic_mcp.features.overrides.schema_document import CannotShow, SchemaDocument
+from dynamic_mcp.features.overrides.schema import CannotShow, ToolSchema
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.globs import Globs
@@ -24,7 +21,7 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `overrides` of servers."""
     catalogs = known()
     for server, presentation in config.presentations.items():
-        overrides, catalog = overrides_of(presentation), catalogs.get(server)
+        overrides, catalog = presentation.rules_of("overrides", Override), catalogs.get(server)
         if not overrides or catalog is None or not catalog.knows((ListKind.TOOLS,)):
             continue
         place: Keys = ("mcpServers", server, "overrides")
@@ -42,8 +39,8 @@ def _check_override(override: Override, tools: Mapping[str, Raw], place: Keys) -
         yield warning(place, what, guess(override.tools, tools))
         return
     try:
-        documents = {name: SchemaDocument(wire.member(tool, "inputSchema")) for name, tool in matching.items()}
-        declared = {name for document in documents.values() for name in document.declared}
+        schemas = {name: ToolSchema(wire.member(tool, "inputSchema")) for name, tool in matching.items()}
+        declared = {name for schema in schemas.values() for name in schema.declared}
     except CannotShow:
         return  # of which the list complains
     for name, argument in override.arguments.items():
@@ -51,15 +48,7 @@ def _check_override(override: Override, tools: Mapping[str, Raw], place: Keys) -
             what = f"no tool that `{override.tools}` matches describes an argument `{name}`"
             yield warning((*place, "arguments", name), what, guess(name, declared))
         elif argument.default is not None:
-            for tool, document in documents.items():
-                if not _fits(document, name, argument.default):
+            for tool, schema in schemas.items():
+                if not schema.accepts(name, argument.default):
                     what = f"`{tool}` does not take this value, so it is still required"
                     yield warning((*place, "arguments", name, "default"), what)
-
-
-def _fits(document: SchemaDocument, name: str, value: Raw) -> bool:
-    try:
-        parts = [*document.parts_for(wire.members(document.raw), name)]
-        return all(document.accepts(part, value) for part in parts)
-    except CannotShow:
-        return True

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Annotated, cast
+from typing import Annotated
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ class ArgumentOverride(Section, frozen=True):
 
 
 class Annotations(Section, frozen=True):
-    """What a tool says of its effects."""
+    """What is shown of the effects of a tool."""
 
     title: Annotated[LongText | None, "A title for people."] = None
     read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
@@ -101,14 +101,9 @@ def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> No
 Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str, Override])]
 
 
-def overrides_of(presentation: Presentation) -> tuple[Override, ...]:
-    """Return the overrides of a server."""
-    return cast("tuple[Override, ...]", presentation.rules.get("overrides", ()))
-
-
-def resolve(presentation: Presentation, place: str) -> Presentation:
+def resolve(presentation: Presentation) -> Presentation:
     """Have tools count as what overrides say that they are."""
-    hints = read_only_hints(overrides_of(presentation))
+    hints = read_only_hints(presentation.rules_of("overrides", Override))
     return replace(presentation, access=replace(presentation.access, hints=hints))
 
 
@@ -123,5 +118,5 @@ def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ..
 
 
 def is_glob(tools: str) -> bool:
-    """Tell whether an override may be of several tools."""
+    """Return whether an override may be of several tools."""
     return "*" in tools or "?" in tools

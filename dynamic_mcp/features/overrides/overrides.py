@@ -1,30 +1,92 @@
-"""Tools as the config has them shown, and the way back: what is called by a shown name reaches the server by its own.
+"""Tools as the config shows them, and the way back from shown names to the server's own.
 
-What is shown is what arguments are checked against. What is fixed wins over the model, and what is hidden does not
-exist for it.
+Arguments are checked against the shown schema. A fixed value wins over the model's, and what is hidden does not exist
+for it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
+from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.overrides.config import ArgumentOverride, Override, is_glob
-from dynamic_mcp.features.overrides.schema_document import CannotShow
-from dynamic_mcp.features.overrides.shown_tool import ShownTool, show_tool
+from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool, show_tool
+from dynamic_mcp.features.overrides.schema import CannotShow
+from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.policy.call_rules import ToolRules
 from dynamic_mcp.policy.globs import Globs
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+def compile_rules(presentation: Presentation, server: str) -> OverrideRules:
+    """Return how tools of a server are shown."""
+    return OverrideRules(Overrides(presentation.rules_of("overrides", Override)), server)
+
+
+class OverrideRules(ToolRules):
+    """Shows the tools of catalogs, after what is hidden from the client has been taken out.
+
+    A list that is the same as before stays the same object. Names are those of the last list that was shown.
+    """
+
+    def __init__(self, overrides: Overrides, group: str) -> None:
+        self._overrides = overrides
+        self._group = group
+        self._source: Listing | None = None
+        self._shown = Listing()
+        self._by_name: Mapping[str, OverriddenTool] = {}
+        self._names: Mapping[str, str] = {}
+        self._complaints: tuple[str, ...] = ()
+
+    def show(self, catalog: Catalog) -> Catalog:
+        """Return a catalog with the tools as they are shown."""
+        listing = catalog.lists.get(ListKind.TOOLS)
+        if listing is None:
+            return catalog
+        if listing is not self._source:
+            self._shown = self._show(listing)
+            self._source = listing
+        return catalog if self._shown is listing else catalog.with_lists({ListKind.TOOLS: self._shown})
+
+    def find(self, name: str) -> OverriddenTool | None:
+        """Return the tool that is shown by this name."""
+        return self._by_name.get(name)
+
+    def shown_name(self, own_name: str) -> str:
+        """Return by which name a tool of the server is shown; its own if it is not."""
+        return self._names.get(own_name, own_name)
+
+    def own_names(self, shown: str) -> Sequence[str]:
+        """Return the names by which the server may have a tool that is shown by this one."""
+        return self._overrides.own_names(shown)
+
+    def _show(self, listing: Listing) -> Listing:
+        shown = self._overrides.show(listing.entries)
+        self._by_name = shown.by_name
+        self._names = {tool.own_name: name for name, tool in shown.by_name.items()}
+        if shown.complaints and shown.complaints != self._complaints:
+            for complaint in shown.complaints:
+                group_logger(log, self._group).warning("group %s: %s", self._group, complaint)
+        self._complaints = shown.complaints
+        if shown.entries is listing.entries and not shown.complaints:
+            return listing
+        return replace(listing, entries=shown.entries, complaints=(*listing.complaints, *shown.complaints))
 
 
 class ShownTools(Struct, frozen=True):
     """The tools of one list: `entries` and `by_name` have shown names. `complaints` say what is left out, and why."""
 
     entries: Mapping[str, Raw]
-    by_name: Mapping[str, ShownTool]
+    by_name: Mapping[str, OverriddenTool]
     complaints: tuple[str, ...] = ()
 
 
@@ -37,7 +99,7 @@ class Overrides:
 
     def show(self, tools: Mapping[str, Raw]) -> ShownTools:
         """Return a server's tools as they are shown, in the same order; what is not changed is the same object."""
-        found: list[ShownTool] = []
+        found: list[OverriddenTool] = []
         complaints: list[str] = []
         for name, entry in tools.items():
             try:
@@ -53,7 +115,7 @@ class Overrides:
         return ShownTools(entries, {each.name: each for each in found}, tuple(complaints))
 
     def find(self, tool: str) -> Override | None:
-        """Return what the config says of a tool, by the server's name for it; None if it says nothing.
+        """Return the override of a tool, by the server's name for it; None if there is none.
 
         An exact name comes before globs, and these in the order of the config; what one does not give, the next may.
         """
@@ -72,10 +134,10 @@ class Overrides:
             return own
         return None if override.is_hidden else override.rename or own
 
-    def _show_one(self, name: str, entry: Raw) -> ShownTool | None:
+    def _show_one(self, name: str, entry: Raw) -> OverriddenTool | None:
         override = self.find(name)
         if override is None:
-            return ShownTool(name, name, entry)
+            return OverriddenTool(name, name, entry)
         if override.is_hidden:
             return None
         exact = self._exact.get(name)
@@ -87,11 +149,11 @@ class Overrides:
         return matching if exact is None else [exact, *matching]
 
 
-def _without_clashes(tools: Sequence[ShownTool], complaints: list[str]) -> list[ShownTool]:
+def _without_clashes(tools: Sequence[OverriddenTool], complaints: list[str]) -> list[OverriddenTool]:
     """Leave out tools whose new name another one has."""
     own = {each.name for each in tools if each.name == each.own_name}
     renamed = Counter(each.name for each in tools if each.name != each.own_name)
-    kept: list[ShownTool] = []
+    kept: list[OverriddenTool] = []
     for each in tools:
         if each.name != each.own_name and (each.name in own or renamed[each.name] > 1):
             complaints.append(_complain(each.own_name, f"another one is named `{each.name}`"))

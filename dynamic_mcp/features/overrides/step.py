@@ -27,12 +27,12 @@ def _restore(call: UpstreamRequest) -> UpstreamRequest:
     tool = call.group.find_shown(shown)
     if tool is None:
         raise NotFound(f"tool of group `{call.group.name}`", shown)
-    given = params.get("arguments")
-    restored = tool.restore(given)
+    arguments = params.get("arguments")
+    restored = tool.restore(arguments)
     changed: dict[str, Raw] = {}
     if tool.own_name != shown:
         changed["name"] = Raw(wire.encode(tool.own_name))
-    if restored is not None and restored is not given:
+    if restored is not None and restored is not arguments:
         changed["arguments"] = restored
     if not changed:
         return call

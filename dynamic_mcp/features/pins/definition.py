@@ -1,11 +1,10 @@
-"""What a server says of a thing that models are shown, in one form however it was written, and its fingerprint.
+"""Definitions of a server that models are shown, in one form however they were written, and their fingerprints.
 
 Two definitions have one fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from enum import Enum
 from hashlib import sha256
@@ -48,8 +47,8 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
             for name, entry in catalog.entries(kind.listed_as).items():
                 yield kind, name, entry
     if catalog.title:  # models are shown it, too
-        said = {"title": catalog.title, "instructions": catalog.instructions}
-        yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(said))
+        server_info = {"title": catalog.title, "instructions": catalog.instructions}
+        yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(server_info))
     elif catalog.instructions:
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
 
@@ -57,33 +56,37 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
 def canonical(entry: Raw) -> bytes:
     """Return what counts of an entry as JSON without white space, its keys sorted.
 
-    Where a name is there twice in an object, both members stay: readers differ in which one they take.
+    An entry that readers may take in two ways, or that cannot be decoded, stays as it is.
     """
     try:
         value = msgspec.json.decode(entry)
         whole = msgspec.json.encode(value, order="sorted")
-        if _has_all_of(entry, whole) or not has_duplicates(entry):
-            what_counts = counted(value)
-            return whole if what_counts is value else msgspec.json.encode(what_counts, order="sorted")
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
-    return _canonical_slowly(entry)
+    except (msgspec.DecodeError, OverflowError, UnicodeError, RecursionError):
+        return bytes(entry)
+    if not _has_all_of(entry, whole) and has_duplicates(entry):
+        return bytes(entry)
+    what_counts = _counted(value)
+    return whole if what_counts is value else msgspec.json.encode(what_counts, order="sorted")
 
 
 def fingerprint(entry: Raw) -> str:
     """Return the fingerprint of an entry: `h1:` and 64 hexadecimal digits."""
-    return SCHEME + sha256(canonical(entry)).hexdigest()
+    return digest(Raw(canonical(entry)))
 
 
-def counted(value: object) -> object:
-    """Return an entry without what does not count."""
+def digest(form: Raw) -> str:
+    """Return the fingerprint of an entry in its canonical form."""
+    return SCHEME + sha256(form).hexdigest()
+
+
+def _counted(value: object) -> object:
     if not isinstance(value, dict) or _UNCOUNTED.isdisjoint(value):
         return value
     return {name: each for name, each in value.items() if name not in _UNCOUNTED}
 
 
 def _has_all_of(entry: Raw, encoded: bytes) -> bool:
-    """Tell whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
+    """Return whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
 
     Each name has two quotes, and what is encoded has as many as what was read, unless one was written as an escape.
     """
@@ -92,44 +95,10 @@ def _has_all_of(entry: Raw, encoded: bytes) -> bool:
 
 
 def has_duplicates(entry: Raw) -> bool:
-    """Tell whether a name is there twice in an object; also true of what is too large to be searched."""
+    """Return whether an object has a name twice; also true of what is too large to be searched."""
     try:
         if _has_all_of(entry, msgspec.json.encode(msgspec.json.decode(entry))):
             return False
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
     return len(entry) > _MAX_SEARCHED_BYTES or wire.find_duplicate_name(entry) is not None
-
-
-def _canonical_slowly(entry: Raw) -> bytes:
-    """Return the same of what msgspec cannot read or would lose a part of; numbers stay as they are written."""
-    try:
-        value = json.loads(bytes(entry), object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number)
-        if isinstance(value, _Pairs):
-            value = _Pairs(pair for pair in value if pair[0] not in _UNCOUNTED)
-        return _write(value).encode()
-    except (ValueError, RecursionError):
-        return bytes(entry)  # whatever it is, the same bytes are the same
-
-
-class _Number(str):
-    """A number as it is written."""
-
-    __slots__ = ()
-
-
-class _Pairs(list[tuple[str, object]]):
-    """The members of an object, those included whose name is there twice."""
-
-
-def _write(value: object) -> str:
-    match value:
-        case _Number():
-            return str(value)
-        case _Pairs():
-            pairs = sorted(value, key=lambda pair: pair[0])
-            return "{" + ",".join(f"{json.dumps(name)}:{_write(each)}" for name, each in pairs) + "}"
-        case list():
-            return "[" + ",".join(map(_write, value)) + "]"
-        case _:
-            return json.dumps(value)

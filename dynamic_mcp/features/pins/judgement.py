@@ -1,13 +1,13 @@
-"""What follows for the definitions of a server that are not as they were pinned. It decides, and touches nothing.
+"""Compares what a server offers with its pins, and decides what is held. It has no I/O.
 
-First sight is the baseline. What changes is accepted or held, as the policy says; hidden characters are always held.
-A person's approval counts for the definition that was approved, whatever is found in it.
+First sight is the baseline. Hidden characters and effects that are taken back are always held, any other change with
+`hold`. A person's approval counts for the definition that was approved, whatever is in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,18 +19,15 @@ from dynamic_mcp.features.pins.definition import (
     PinKind,
     canonical,
     definitions,
-    fingerprint,
+    digest,
     has_duplicates,
 )
 from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first definition that is new
-    from dynamic_mcp.features.pins.changes import Change, ChangeClass
-    from dynamic_mcp.features.pins.findings import Finding
     from dynamic_mcp.features.pins.look_alikes import LookAlikes
 
 # What one server may have pinned: how many definitions, characters of their names, and bytes of them.
@@ -38,54 +35,60 @@ MAX_PINS = 20_000
 MAX_NAME_CHARACTERS = 4 << 20
 MAX_DEFINITION_BYTES = 256 << 10
 MAX_SERVER_BYTES = 8 << 20
-# In how much of an update words are looked for; what is hidden is looked for everywhere.
-MAX_SEARCHED_BYTES = 4 << 20
-# What is judged while everybody waits.
+# What is judged while all clients wait.
 MAX_ENTRIES_AT_ONCE = 500
 MAX_BYTES_AT_ONCE = 1 << 20
-# Definitions before that may come back: a server may say other things to other people.
+# Definitions before that may come back: a server may describe a tool to each user in other words.
 MAX_FORMER = 4
-_MAX_FINGERPRINTS = 50_000
-_NO_ROOM = "its server has more definitions than can be pinned"
 
 
-class Reason(Struct, frozen=True):
-    """Why something is held, in words. `change` is None at first sight, and `pin` is what to pin on approval."""
+class Difference(Struct, frozen=True):
+    """A definition that is not as it is pinned.
 
-    text: str
+    `form` is its canonical JSON, `pin` what to pin of it, and `before` what is pinned; None at first sight. `held`
+    says why clients do not get it, `note` what else there is to know; both may be empty. If not `fits`, there is no
+    room for its pin.
+    """
+
+    key: Key
+    form: Raw
     pin: Pin
-    change: Change | None = None
-    findings: tuple[Finding, ...] = ()
+    before: Pin | None = None
+    held: str = ""
+    note: str = ""
+    fits: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name to type; instructions have none of their own."""
+        return self.key[1] or self.key[0].noun
+
+    @property
+    def title(self) -> str:
+        """The kind and the name."""
+        return title_of(self.key)
 
 
 class PinJudgement(Struct, frozen=True):
-    """What is held and why, and what else is not as it was pinned.
+    """How the definitions of a server differ from its pins, changed ones first."""
 
-    `changes` has the held ones too. `additions` are first sights, held or not. `accepted` are the pins that are to be
-    written: first sights, and changes that pass. `unpinned` are those of first sights that pass, but do not fit.
-    """
+    differences: tuple[Difference, ...] = ()
 
-    held: Mapping[Key, Reason] = {}
-    changes: tuple[Change, ...] = ()
-    additions: tuple[Key, ...] = ()
-    findings: Mapping[Key, tuple[Finding, ...]] = {}
-    accepted: Mapping[Key, Pin] = {}
-    unpinned: Mapping[Key, Pin] = {}
+    @property
+    def held(self) -> Mapping[Key, str]:
+        """What clients do not get, and why."""
+        return {each.key: each.held for each in self.differences if each.held}
+
+    @property
+    def accepted(self) -> Mapping[Key, Pin]:
+        """The pins to write: of first sights, and of changes that pass."""
+        return {each.key: each.pin for each in self.differences if each.fits and not each.held}
 
 
-class Fingerprints:
-    """Makes fingerprints, and remembers those of entries that come again byte for byte."""
-
-    def __init__(self) -> None:
-        self._known: BoundedDict[bytes, str] = BoundedDict(_MAX_FINGERPRINTS)
-
-    def find(self, entry: Raw) -> str:
-        """Return the fingerprint of an entry."""
-        digest = sha256(entry).digest()
-        found = self._known.get(digest)
-        if found is None:
-            found = self._known[digest] = fingerprint(entry)
-        return found
+def title_of(key: Key) -> str:
+    """Return the kind and the name of a definition."""
+    kind, name = key
+    return f"{kind.noun} {name}" if name else kind.noun
 
 
 def is_large(catalog: Catalog) -> bool:
@@ -97,43 +100,106 @@ def is_large(catalog: Catalog) -> bool:
     return size + len(catalog.instructions) + len(catalog.title) > MAX_BYTES_AT_ONCE
 
 
-def judge(
-    pinned: PinnedServer | None,
-    catalog: Catalog,
-    policy: Policy,
-    *,
-    today: str,
-    foreign: Sequence[Collection[str]] = (),
-    fingerprints: Fingerprints | None = None,
-) -> PinJudgement:
+def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, today: str = "") -> PinJudgement:
     """Compare what a server offers with what is pinned of it; None is a server that was never seen.
 
-    `today` is a date, as `2026-11-23`, and `foreign` are the names of the tools of each other server.
+    `today` is the date for new pins, as `2026-11-23`. Default: that of the clock.
     """
     if policy == "trust":
         return PinJudgement()
-    find = (fingerprints or Fingerprints()).find
     pinned = pinned or PinnedServer()
-    new: list[_New] = []
+    today = today or datetime.now(UTC).date().isoformat()
+    changed: list[Difference] = []
+    new: list[Difference] = []
     for kind, name, entry in definitions(catalog):
-        current = find(entry)
-        pin = pinned.find(kind, name)
-        if pin is None or (pin.hash != current and pin.find(current) is None):
-            new.append(_New((kind, name), entry, current, pin))
-    if not new:
+        form = Raw(canonical(entry))
+        fingerprint, before = digest(form), pinned.find(kind, name)
+        if before is None or before.find(fingerprint) is None:
+            difference = Difference((kind, name), form, _pin(fingerprint, form, today), before)
+            (new if before is None else changed).append(difference)
+    if not changed and not new:
         return PinJudgement()
-    from dynamic_mcp.features.pins.findings import ForeignNames
+    room, names = _Room(pinned), _PinnedNames(pinned)
+    return PinJudgement(
+        (
+            *(structs.replace(each, held=_why_held(each, policy)) for each in changed),
+            *(_judge_new(each, policy, room, names) for each in new),
+        )
+    )
 
-    return _judge_new(new, pinned, policy, today, ForeignNames(foreign, catalog.tools))
+
+def _why_held(changed: Difference, policy: Policy) -> str:
+    assert changed.before is not None
+    reason = _describe_hidden(changed.form) or _find_danger(changed.before, changed.form)
+    return reason or ("its definition has changed" if policy == "hold" else "")
 
 
-class _New(Struct, frozen=True):
-    """An entry that is not as it is pinned."""
+def _find_danger(before: Pin, form: Raw) -> str:
+    """Return why a change is held whatever the policy is; empty if it is not."""
+    if not len(before.definition):
+        return "it has changed, and was too large to be kept for a comparison"
+    if has_duplicates(form) or has_duplicates(before.definition):
+        return "it has changed, and has a member twice, of which readers take one or the other"
+    old, new = wire.member(before.definition, "annotations"), wire.member(form, "annotations")
+    had, has = wire.value(wire.member(old, "destructiveHint")), wire.value(wire.member(new, "destructiveHint"))
+    only_read, only_reads = (wire.value(wire.member(each, "readOnlyHint")) is True for each in (old, new))
+    # a hint that it destroys is a warning, one that it does not is a promise: neither is taken back unseen
+    if (only_read and not only_reads) or (isinstance(had, bool) and has is not had):
+        return "it takes back what it said about its effects"
+    return ""
 
-    key: Key
-    entry: Raw
-    fingerprint: str
-    pinned: Pin | None
+
+def _judge_new(new: Difference, policy: Policy, room: _Room, names: _PinnedNames) -> Difference:
+    notes = ["it has a member twice"] if has_duplicates(new.form) else []
+    held, alike = _describe_hidden(new.form), names.describe_alike(new.key)
+    if alike:
+        notes.append(alike)
+        held = held or (alike if policy == "hold" else "")
+    fits = bool(held) or room.take(new.key[1])
+    if not fits and policy == "hold":
+        held = "its server has more definitions than can be pinned"
+    return structs.replace(new, held=held, note="; ".join(notes), fits=fits)
+
+
+def _describe_hidden(form: Raw) -> str:
+    from dynamic_mcp.features.pins.hidden import describe_hidden
+
+    return describe_hidden(form)
+
+
+def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
+    """Return a pin, with the definition unless it is too large, or could not be read again."""
+    if len(form) <= MAX_DEFINITION_BYTES:
+        try:
+            msgspec.json.decode(form)
+            return Pin(fingerprint, form, today)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass
+    return Pin(fingerprint, wire.ABSENT, today)
+
+
+class _PinnedNames:
+    """The names of what is pinned, to tell which others look like them."""
+
+    def __init__(self, pinned: PinnedServer) -> None:
+        self._pinned = pinned
+        self._by_kind: dict[PinKind, LookAlikes] = {}
+
+    def describe_alike(self, key: Key) -> str:
+        """Say which pinned name something new looks like; empty if none."""
+        kind, name = key
+        if not self._pinned.pins(kind):
+            return ""
+        from dynamic_mcp.features.pins.look_alikes import LookAlikes
+
+        names = self._by_kind.get(kind)
+        if names is None:
+            names = self._by_kind[kind] = LookAlikes(self._pinned.pins(kind))
+        alike = names.find(name)
+        return "" if alike is None else f"its name looks like that of the {kind.noun} `{one_line(alike)}`"
+
+
+# --- what is pinned then -----------------------------------------------------------------------------------
 
 
 class _Room:
@@ -155,120 +221,6 @@ class _Room:
         self._pins -= 1
         self._characters -= len(name)
         return True
-
-
-def _judge_new(
-    new: Sequence[_New], pinned: PinnedServer, policy: Policy, today: str, foreign: Container[str]
-) -> PinJudgement:
-    """Judge entries that are not as they are pinned."""
-    from dynamic_mcp.features.pins.findings import find_all, find_in_characters
-
-    held: dict[Key, Reason] = {}
-    changes: list[Change] = []
-    findings: dict[Key, tuple[Finding, ...]] = {}
-    accepted: dict[Key, Pin] = {}
-    unpinned: dict[Key, Pin] = {}
-    to_search, room, names = MAX_SEARCHED_BYTES, _Room(pinned), _PinnedNames(pinned)
-    for each in new:
-        form = Raw(canonical(each.entry))
-        pin = Pin(each.fingerprint, _to_keep(form), today)
-        found = find_all(form, foreign) if to_search > 0 else find_in_characters(form)
-        to_search -= len(form)
-        change = None if each.pinned is None else _compare(each, each.pinned, form)
-        reason = _reason(change, found, policy)
-        fits = True
-        if change is not None:
-            changes.append(change)
-        else:
-            if alike := names.find_alike(each.key):
-                found = (*found, alike)
-                reason = reason or (alike.text if policy == "hold" else "")
-            fits = bool(reason) or room.take(each.key[1])
-            reason = reason or (_NO_ROOM if policy == "hold" and not fits else "")
-        if found:
-            findings[each.key] = found
-        if reason:
-            held[each.key] = Reason(reason, pin, change, found)
-        elif fits:
-            accepted[each.key] = pin
-        else:
-            unpinned[each.key] = pin
-    additions = tuple(each.key for each in new if each.pinned is None)
-    return PinJudgement(held, tuple(changes), additions, findings, accepted, unpinned)
-
-
-class _PinnedNames:
-    """The names of what is pinned, to tell which others look like them."""
-
-    def __init__(self, pinned: PinnedServer) -> None:
-        self._pinned = pinned
-        self._by_kind: dict[PinKind, LookAlikes] = {}
-
-    def find_alike(self, key: Key) -> Finding | None:
-        """Return that something new has a name that looks like one that is pinned; None if it does not."""
-        kind, name = key
-        if not self._pinned.pins(kind):
-            return None
-        from dynamic_mcp.features.pins.findings import Finding
-        from dynamic_mcp.features.pins.look_alikes import LookAlikes
-
-        names = self._by_kind.get(kind)
-        if names is None:
-            names = self._by_kind[kind] = LookAlikes(self._pinned.pins(kind))
-        alike = names.find(name)
-        if alike is None:
-            return None
-        return Finding(f"its name looks like that of the {kind.noun} `{one_line(alike)}`", "", is_hidden=False)
-
-
-def _compare(new: _New, pinned: Pin, form: Raw) -> Change:
-    from dynamic_mcp.features.pins.changes import Change, ChangeClass, classify
-
-    if has_duplicates(form) or not len(pinned.definition):
-        # readers differ in what it says, or it was too large to be kept: it may say anything
-        classes = frozenset((ChangeClass.TEXT, ChangeClass.WIDENING, ChangeClass.EFFECTS))
-    else:
-        classes = classify(new.key[0], pinned.definition, form)
-    return Change(*new.key, pinned, form, new.fingerprint, classes)
-
-
-def _reason(change: Change | None, findings: Collection[Finding], policy: Policy) -> str:
-    """Say why something is held; empty if it is not."""
-    hidden = "; ".join(
-        f"{each.text}{f' in `{each.where}`' if each.where else ''}" for each in findings if each.is_hidden
-    )
-    if hidden:
-        return hidden
-    if change is None:
-        return ""
-    from dynamic_mcp.features.pins.changes import ChangeClass
-
-    if not len(change.before.definition):
-        return "it has changed, and was too large to be kept for a comparison"
-    if ChangeClass.EFFECTS in change.classes:
-        return "it says another thing now about what it may change"
-    if policy == "hold" and not change.classes <= {ChangeClass.COSMETIC, ChangeClass.NARROWING}:
-        return f"what the server says of it has changed ({describe(change.classes)})"
-    return ""
-
-
-def describe(classes: Collection[ChangeClass]) -> str:
-    """Say in words what a change does."""
-    return ", ".join(sorted(each.value for each in classes))
-
-
-def _to_keep(form: Raw) -> Raw:
-    """Return a definition as it is kept; nothing if it is too large, or could not be read again."""
-    if len(form) > MAX_DEFINITION_BYTES:
-        return wire.ABSENT
-    try:
-        msgspec.json.decode(form)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return wire.ABSENT
-    return form
-
-
-# --- what is pinned then -----------------------------------------------------------------------------------
 
 
 def pin_all(pinned: PinnedServer, pins: Mapping[Key, Pin]) -> PinnedServer:
@@ -294,11 +246,14 @@ def _with_former(before: Pin | None, pin: Pin) -> Pin:
 def _bounded(server: PinnedServer) -> PinnedServer:
     """Return the server without its largest definitions, where they are too much in all; their fingerprints stay."""
     pins = {(kind, name): pin for kind in PinKind for name, pin in server.pins(kind).items()}
-    size = sum(len(each.definition) for pin in pins.values() for each in (pin, *pin.former))
-    if size <= MAX_SERVER_BYTES:
+    if sum(map(_size, pins.values())) <= MAX_SERVER_BYTES:
         return server
     share = MAX_SERVER_BYTES // len(pins)
     return server.with_pins({key: _cut(pin, share) for key, pin in pins.items()})
+
+
+def _size(pin: Pin) -> int:
+    return sum(len(each.definition) for each in (pin, *pin.former))
 
 
 def _cut(pin: Pin, most: int) -> Pin:

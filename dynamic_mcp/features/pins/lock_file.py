@@ -1,7 +1,7 @@
 """The file with the pinned definitions of all servers of a config: read whole, changed under a lock, never half.
 
-A file that another version of this program has written in a newer form is left alone. One in the state directory
-that cannot be read is set aside; one beside the config belongs to whoever commits it, and stays as it is.
+A file in a newer form, of a newer version of this program, is left alone. One in the state directory that cannot be
+read is set aside; one beside the config belongs to the user, who may commit it, and stays as it is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Pin(Struct, frozen=True, omit_defaults=True):
 
 
 class PinnedServer(Struct, frozen=True, omit_defaults=True):
-    """What is pinned of one server. `source` is a digest of what is run, and `version` what it says of itself."""
+    """The pins of one server. `source` is a digest of what is run, and `version` the one that the server names."""
 
     source: str = ""
     version: str = ""
@@ -71,13 +71,18 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
         return structs.replace(self, **changed) if changed else self
 
 
+def pins_of_source(server: PinnedServer | None, source: str) -> PinnedServer | None:
+    """Return what is pinned of a server, if it was pinned of what is run now; else nothing is."""
+    return server if server is not None and server.source == source else None
+
+
 class PinSet(Struct, frozen=True):
     """All that is pinned, by the names of the servers."""
 
     servers: Mapping[str, PinnedServer] = {}
 
     def with_server(self, name: str, server: PinnedServer | None) -> PinSet:
-        """Return the lock with this for a server; None forgets it."""
+        """Return the pins with these of a server; None forgets the server."""
         servers = {**self.servers}
         servers.pop(name, None)
         return PinSet(servers if server is None else {**servers, name: server})
@@ -120,8 +125,3 @@ def lock_store(path: Path) -> FileStore[PinSet]:
     file = path.resolve()
     lock = paths.state_dir() / "pins" / f"{path_for(file, Path()).stem}.lock"
     return FileStore(file, _CODEC, lock=lock, is_private=False)
-
-
-def encode_lock(lock: PinSet) -> bytes:
-    """Return the content of a lock file."""
-    return _CODEC.encode(lock)

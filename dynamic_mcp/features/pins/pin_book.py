@@ -1,6 +1,6 @@
-"""The pins as this proxy knows them: what the lock file has, and what has been accepted since.
+"""The pins as this proxy knows them: those of the lock file, and those accepted since.
 
-The file is shared with other proxies and with people, so each change is made to what it has by then, and what others
+The file is shared with other proxies and with people, so each change is made to its current content, and what others
 have decided meanwhile counts. A disk that fails costs the memory of what was accepted, and nothing else.
 """
 
@@ -15,20 +15,28 @@ from msgspec import Struct, structs
 
 from dynamic_mcp.features.pins.definition import Key, PinKind
 from dynamic_mcp.features.pins.judgement import pin_all
-from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer, PinSet, lock_store, read_lock, update_lock
+from dynamic_mcp.features.pins.lock_file import (
+    Pin,
+    PinnedServer,
+    PinSet,
+    lock_store,
+    pins_of_source,
+    read_lock,
+    update_lock,
+)
 from dynamic_mcp.system.file_store import CorruptFile, Stamp, StoreError, stamp_of
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
 
-# How often the file is looked at while something is held, which somebody may approve.
+# How often the file is looked at while something is held, which a person may approve.
 POLL_S = 0.5
 _CLOSE_WITHIN_S = 2.0
 
 
 class Acceptance(Struct, frozen=True):
-    """Pins that are to be written for a server, and the fingerprints that they replace."""
+    """Pins to be written for a server, and the fingerprints that they replace."""
 
     server: str
     source: str
@@ -38,9 +46,9 @@ class Acceptance(Struct, frozen=True):
 
 
 class PinBook:
-    """The pins of one config. `on_change` is called when the file says something else than before.
+    """The pins of one config. `on_change` is called when the content of the file has changed.
 
-    A file that is `is_own` is in the state directory; another one belongs to whoever commits it.
+    A file that `is_own` is in the state directory; any other belongs to the user, who may commit it.
     """
 
     def __init__(self, path: Path, on_change: Callable[[], None], *, is_own: bool) -> None:
@@ -50,7 +58,7 @@ class PinBook:
         self._lock = PinSet()
         self._stamp: Stamp | None = None
         self._is_read = self._is_closed = False
-        self._complaints = set[str]()
+        self._logged = set[str]()
         self._unwritten: list[Acceptance] = []
         self._tasks = TaskSet(log)
         self._writing: asyncio.Task[None] | None = None
@@ -62,7 +70,7 @@ class PinBook:
         return self._lock.servers.get(server)
 
     def refresh(self) -> bool:
-        """Read the file again if it is another one; return whether it was."""
+        """Read the file again if it has changed; return whether it has."""
         stamp = stamp_of(self.path)
         if self._is_read and stamp == self._stamp:
             return False
@@ -70,9 +78,9 @@ class PinBook:
         try:
             found = read_lock(self.path)
         except (OSError, StoreError) as exc:
-            self._refuse(exc)
+            self._keep_going(exc)
             return False
-        self._complaints.clear()
+        self._logged.clear()
         self._lock = _merge(found, self._unwritten)
         return True
 
@@ -83,13 +91,13 @@ class PinBook:
         self._write_soon()
 
     def watch(self, *, is_wanted: bool) -> None:
-        """Look at the file now and then, as long as something is held."""
+        """Poll the file for as long as this is wanted."""
         self._is_watching = is_wanted
         if is_wanted and self._poll is None and not self._is_closed:
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._look) if _has_loop() else None
 
     async def close(self) -> None:
-        """Write what is not written yet, if the disk does not stall."""
+        """Finish writing, unless the disk stalls."""
         self._is_closed = True
         if self._poll is not None:
             self._poll.cancel()
@@ -105,21 +113,21 @@ class PinBook:
             if self.refresh():
                 self._on_change()
 
-    def _refuse(self, error: Exception) -> None:
-        """Go on with what is known, when the file cannot be read."""
+    def _keep_going(self, error: Exception) -> None:
+        """Go on with the known pins when the file cannot be read."""
         if isinstance(error, CorruptFile) and self._is_own:
             lock_store(self.path).set_aside()
             self._stamp = None
-            self._complain(error, "it is set aside, and what is known now is the baseline")
+            self._log_error(error, "it is set aside, and the pins of this process are written anew")
             self._unwritten = [*_accept_all(self._lock), *self._unwritten]
             self._write_soon()
         else:
-            self._complain(error, "what servers say now is the baseline until it can be read")
+            self._log_error(error, "what servers offer now is the baseline until it can be read")
 
-    def _complain(self, error: Exception, consequence: str) -> None:
+    def _log_error(self, error: Exception, consequence: str) -> None:
         reason = os_reason(error)
-        if reason not in self._complaints:
-            self._complaints.add(reason)
+        if reason not in self._logged:
+            self._logged.add(reason)
             log.warning("the pinned definitions in `%s`: %s; %s", self.path, reason, consequence)
 
     # --- writing -----------------------------------------------------------------------------------------
@@ -141,7 +149,7 @@ class PinBook:
             try:
                 lock, stamp = await asyncio.to_thread(_update, self.path, accepted)
             except (OSError, StoreError) as exc:
-                self._complain(exc, "what is pinned now is not kept")
+                self._log_error(exc, "new pins are not kept")
                 return  # what is not written is tried again with the next
             del self._unwritten[: len(accepted)]
             self._lock, self._stamp = _merge(lock, self._unwritten), stamp
@@ -165,11 +173,9 @@ def _accept_all(lock: PinSet) -> Iterator[Acceptance]:
 def _merge(lock: PinSet, accepted: Sequence[Acceptance]) -> PinSet:
     """Return a lock with what was accepted; the same object if it has all that."""
     for each in accepted:
-        before = lock.servers.get(each.server)
-        if before is None or before.source != each.source:
-            if any(former is not None for former in each.former.values()):
-                continue  # somebody has begun a new baseline meanwhile
-            before = None
+        before = pins_of_source(lock.servers.get(each.server), each.source)
+        if before is None and any(former is not None for former in each.former.values()):
+            continue  # another process has begun a new baseline meanwhile
         base = before or PinnedServer(each.source, each.version)
         new = {key: pin for key, pin in each.pins.items() if _still_fits(base, key, pin, each.former[key])}
         if new or before is None:
@@ -179,7 +185,7 @@ def _merge(lock: PinSet, accepted: Sequence[Acceptance]) -> PinSet:
 
 
 def _still_fits(server: PinnedServer, key: Key, pin: Pin, former: str | None) -> bool:
-    """Tell whether a pin may be written: whether nobody has pinned something else meanwhile."""
+    """Return whether a pin may be written: whether no other process has pinned something else meanwhile."""
     current = server.find(*key)
     if current is None or current.find(pin.hash) is not None:
         return current is None

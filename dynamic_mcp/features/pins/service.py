@@ -1,28 +1,27 @@
-"""Holds back what servers say of themselves that has changed, or looks dangerous, until somebody approves it.
+"""Holds back definitions of servers that have changed or look dangerous, until a person approves them.
 
 Each catalog is judged once, before anything of it is shown or called; a request costs one comparison of identities.
-A large one is judged in a thread: until then it is not known, or stays what it was. Everybody's groups of one name
-share their pins, so a server that says other things to other people is not new each time. What was found of one
-update is one line of the log and one event.
+A large one is judged in a thread: until then it is not known, or stays what it was. All groups of one name share
+their pins, so a server that describes a tool to each user in other words is not new each time. All that was found of
+one update is one line of the log and one event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from weakref import WeakSet
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.errors import DefinitionHeld
 from dynamic_mcp.features.pins.definition import Key, PinKind
-from dynamic_mcp.features.pins.judgement import Fingerprints, PinJudgement, Reason, is_large, judge
-from dynamic_mcp.features.pins.lock_file import PinnedServer, find_lock_file
+from dynamic_mcp.features.pins.judgement import Difference, PinJudgement, is_large, judge
+from dynamic_mcp.features.pins.lock_file import PinnedServer, find_lock_file, pins_of_source
 from dynamic_mcp.features.pins.pin_book import Acceptance, PinBook
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.group import Group
@@ -36,7 +35,7 @@ from dynamic_mcp.system.workers import Workers
 
 log = logging.getLogger(__name__)
 
-_MAX_TOLD = 10_000
+_MAX_REPORTED = 10_000
 # The names that one line of the log, and one event, have at most.
 _MAX_NAMED = 10
 # What a definition has to be known of before it is used.
@@ -47,26 +46,25 @@ _ABOUT_DEFINITIONS = frozenset(
 )
 
 
-def make_service(config: Config, context: GateContext) -> Definitions:
+def make_service(config: Config, context: GateContext) -> PinService:
     """Return what makes the gates of a proxy."""
-    return Definitions(config, context)
+    return PinService(config, context)
 
 
-class Definitions(GateService):
+class PinService(GateService):
     """The gates of all groups whose definitions are pinned, and the pins that they share."""
 
     def __init__(self, config: Config, context: GateContext) -> None:
         self._note = context.note
         self.announce = context.announce
         self._gates: WeakSet[DefinitionGate] = WeakSet()  # each is kept by its group
-        self._told: dict[str, set[str]] = {}
-        self._fingerprints, self._fingerprints_apart = Fingerprints(), Fingerprints()
+        self._reported: dict[str, set[str]] = {}
         self._workers = Workers("definitions", count=1)
         self._tasks = TaskSet(log)
         self.book = self._open(config)
 
     def make_gate(self, group: Group, pinning: Pinning) -> DefinitionGate:
-        """Return what holds back definitions of a group as this says."""
+        """Return what holds back definitions of a group."""
         gate = DefinitionGate(group, pinning, self)
         self._gates.add(gate)
         return gate
@@ -79,23 +77,19 @@ class Definitions(GateService):
             self._renew(is_other_file=True)
 
     async def close(self) -> None:
-        """Write what is not written yet."""
+        """Finish writing."""
         self._tasks.cancel_all()
         await self._tasks.wait()
         await self.book.close()
 
     def refresh(self) -> None:
-        """Read the pins if they are others; then what is held of other servers may have been approved, too."""
-        if self.book.refresh() and any(gate.is_current and gate.held for gate in self._gates):
+        """Read the pins if they have changed; then what is held of other servers may have been approved, too."""
+        if self.book.refresh() and self._holds_any():
             asyncio.get_running_loop().call_soon(self._renew)
 
-    def compare(self, gate: DefinitionGate, whole: Catalog, pinned: PinnedServer | None) -> PinJudgement:
-        """Compare what a server offers with what is pinned of it."""
-        return self._comparison(gate, whole, pinned, self._fingerprints)()
-
-    async def compare_apart(self, gate: DefinitionGate, whole: Catalog, pinned: PinnedServer | None) -> PinJudgement:
-        """Do the same in a thread, which has fingerprints of its own."""
-        return await self._workers.run(self._comparison(gate, whole, pinned, self._fingerprints_apart))
+    async def judge_apart(self, pinned: PinnedServer | None, whole: Catalog, pinning: Pinning) -> PinJudgement:
+        """Compare what a server offers with its pins, in a thread."""
+        return await self._workers.run(partial(judge, pinned, whole, pinning.policy))
 
     def start(self, gate: DefinitionGate) -> asyncio.Task[None]:
         """Have a gate judge in a thread."""
@@ -103,44 +97,29 @@ class Definitions(GateService):
 
     def watch(self) -> None:
         """Look out for approvals as long as something is held."""
-        self.book.watch(is_wanted=any(gate.is_current and gate.held for gate in self._gates))
+        self.book.watch(is_wanted=self._holds_any())
 
-    def tell(self, group: Group, news: News) -> None:
-        """Log an update of a server, and note it; what was told of it before is not told again."""
-        told = self._told.setdefault(group.name, set())
-        news = news.without(told)
-        if not news.marks:
+    def report(self, group: Group, report: PinReport) -> None:
+        """Log an update of a server and record it; what was reported before is left out."""
+        reported = self._reported.setdefault(group.name, set())
+        report = report.without(reported)
+        if not report.marks:
             return
-        if len(told) > _MAX_TOLD:
-            told.clear()
-        told |= news.marks
-        severity = logging.WARNING if news.is_alarming else logging.INFO
-        group_logger(log, group.name).log(severity, "%s", news.describe(group.name))
-        self._note(Event("definitions.changed", {"group": group.name, **news.members()}))
+        if len(reported) > _MAX_REPORTED:
+            reported.clear()
+        reported |= report.marks
+        severity = logging.WARNING if report.is_alarming else logging.INFO
+        group_logger(log, group.name).log(severity, "%s", report.describe(group.name))
+        self._note(Event("definitions.changed", {"group": group.name, **report.members()}))
+
+    def _holds_any(self) -> bool:
+        return any(gate.is_current and gate.held for gate in self._gates)
 
     def _open(self, config: Config) -> PinBook:
         return PinBook(find_lock_file(config), self._renew, is_own=config.lock_file is None)
 
-    def _comparison(
-        self, gate: DefinitionGate, whole: Catalog, pinned: PinnedServer | None, fingerprints: Fingerprints
-    ) -> Callable[[], PinJudgement]:
-        return partial(
-            judge,
-            pinned,
-            whole,
-            gate.pinning.policy,
-            today=datetime.now(UTC).date().isoformat(),
-            foreign=self._names_beside(gate.group),
-            fingerprints=fingerprints,
-        )
-
-    def _names_beside(self, group: Group) -> Sequence[Collection[str]]:
-        """Return the names of the tools of each other server."""
-        others = (gate.group.known for gate in self._gates if gate.group.name != group.name)
-        return [known.tools for known in others if known is not None]
-
     def _renew(self, *, is_other_file: bool = False) -> None:
-        """Judge everything once more, because the pins are others."""
+        """Judge everything once more, because the pins have changed."""
         for gate in [*self._gates]:
             if gate.is_current and gate.renew(is_other_file=is_other_file):
                 self.announce(gate.group)
@@ -149,13 +128,14 @@ class Definitions(GateService):
 class DefinitionGate:
     """Holds back definitions of one group."""
 
-    def __init__(self, group: Group, pinning: Pinning, definitions: Definitions) -> None:
-        self.pinning = pinning
-        self.held: Mapping[Key, Reason] = {}
+    def __init__(self, group: Group, pinning: Pinning, service: PinService) -> None:
         self.group = group
-        self._definitions = definitions
+        self.held: Mapping[Key, str] = {}
+        self._pinning = pinning
+        self._service = service
         self._whole: Catalog | None = None
         self._admitted: Catalog | None = None
+        self._judged_by: PinnedServer | None = None
         self._unread: frozenset[PinKind] = frozenset()
         self._lists: dict[ListKind, tuple[Listing, Listing]] = {}
         self._apart: tuple[Catalog, bool] | None = None  # the last that a thread is to judge
@@ -195,22 +175,19 @@ class DefinitionGate:
             self._judge(whole, accepts=True)
         return self._admitted
 
-    async def admit_hello(self, said: Mapping[str, Raw]) -> Mapping[str, Raw]:
-        """Return what an upstream says of itself, without instructions that are held back."""
-        text = wire.text(said.get("instructions")) or ""
-        title = wire.text(wire.member(said.get("serverInfo", wire.EMPTY_OBJECT), "title")) or ""
+    async def admit_hello(self, hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
+        """Return an upstream's answer to `initialize`, without instructions that are held back."""
+        text = wire.text(hello.get("instructions")) or ""
+        title = wire.text(wire.member(hello.get("serverInfo", wire.EMPTY_OBJECT), "title")) or ""
         if not text and not title:
-            return said
-        self._definitions.refresh()
-        pinned = self._pinned(self._definitions.book.find(self.group.name))
-        whole = Catalog(instructions=text, title=title)
-        compare = self._definitions.compare
-        judgement = (
-            await self._definitions.compare_apart(self, whole, pinned)
-            if is_large(whole)
-            else compare(self, whole, pinned)
-        )
-        return _without_instructions(said) if judgement.held else said
+            return hello
+        self._service.refresh()
+        pinned, whole = self._pinned(self._stored), Catalog(instructions=text, title=title)
+        if is_large(whole):
+            judgement = await self._service.judge_apart(pinned, whole, self._pinning)
+        else:
+            judgement = judge(pinned, whole, self._pinning.policy)
+        return _without_instructions(hello) if judgement.held else hello
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""
@@ -218,8 +195,7 @@ class DefinitionGate:
         if known is not self._whole and known is not None:
             self.admit(known)
             if known is not self._whole and method in _ABOUT_DEFINITIONS:
-                reason = "what the server says has changed, and is still being compared"
-                raise self._refusal(f"`{one_line(shown or method)}`", reason)
+                raise self._refusal(f"`{one_line(shown or method)}`", "the server has changed, and is being compared")
         if self.held and params:
             for key in _targets(method, params, self.held):
                 self._refuse(key, shown)
@@ -233,7 +209,7 @@ class DefinitionGate:
         reason = self.held.get(key)
         if reason is not None:
             kind, name = key
-            raise self._refusal(f"the {kind.noun} `{one_line(shown or name)}`", reason.text)
+            raise self._refusal(f"the {kind.noun} `{one_line(shown or name)}`", reason)
 
     def _refuse_unread(self, key: Key, shown: str) -> None:
         """Refuse what the server has not described: without its definition, it cannot be judged."""
@@ -254,14 +230,14 @@ class DefinitionGate:
         return DefinitionHeld(what, name, reason, hint=hint)
 
     def renew(self, *, is_other_file: bool) -> bool:
-        """Judge the same catalog by other pins; return whether something else is admitted already.
+        """Judge the same catalog by the pins of now, if they have changed; return whether something else is admitted.
 
         Nothing is accepted by that, unless nothing is pinned of the server: what is not pinned then was refused by
         what others have pinned, or did not fit, and would be accepted and refused again without end.
         """
-        before = self._admitted
-        if self._whole is not None:
-            accepts = is_other_file or self._definitions.book.find(self.group.name) is None
+        before, stored = self._admitted, self._stored
+        if self._whole is not None and (is_other_file or stored != self._judged_by):
+            accepts = is_other_file or stored is None
             if self._apart is None:
                 self._judge(self._whole, accepts=accepts)
             else:  # by the pins of before
@@ -272,55 +248,59 @@ class DefinitionGate:
         """Judge a catalog, or have a thread do that."""
         if not is_large(whole):
             self._apart = None
-            self._definitions.refresh()
-            stored = self._definitions.book.find(self.group.name)
-            judgement = self._definitions.compare(self, whole, self._pinned(stored))
-            self._settle(whole, judgement, stored, accepts=accepts)
+            self._service.refresh()
+            stored = self._stored
+            judgement = judge(self._pinned(stored), whole, self._pinning.policy)
+            self._apply(whole, judgement, stored, accepts=accepts)
             return
         self._apart = whole, accepts
         if self._judging is None:
-            self._judging = self._definitions.start(self)
+            self._judging = self._service.start(self)
 
     async def judge_apart(self) -> None:
-        """Judge the last catalog that waits for that, without keeping anything else waiting."""
+        """Judge the last large catalog in a thread."""
         assert self._apart is not None
         apart = whole, accepts = self._apart
         try:
-            self._definitions.refresh()
-            stored = self._definitions.book.find(self.group.name)
-            judgement = await self._definitions.compare_apart(self, whole, self._pinned(stored))
+            self._service.refresh()
+            stored = self._stored
+            judgement = await self._service.judge_apart(self._pinned(stored), whole, self._pinning)
             if self._apart is not None and self.is_current:  # else something small has come since
                 before = self._admitted
-                self._settle(whole, judgement, stored, accepts=accepts)
+                self._apply(whole, judgement, stored, accepts=accepts)
                 if self._admitted is not before:
-                    self._definitions.announce(self.group)
+                    self._service.announce(self.group)
         except BaseException:
             self._judging = self._apart = None
             raise
         if self._apart is apart:
             self._judging = self._apart = None
         else:
-            self._judging = self._definitions.start(self) if self._apart is not None else None
+            self._judging = self._service.start(self) if self._apart is not None else None
 
-    def _settle(self, whole: Catalog, judgement: PinJudgement, stored: PinnedServer | None, *, accepts: bool) -> None:
-        """Go by what was found about a catalog."""
-        name, version, pinned = self.group.name, _version_of(whole), self._pinned(stored)
-        is_same = whole is self._whole and judgement.held.keys() == self.held.keys()
-        self.held, self._whole = judgement.held, whole
-        self._unread = _find_unread(whole) if self.pinning.policy == "hold" else frozenset()
+    def _apply(self, whole: Catalog, judgement: PinJudgement, stored: PinnedServer | None, *, accepts: bool) -> None:
+        """Hold, accept and report what was found about a catalog."""
+        version, pinned, held, accepted = _version_of(whole), self._pinned(stored), judgement.held, judgement.accepted
+        is_same = whole is self._whole and held.keys() == self.held.keys()
+        self.held, self._whole, self._judged_by = held, whole, stored
+        self._unread = _find_unread(whole) if self._pinning.policy == "hold" else frozenset()
         if not is_same:
             self._admitted = self._without_held(whole)
             self.group.admission.renew()
-        if accepts and (judgement.accepted or (stored is not None and pinned is None)):
-            former = {key: _hash_of(pinned, key) for key in judgement.accepted}
-            self._definitions.book.accept(Acceptance(name, self.pinning.source, version, judgement.accepted, former))
-        if judgement.changes or judgement.additions:
-            self._definitions.tell(self.group, News.of(stored, pinned, judgement, version))
-        self._definitions.watch()
+        if accepts and (accepted or (stored is not None and pinned is None)):
+            before = {each.key: each.before for each in judgement.differences}
+            former = {key: None if (pin := before[key]) is None else pin.hash for key in accepted}
+            self._service.book.accept(Acceptance(self.group.name, self._pinning.source, version, accepted, former))
+        if judgement.differences:
+            self._service.report(self.group, PinReport.of(stored, pinned, judgement, version))
+        self._service.watch()
+
+    @property
+    def _stored(self) -> PinnedServer | None:
+        return self._service.book.find(self.group.name)
 
     def _pinned(self, stored: PinnedServer | None) -> PinnedServer | None:
-        """Return what is pinned of what is run; of something else under the same name, nothing is."""
-        return stored if stored is not None and stored.source == self.pinning.source else None
+        return pins_of_source(stored, self._pinning.source)
 
     # --- what is admitted ------------------------------------------------------------------------------
 
@@ -347,20 +327,15 @@ class DefinitionGate:
 
 
 def _find_unread(whole: Catalog) -> frozenset[PinKind]:
-    """Return what a server may have of which it has not said, or could not say, how it is defined."""
+    """Return of which kinds the server has not listed its definitions, or could not."""
     lists = {kind: whole.lists.get(kind.listed_as) for kind in PinKind if kind.listed_as and kind in _CALLED}
     return frozenset(kind for kind, listing in lists.items() if listing is None or listing.has_failed)
 
 
-def _hash_of(pinned: PinnedServer | None, key: Key) -> str | None:
-    pin = None if pinned is None else pinned.find(*key)
-    return None if pin is None else pin.hash
-
-
-def _without_instructions(said: Mapping[str, Raw]) -> Mapping[str, Raw]:
-    """Return what a server says of itself without instructions, and without a title, which is pinned with them."""
-    kept = {name: value for name, value in said.items() if name != "instructions"}
-    info = said.get("serverInfo", wire.EMPTY_OBJECT)
+def _without_instructions(hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    """Return an answer to `initialize` without instructions, and without a title, which is pinned with them."""
+    kept = {name: value for name, value in hello.items() if name != "instructions"}
+    info = hello.get("serverInfo", wire.EMPTY_OBJECT)
     if len(wire.member(info, "title")):
         members = {name: value for name, value in wire.members(info).items() if name != "title"}
         kept["serverInfo"] = Raw(wire.encode(members))
@@ -368,9 +343,8 @@ def _without_instructions(said: Mapping[str, Raw]) -> Mapping[str, Raw]:
 
 
 def _version_of(whole: Catalog) -> str:
-    """Return the version that a server says it has."""
-    said = (whole.hello or {}).get("serverInfo", wire.EMPTY_OBJECT)
-    return one_line(wire.text(wire.member(said, "version")) or "")
+    info = (whole.hello or {}).get("serverInfo", wire.EMPTY_OBJECT)
+    return one_line(wire.text(wire.member(info, "version")) or "")
 
 
 def _targets(method: str, params: Mapping[str, Raw], held: Iterable[Key]) -> Iterator[Key]:
@@ -405,120 +379,93 @@ def _find_templates(templates: Iterable[Key], uri: str) -> Iterator[Key]:
             yield key
 
 
-# --- what is told of it -------------------------------------------------------------------------------------
+# --- what is reported of it ---------------------------------------------------------------------------------
 
 
-class NewsItem(Struct, frozen=True):
-    """One definition that there is news of: its name in words, and what happened to it.
+class PinReport(Struct, frozen=True):
+    """What is to be reported of a server: `is_baseline` if something else is run under its name than before.
 
-    `mark` tells this news from all other.
-    """
-
-    name: str
-    mark: str
-    is_change: bool = False
-    is_cosmetic: bool = False
-    is_held: bool = False
-    is_unpinned: bool = False
-    finding: str = ""
-
-
-class News(Struct, frozen=True):
-    """What a judgement says that is new.
-
-    `is_baseline` tells that something else is run under the name than before. What is seen for the first time of its
-    kind is no news by itself.
+    The first definitions of a kind are not, unless something is odd about them.
     """
 
     versions: str
+    differences: tuple[Difference, ...]
     is_baseline: bool
-    items: tuple[NewsItem, ...]
 
     @classmethod
     def of(
         cls, stored: PinnedServer | None, pinned: PinnedServer | None, judgement: PinJudgement, version: str
-    ) -> News:
-        """Return the news of a server, of which `pinned` counts and `stored` is in the lock file."""
-        is_baseline = stored is not None and pinned is None
+    ) -> PinReport:
+        """Return the report of a judgement, where `pinned` counts and `stored` is in the lock file."""
         before = "" if pinned is None else pinned.version
         versions = f" {before} -> {version}" if before and version and before != version else ""
-        added = [key for key in judgement.additions if _is_news(key, pinned, judgement)]
-        changes = {(each.kind, each.name): each for each in judgement.changes}
-        items: list[NewsItem] = []
-        for key in (*changes, *added):
-            change, findings = changes.get(key), judgement.findings.get(key, ())
-            item = NewsItem(
-                _name(key),
-                f"{key[0].name} {key[1]} {'' if change is None else change.hash}",
-                is_change=change is not None,
-                is_cosmetic=change is not None and change.is_cosmetic,
-                is_held=key in judgement.held,
-                is_unpinned=key in judgement.unpinned,
-                finding=findings[0].text if findings else "",
-            )
-            items.append(item)
-        return cls(versions, is_baseline, tuple(items))
+        differences = tuple(
+            each
+            for each in judgement.differences
+            if _is_alarming(each) or (pinned is not None and pinned.pins(each.key[0]))
+        )
+        return cls(versions, differences, stored is not None and pinned is None)
 
     @property
     def marks(self) -> frozenset[str]:
-        """What tells this news from all other."""
-        return frozenset((*(item.mark for item in self.items), *(("baseline",) if self.is_baseline else ())))
+        """What tells this from all other reports."""
+        return frozenset((*map(_mark, self.differences), *(("baseline",) if self.is_baseline else ())))
 
-    def without(self, told: Collection[str]) -> News:
-        """Return the news without what was told before."""
-        items = tuple(item for item in self.items if item.mark not in told)
-        return News(self.versions, self.is_baseline and "baseline" not in told, items)
+    def without(self, reported: set[str]) -> PinReport:
+        """Return the report without what was reported before."""
+        differences = tuple(each for each in self.differences if _mark(each) not in reported)
+        return PinReport(self.versions, differences, self.is_baseline and "baseline" not in reported)
 
     @property
     def is_alarming(self) -> bool:
-        """Whether somebody should look at it."""
-        return self.is_baseline or any(
-            item.is_held or item.finding or (item.is_change and not item.is_cosmetic) for item in self.items
-        )
+        """Whether a person should look at it."""
+        return self.is_baseline or any(map(_is_alarming, self.differences))
 
     def describe(self, group: str) -> str:
         """Return it as one line of a log."""
-        changed = sum(item.is_change for item in self.items)
-        added = len(self.items) - changed
-        counts = [f"{pluralize(changed, 'definition')} changed"] if changed else []
-        counts += [f"{added} new"] if added else []
-        parts = ["something else is run under this name now, and its definitions are the new baseline"]
-        parts = [*(parts if self.is_baseline else []), *([", ".join(counts)] if counts else [])]
-        unpinned = sum(item.is_unpinned for item in self.items)
-        parts += [f"{unpinned} not pinned, as there are too many"] if unpinned else []
-        held = [item.name for item in self.items if item.is_held]
-        suspicious = [f"{item.name} ({item.finding})" for item in self.items if item.finding and not item.is_held]
-        parts += [f"held: {_join(held)}"] if held else []
-        parts += [f"suspicious: {_join(suspicious)}"] if suspicious else []
-        command = "diff" if changed or held else "status"
-        return f"group {group}{self.versions}: {'; '.join(parts)}; run `dynamic-mcp pins {command} {group}`"
+        names = self._names()
+        changed, added, held = len(names["changed"]), len(names["added"]), names["held"]
+        unpinned = sum(not each.fits and not each.held for each in self.differences)
+        notes = [f"{_name(each)} ({each.note})" for each in self.differences if each.note and not each.held]
+        counts = [f"{pluralize(changed, 'definition')} changed"] * bool(changed) + [f"{added} new"] * bool(added)
+        parts = [
+            "something else is run under this name now, and its definitions are the new baseline" * self.is_baseline,
+            ", ".join(counts),
+            f"{unpinned} not pinned, as there are too many" if unpinned else "",
+            f"held: {_join(held)}" if held else "",
+            f"suspicious: {_join(notes)}" if notes else "",
+        ]
+        command = f"dynamic-mcp pins {'diff' if changed or held else 'status'} {group}"
+        return f"group {group}{self.versions}: {'; '.join(filter(None, parts))}; run `{command}`"
 
     def members(self) -> Mapping[str, object]:
         """Return it as the details of an event."""
-        named = {
-            "changed": [item.name for item in self.items if item.is_change],
-            "added": [item.name for item in self.items if not item.is_change],
-            "held": [item.name for item in self.items if item.is_held],
-            "suspicious": [item.name for item in self.items if item.finding],
-        }
-        found: dict[str, object] = {name: each[:_MAX_NAMED] for name, each in named.items() if each}
+        found: dict[str, object] = {member: names[:_MAX_NAMED] for member, names in self._names().items() if names}
         return {**found, "baseline": "new"} if self.is_baseline else found
 
+    def _names(self) -> Mapping[str, Sequence[str]]:
+        return {
+            "changed": [_name(each) for each in self.differences if each.before],
+            "added": [_name(each) for each in self.differences if not each.before],
+            "held": [_name(each) for each in self.differences if each.held],
+            "suspicious": [_name(each) for each in self.differences if each.note],
+        }
 
-def _is_news(key: Key, pinned: PinnedServer | None, judgement: PinJudgement) -> bool:
-    """Tell whether an addition is worth a word: one beside what was known, or one that looks dangerous."""
-    is_beside = pinned is not None and bool(pinned.pins(key[0]))
-    return is_beside or key in judgement.held or key in judgement.findings
+
+def _is_alarming(difference: Difference) -> bool:
+    return bool(difference.before or difference.held or difference.note)
 
 
-def _name(key: Key) -> str:
-    kind, name = key
-    match kind:
-        case PinKind.TOOL:
-            return f"`{one_line(name)}`"
-        case PinKind.INSTRUCTIONS:
-            return kind.noun
-    return f"{kind.noun} `{one_line(name)}`"
+def _mark(difference: Difference) -> str:
+    kind, name = difference.key
+    return f"{kind.name} {name} {difference.pin.hash if difference.before else ''}"
+
+
+def _name(difference: Difference) -> str:
+    kind, name = difference.key
+    if kind is PinKind.INSTRUCTIONS:
+        return kind.noun
+    return f"`{one_line(name)}`" if kind is PinKind.TOOL else f"{kind.noun} `{one_line(name)}`"
 
 
 def _join(names: Sequence[str]) -> str:

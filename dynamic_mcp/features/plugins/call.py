@@ -15,16 +15,15 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError, InvalidArguments, PluginError
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.plugins.opened import OpenPlugin, describe
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
+from dynamic_mcp.mcp.envelope import RETRY_MEMBERS, StateRefused
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.middleware import Caller, CallFailed, CallKind, CallRequest, CallResult
 from dynamic_mcp.proxy.misfits import must_fit
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
-from dynamic_mcp.proxy.request_state import StateRefused
 
 log = logging.getLogger(__name__)
 

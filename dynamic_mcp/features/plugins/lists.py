@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -242,7 +241,7 @@ class HookedGroup(GroupView):
         shown = listing
         if len(items) != len(given) or any(one.raw is not other.raw for one, other in zip(items, given, strict=True)):
             keys = {name: key for key, name in names.items()}
-            shown = replace(listing, entries={keys[item.name]: Raw(item.raw) for item in items})
+            shown = structs.replace(listing, entries={keys[item.name]: Raw(item.raw) for item in items})
         return _Outcome(listing, shown, None, asyncio.get_running_loop().time() + _PAUSE_S if failed else None)
 
     async def _ask_one(self, plugin: ActivePlugin, kind: PublicListKind, items: list[Item]) -> list[Item]:
@@ -263,7 +262,7 @@ class HookedGroup(GroupView):
             if outcome is not None and outcome.error is None:
                 lists[kind] = outcome.shown
         is_same = all(lists.get(kind) is each for kind, each in catalog.lists.items())
-        return catalog if is_same else replace(catalog, lists=lists)
+        return catalog if is_same else structs.replace(catalog, lists=lists)
 
 
 def _is_listed(request: Request) -> bool:

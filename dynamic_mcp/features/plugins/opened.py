@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import PluginError
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.middleware import Middleware
 from dynamic_mcp.policy.globs import Globs
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import ConfigError, PluginError
 from dynamic_mcp.features.plugins.call import PluginCall
+from dynamic_mcp.features.plugins.config import Plugin, plugins_of
 from dynamic_mcp.features.plugins.loading import load
 from dynamic_mcp.features.plugins.opened import ActivePlugin, OpenPlugin, describe
 from dynamic_mcp.identity import Authentication
@@ -62,7 +62,7 @@ class Plugins:
         opened: list[OpenPlugin] = []
         left = [*self._open]
         try:
-            for number, settings in enumerate(config.middleware):
+            for number, settings in enumerate(plugins_of(config)):
                 if (found := _find(left, settings)) is not None:
                     left.remove(found)
                     continue
@@ -78,7 +78,7 @@ class Plugins:
     def apply(self, config: Config) -> None:
         """Use what was prepared for a config; the rest is closed once its calls have ended."""
         left, active = [*self._open], []
-        for settings in config.middleware:
+        for settings in plugins_of(config):
             if (found := _find(left, settings)) is not None:
                 left.remove(found)
             active.append(ActivePlugin(settings, found))

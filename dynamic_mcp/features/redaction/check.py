@@ -13,11 +13,10 @@ from dynamic_mcp.policy.patterns import compile_pattern
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `redact`."""
-    for place, rule, servers in find_rules(config, "redact"):
-        assert isinstance(rule, Redact)
+    for rule, servers in find_rules(config, "redact", Redact):
         if rule.pattern is not None and compile_pattern(rule.pattern).search("") is not None:
             what = "the pattern matches an empty text; each message is looked through, and empty matches stay"
-            yield warning((*place, "pattern"), what, "write `+` for `*`")
+            yield warning(f"{rule.id}.pattern", what, "write `+` for `*`")
         tools = tools_of(servers, known())
         if tools is not None and rule.tools is not None:
-            yield from check_globs((*place, "tools"), rule.tools, tools)
+            yield from check_globs(f"{rule.id}.tools", rule.tools, tools)

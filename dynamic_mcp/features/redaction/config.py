@@ -1,13 +1,11 @@
 """What is replaced in texts of results and arguments."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from msgspec import Meta, field
-from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.config.rules import Rule, numbered, place_rules
+from dynamic_mcp.config.rules import Rule
 from dynamic_mcp.config.section import Value
 from dynamic_mcp.config.types import Globs, Pattern, unique
 
@@ -54,14 +52,4 @@ class Redact(Rule, frozen=True):
         return "arguments" in self.places
 
 
-Redacts = Annotated[tuple[Redact, ...], Value(numbered("redact"), written=list[Redact])]
-
-
-def redacts_of(presentation: Presentation) -> tuple[Redact, ...]:
-    """Return what is replaced in texts of a server."""
-    return cast("tuple[Redact, ...]", presentation.rules.get("redact", ()))
-
-
-def resolve(presentation: Presentation, place: str) -> Presentation:
-    """Name each rule by its place in the config."""
-    return replace(presentation, rules={**presentation.rules, "redact": place_rules(redacts_of(presentation), place)})
+Redacts = tuple[Redact, ...]

@@ -28,7 +28,7 @@ _check = msgspec.json.Decoder(Raw).decode
 Replace = Callable[[bytes], bytes]
 
 
-class Span(NamedTuple):
+class MatchSpan(NamedTuple):
     """A place to replace, and that of the match which it is a part of."""
 
     start: int
@@ -37,8 +37,8 @@ class Span(NamedTuple):
     match_end: int
 
 
-class Part(Enum):
-    """What a part of a message is, as far as it says which of the texts in it are anybody's words."""
+class PayloadPart(Enum):
+    """What a part of a message is, as far as it says which of the texts in it are content."""
 
     MESSAGE = auto()  # a result, an error, or the params of a notification or of a question
     CONTENT = auto()  # blocks of content, contents of resources, messages of prompts
@@ -49,30 +49,30 @@ class Part(Enum):
     PROTOCOL = auto()  # none is
 
 
-_CONTENT_KEYS = dict.fromkeys(("content", "contents", "messages", "resource"), Part.CONTENT)
+_CONTENT_KEYS = dict.fromkeys(("content", "contents", "messages", "resource"), PayloadPart.CONTENT)
 _PROTOCOL_KEYS = (
     *("resultType", "taskId", "status", "createdAt", "lastUpdatedAt", "nextCursor", "requestState", "requestId"),
     *("progressToken", "level", "logger", "uri", "url", "elicitationId", "mode", "method", "model", "role"),
     *("stopReason", "requestedSchema", "modelPreferences", "toolChoice", "tools", "stopSequences", "includeContext"),
 )
-_CHILDREN: Mapping[Part, Mapping[str, Part]] = {
-    Part.MESSAGE: {
-        **dict.fromkeys(_PROTOCOL_KEYS, Part.PROTOCOL),
-        **dict.fromkeys(("task", "tasks", "result", "error", "params", "elicitations"), Part.MESSAGE),
-        "inputRequests": Part.QUESTIONS,
+_CHILDREN: Mapping[PayloadPart, Mapping[str, PayloadPart]] = {
+    PayloadPart.MESSAGE: {
+        **dict.fromkeys(_PROTOCOL_KEYS, PayloadPart.PROTOCOL),
+        **dict.fromkeys(("task", "tasks", "result", "error", "params", "elicitations"), PayloadPart.MESSAGE),
+        "inputRequests": PayloadPart.QUESTIONS,
         **_CONTENT_KEYS,
-        "data": Part.DATA,
-        "_meta": Part.META,
+        "data": PayloadPart.DATA,
+        "_meta": PayloadPart.META,
     },
-    Part.CONTENT: {
+    PayloadPart.CONTENT: {
         **dict.fromkeys(
             ("type", "uri", "mimeType", "data", "blob", "name", "role", "annotations", "icons", "id", "toolUseId"),
-            Part.PROTOCOL,
+            PayloadPart.PROTOCOL,
         ),
         **_CONTENT_KEYS,
-        "_meta": Part.META,
+        "_meta": PayloadPart.META,
     },
-    Part.DATA: {"elicitations": Part.MESSAGE},
+    PayloadPart.DATA: {"elicitations": PayloadPart.MESSAGE},
 }
 _OF_PROTOCOL = ("dynamic-mcp/", "io.modelcontextprotocol/", "modelcontextprotocol.io/", "mcp.dev/", "progressToken")
 
@@ -97,13 +97,13 @@ def unescape(data: bytes) -> bytes | None:
     return None  # also where a backslash is escaped: the one before it stays
 
 
-def rewrite(data: bytes, part: Part, replace: Replace) -> bytes:
-    """Return JSON with other texts: `replace` is given each one that is anybody's words, as UTF-8.
+def rewrite(data: bytes, part: PayloadPart, replace: Replace) -> bytes:
+    """Return JSON with other texts: `replace` is given each one that is content, as UTF-8.
 
     Names and numbers stay, and so does what belongs to the protocol.
     """
     pieces: list[bytes] = []
-    stack: list[Part] = []
+    stack: list[PayloadPart] = []
     end, container = 0, part
     for token in _TOKENS.finditer(data):
         literal, is_name = token.group(1, 2)
@@ -115,7 +115,7 @@ def rewrite(data: bytes, part: Part, replace: Replace) -> bytes:
                 part = container = stack.pop()
         elif is_name is not None:
             part = _part_of(container, literal)
-        elif part is not Part.PROTOCOL:
+        elif part is not PayloadPart.PROTOCOL:
             text = decode(literal)
             replaced = replace(text)
             if replaced is not text:
@@ -124,7 +124,7 @@ def rewrite(data: bytes, part: Part, replace: Replace) -> bytes:
     return b"".join((*pieces, data[end:])) if pieces else data
 
 
-def replace_values(data: bytes, spans: Sequence[Span], value: bytes) -> bytes:
+def replace_values(data: bytes, spans: Sequence[MatchSpan], value: bytes) -> bytes:
     """Return JSON with this value for every text, number or literal that one of the spans reaches into.
 
     Names stay. A match inside of one text is about how that is written, and changes nothing. The spans are in order.
@@ -143,8 +143,8 @@ def replace_values(data: bytes, spans: Sequence[Span], value: bytes) -> bytes:
     return b"".join((*pieces, data[end:])) if pieces else data
 
 
-def _is_reached(spans: Sequence[Span], at: int, start: int, stop: int, *, is_text: bool) -> bool:
-    """Tell whether one of the spans from `at` on reaches into a value that begins and ends here."""
+def _is_reached(spans: Sequence[MatchSpan], at: int, start: int, stop: int, *, is_text: bool) -> bool:
+    """Return whether one of the spans from `at` on reaches into a value that begins and ends here."""
     while at < len(spans) and spans[at].start < stop:
         if not is_text or spans[at].match_start < start or spans[at].match_end > stop:
             return True
@@ -153,7 +153,7 @@ def _is_reached(spans: Sequence[Span], at: int, start: int, stop: int, *, is_tex
 
 
 def is_json(text: bytes) -> bool:
-    """Tell whether a text is JSON that has texts in it."""
+    """Return whether a text is JSON that has texts in it."""
     if text.lstrip()[:1] not in _START_OF_JSON:
         return False
     try:
@@ -189,13 +189,13 @@ def encode(text: bytes) -> bytes:
         return msgspec.json.encode(text.decode("utf-8", "replace"))
 
 
-def _part_of(container: Part, name: bytes) -> Part:
+def _part_of(container: PayloadPart, name: bytes) -> PayloadPart:
     """Return what the value of this name is in such a part."""
-    if container is Part.WORDS or container is Part.PROTOCOL:
+    if container is PayloadPart.WORDS or container is PayloadPart.PROTOCOL:
         return container
-    if container is Part.QUESTIONS:
-        return Part.MESSAGE
+    if container is PayloadPart.QUESTIONS:
+        return PayloadPart.MESSAGE
     text = decode(name).decode("utf-8", "replace")
-    if container is Part.META:
-        return Part.PROTOCOL if text.startswith(_OF_PROTOCOL) else Part.WORDS
-    return _CHILDREN[container].get(text, Part.WORDS)
+    if container is PayloadPart.META:
+        return PayloadPart.PROTOCOL if text.startswith(_OF_PROTOCOL) else PayloadPart.WORDS
+    return _CHILDREN[container].get(text, PayloadPart.WORDS)

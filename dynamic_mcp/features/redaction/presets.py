@@ -27,7 +27,7 @@ def _has_digit(text: bytes, start: int, end: int) -> bool:
 
 
 def _is_user_and_password(text: bytes, start: int, end: int) -> bool:
-    """Tell whether it is what basic authentication sends, and not a word after `basic`."""
+    """Return whether it is what basic authentication sends, and not a word after `basic`."""
     try:
         return b":" in base64.b64decode(text[start:end], validate=True)
     except ValueError:
@@ -47,7 +47,7 @@ def _is_mail_address(text: bytes, start: int, end: int) -> bool:
 
 
 def _is_card_number(text: bytes, start: int, end: int) -> bool:
-    """Tell whether the last digit is that of a card number (ISO/IEC 7812-1, annex B), and it is no part of more."""
+    """Return whether the last digit is that of a card number (ISO/IEC 7812-1, annex B), and it is no part of more."""
     if text[start - 1 : start] in (b".", b"-") and text[max(0, start - 2) : start - 1].isalnum():
         return False
     if text[end : end + 1] in (b".", b"-") and text[end + 1 : end + 2].isalnum():

@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.redaction import json_texts
-from dynamic_mcp.features.redaction.config import Redact, redacts_of
-from dynamic_mcp.features.redaction.json_texts import Part, Span
+from dynamic_mcp.features.redaction.config import Redact
+from dynamic_mcp.features.redaction.json_texts import MatchSpan, PayloadPart
 from dynamic_mcp.features.redaction.presets import PRESETS, Check, Preset
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
@@ -57,14 +57,14 @@ class Redactor(RuleSet):
 
         It is the same object if there is nothing.
         """
-        return None if arguments is None else _redact(self._texts_in_arguments(tool), arguments, Part.WORDS)
+        return None if arguments is None else _redact(self._texts_in_arguments(tool), arguments, PayloadPart.WORDS)
 
     def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
         """Return a result or an error, of a tool or of anything else, without what is to be replaced.
 
         It is the same object if there is nothing.
         """
-        return _redact(self._texts_in_answers(tool), payload, Part.MESSAGE)
+        return _redact(self._texts_in_answers(tool), payload, PayloadPart.MESSAGE)
 
     def present_text(self, tool: str, text: str) -> str:
         """Return a text of our own in an answer of a tool, redacted as the server's are."""
@@ -76,7 +76,7 @@ class Redactor(RuleSet):
 
         The rules of all tools are followed.
         """
-        return _redact(self._for_all, payload, Part.MESSAGE)
+        return _redact(self._for_all, payload, PayloadPart.MESSAGE)
 
     def has_for_arguments(self, tool: str | None) -> bool:
         """Return whether anything is to be replaced in the arguments of a tool, or of a prompt."""
@@ -103,7 +103,7 @@ class Redactor(RuleSet):
 
 def compile_rules(presentation: Presentation, server: str) -> Redactor:
     """Return what is replaced in texts of a server."""
-    return redactor_for(redacts_of(presentation))
+    return redactor_for(presentation.rules_of("redact", Redact))
 
 
 @lru_cache(maxsize=128)
@@ -112,7 +112,7 @@ def redactor_for(rules: tuple[Redact, ...]) -> Redactor:
     return Redactor(rules)
 
 
-def _redact(texts: _Texts | None, payload: Raw, part: Part) -> Raw:
+def _redact(texts: _Texts | None, payload: Raw, part: PayloadPart) -> Raw:
     if texts is None:
         return payload
     data = bytes(payload)
@@ -124,12 +124,12 @@ def _redact(texts: _Texts | None, payload: Raw, part: Part) -> Raw:
 
 def _groups(rule: Redact) -> Iterator[_Group]:
     for name in rule.presets:
-        yield _Group([_Replacement(preset, rule.replacement) for preset in PRESETS[name]])
+        yield _Group([_PatternReplacement(preset, rule.replacement) for preset in PRESETS[name]])
     if rule.pattern is not None:
-        yield _Group([_Replacement(Preset(rule.pattern), rule.replacement)])
+        yield _Group([_PatternReplacement(Preset(rule.pattern), rule.replacement)])
 
 
-class _Replacement:
+class _PatternReplacement:
     """A pattern, and what stands for that which it finds."""
 
     def __init__(self, preset: Preset, replacement: str) -> None:
@@ -139,14 +139,14 @@ class _Replacement:
         self._group = 1 if _GROUP_START in preset.pattern else 0
         self._compiled = compile_pattern(preset.pattern, captures=self._group > 0)
 
-    def find(self, text: bytes, is_over: Callable[[], bool]) -> list[Span]:
+    def find(self, text: bytes, is_over: Callable[[], bool]) -> list[MatchSpan]:
         """Return where something is to be replaced; what follows at once is one with it. Raises TooMuch."""
-        spans: list[Span] = []
+        spans: list[MatchSpan] = []
         most = (len(text) + _MAX_GROWTH) // (len(self.by) + 1)
         for match in self._compiled.finditer(text):
             start, end = match.span(self._group)
             if start < end and (self._check is None or self._check(text, start, end)):
-                span = Span(start, end, *match.span())
+                span = MatchSpan(start, end, *match.span())
                 if spans and spans[-1].end == start:
                     last = spans.pop()
                     span = span._replace(start=last.start, match_start=last.match_start)
@@ -159,7 +159,7 @@ class _Replacement:
 class _Group:
     """Patterns that are looked for together."""
 
-    def __init__(self, replacements: Sequence[_Replacement]) -> None:
+    def __init__(self, replacements: Sequence[_PatternReplacement]) -> None:
         self.replacements = replacements
         self.is_absent = compile_absence([each.pattern for each in replacements])
 
@@ -175,7 +175,7 @@ class _Texts:
         self._finds_in_json = not any(_ENDS.search(_NO_ENDS.sub("", pattern)) for pattern in patterns)
 
     def is_clean(self, data: bytes, depth: int = 0) -> bool:
-        """Tell whether JSON has certainly nothing to replace in it."""
+        """Return whether JSON has certainly nothing to replace in it."""
         if self.is_absent is None:
             return False
         plain = json_texts.unescape(data) if self._finds_in_json else None
@@ -221,7 +221,7 @@ class _Pass:
 
     def _redact_json(self, text: bytes, depth: int) -> bytes:
         """Replace in the texts of JSON, and then what is found across them."""
-        text = json_texts.rewrite(text, Part.WORDS, lambda inner: self.redact(inner, depth + 1))
+        text = json_texts.rewrite(text, PayloadPart.WORDS, lambda inner: self.redact(inner, depth + 1))
         try:
             for each in self._find_replacements(text):
                 if spans := each.find(text, self._is_over):
@@ -230,7 +230,7 @@ class _Pass:
             return json_texts.encode(exc.by)
         return text
 
-    def _find_replacements(self, text: bytes) -> Iterator[_Replacement]:
+    def _find_replacements(self, text: bytes) -> Iterator[_PatternReplacement]:
         """Yield those that may find something. Raises TooMuch when the time is over."""
         for group in self._texts.groups:
             if group.is_absent is None or not group.is_absent(text):
@@ -239,7 +239,7 @@ class _Pass:
                 yield from group.replacements
 
 
-def _replace(text: bytes, spans: Sequence[Span], by: bytes) -> bytes:
+def _replace(text: bytes, spans: Sequence[MatchSpan], by: bytes) -> bytes:
     pieces: list[bytes] = []
     at = 0
     for span in spans:

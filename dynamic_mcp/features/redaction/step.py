@@ -5,7 +5,7 @@ What is long is done in a thread, except for progress, which must not be overtak
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from dynamic_mcp.features.redaction.redactor import Redactor
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import ChangingStep, Services, Step
-from dynamic_mcp.proxy.request import Next, Request, Restart, UpstreamRequest
+from dynamic_mcp.proxy.request import ForwardingChannel, Next, Request, Restart, UpstreamRequest
 from dynamic_mcp.system.workers import MAX_BYTES_IN_LOOP, Workers
 
 if TYPE_CHECKING:
@@ -122,49 +122,14 @@ def _with_redacted_progress(redactor: Redactor, call: UpstreamRequest) -> Upstre
     return structs.replace(call, request=request)
 
 
-class _RedactedProgress:
+class _RedactedProgress(ForwardingChannel):
     """The channel of a request, with other texts in what it is told of progress."""
 
     def __init__(self, request: Request, redact: Callable[[Raw], Raw]) -> None:
-        self._request = request
+        super().__init__(request)
         self._redact = redact
 
-    @property
-    def address(self) -> str:
-        """The address that the request came from."""
-        return self._request.address
-
-    @property
-    def port(self) -> int:
-        """The port that it came from."""
-        return self._request.port
-
-    @property
-    def client(self) -> Hashable:
-        """The client behind the request."""
-        return self._request.client
-
-    @property
-    def recipient(self) -> Hashable:
-        """Who gets what is said without a request."""
-        return self._request.recipient
-
-    @property
-    def log_level(self) -> str:
-        """The level of the log messages that the request asks for."""
-        return self._request.log_level
-
-    @property
-    def is_parked(self) -> bool:
-        """Whether the call waits for its client."""
-        return self._request.is_parked
-
     def notify(self, frame: Frame) -> None:
-        """Send the client a notification."""
         if frame.method == "notifications/progress":
             frame = structs.replace(frame, params=self._redact(frame.params))
-        self._request.notify(frame)
-
-    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
-        """Ask the client."""
-        return await self._request.ask(frame, on_status)
+        super().notify(frame)

@@ -1,4 +1,4 @@
-"""From a package or a remote, and what a person has answered, to the entry of the config. Pure.
+"""Builds the entry of the config from a package or a remote and the user's answers.
 
 All texts of the registry are literal: a `${NAME}` in them never becomes a variable of this machine.
 """
@@ -16,19 +16,32 @@ from msgspec import Struct
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.types import HEADER_NAME, VARIABLE_NAME, check_url
-from dynamic_mcp.features.registry.document import Document, Input, Package, RemoteServer, fill_in, is_reference
+from dynamic_mcp.features.registry.document import (
+    Package,
+    RemoteServer,
+    ServerDocument,
+    ValueInput,
+    fill_in,
+    is_reference,
+)
 from dynamic_mcp.features.registry.hazards import (
     is_heeded,
     is_private_host,
     warnings_about_runtime,
     warnings_about_variables,
 )
-from dynamic_mcp.features.registry.questions import Answers, Part, Place, parts_of
-from dynamic_mcp.features.registry.runtimes import Refused, Words, own_words, programs_of, start, warnings_about
+from dynamic_mcp.features.registry.questions import ServerAnswers, ValuePart, ValuePlace, parts_of
+from dynamic_mcp.features.registry.runtimes import (
+    StartWords,
+    UnusableOption,
+    own_words,
+    programs_of,
+    start,
+    warnings_about,
+)
 
 Entry: TypeAlias = dict[str, object]
 
-VISIBLE_VARIABLE = "a variable in `args` can be seen by all users of this machine while the server runs"
 # Stands for the `${` of a reference until all other texts are escaped; no answer and no document has it.
 _MARK = "\0"
 _HAS_REFERENCE = re.compile(r"(?<!\$)\$\{")
@@ -37,14 +50,14 @@ _REFERENCE = re.compile(r"(?<!\$)\$\{[^}]*\}?")
 _ENVIRONMENT_FLAGS = ("-e", "--env")
 
 
-class Draft(Struct, frozen=True):
-    """An entry of the config, and what a person should know about it."""
+class EntryDraft(Struct, frozen=True):
+    """An entry of the config, and what the user should know about it."""
 
     entry: Entry
     warnings: tuple[str, ...] = ()
 
 
-def build(document: Document, option: Package | RemoteServer, answers: Answers) -> Draft:
+def build(document: ServerDocument, option: Package | RemoteServer, answers: ServerAnswers) -> EntryDraft:
     """Return the entry for an option of a document; unanswered questions must have defaults. Raises Refused."""
     about: Entry = {"description": document.description} if document.description else {}
     if isinstance(option, Package):
@@ -56,10 +69,10 @@ def build(document: Document, option: Package | RemoteServer, answers: Answers) 
     unknown = (
         f"`{{{name}}}` in `{part.name}` is not filled in, since the registry says nothing about it"
         for part in parts_of(option)
-        if part.place in (Place.VARIABLE, Place.HEADER)
+        if part.place in (ValuePlace.VARIABLE, ValuePlace.HEADER)
         for name in part.input.unknown_names
     )
-    return Draft(about | entry, (*warnings, *unknown))
+    return EntryDraft(about | entry, (*warnings, *unknown))
 
 
 def command_line(entry: Mapping[str, object]) -> list[str]:
@@ -75,36 +88,36 @@ def texts_of(entry: Mapping[str, object]) -> Iterator[str]:
         yield from (each for each in items if isinstance(each, str))
 
 
-def _build_program(package: Package, answers: Answers) -> tuple[Entry, tuple[str, ...]]:
+def _build_program(package: Package, answers: ServerAnswers) -> tuple[Entry, tuple[str, ...]]:
     runtime: list[str] = []
     arguments: list[str] = []
     env: dict[str, str] = {}
     for part in parts_of(package):
         values = list(_values_of(part, answers))
         match part.place:
-            case Place.VARIABLE:
+            case ValuePlace.VARIABLE:
                 _check_name(part.name, VARIABLE_NAME, "an environment variable")
                 if package.kind == "oci" and is_heeded(part.name):  # the container gets it, but not docker itself
                     runtime += ["-e", f"{part.name}={values[0]}"] if values else []
                 else:
                     env |= {part.name: values[0]} if values else {}
-            case Place.RUNTIME:
+            case ValuePlace.RUNTIME:
                 for value in values:
                     runtime += _hide_secret(part, value, env) if package.kind == "oci" else _words(part, value)
             case _:
                 arguments += [word for value in values for word in _words(part, value)]
     passed = tuple(name for name in env if not _passes(runtime, name))
-    command, *args = start(package, Words(tuple(runtime), tuple(arguments), passed))
+    command, *args = start(package, StartWords(tuple(runtime), tuple(arguments), passed))
     entry: Entry = {"command": command, "args": args} | ({"env": env} if env else {})
     return entry, (*warnings_about(package), *_warnings_about_words(package, runtime, args, env))
 
 
-def _build_remote(remote: RemoteServer, answers: Answers) -> Entry:
+def _build_remote(remote: RemoteServer, answers: ServerAnswers) -> Entry:
     headers: dict[str, str] = {}
     url = ""
     for part in parts_of(remote):
         values = list(_values_of(part, answers))
-        if part.place is Place.URL:
+        if part.place is ValuePlace.URL:
             url = next(iter(values), part.input.value or "")  # a hole in it is refused below
         elif values:
             _check_name(part.name, HEADER_NAME, "a header")
@@ -113,38 +126,38 @@ def _build_remote(remote: RemoteServer, answers: Answers) -> Entry:
     return {"type": remote.kind, "url": url} | ({"headers": headers} if headers else {})
 
 
-def _values_of(part: Part, answers: Answers) -> Iterator[str]:
+def _values_of(part: ValuePart, answers: ServerAnswers) -> Iterator[str]:
     """Yield the values of a part, as they stand in the config; none if it is left out."""
-    given = part.input
-    if given.value is None:
-        yield from map(_write, _texts_of(answers.get(part.keys[""]), given))
+    source = part.input
+    if source.value is None:
+        yield from map(_write, _texts_of(answers.get(part.keys[""]), source))
         return
-    texts = {name: _texts_of(answers.get(key), given.variables[name]) for name, key in part.keys.items()}
+    texts = {name: _texts_of(answers.get(key), source.variables[name]) for name, key in part.keys.items()}
     if not all(texts.values()):  # an optional value is missing
         return
     for number in range(max(map(len, texts.values()), default=1)):
         filled = {name: values[min(number, len(values) - 1)] for name, values in texts.items()}
-        if part.place is Place.URL:
+        if part.place is ValuePlace.URL:
             filled = {name: text if _MARK in text else quote(text, safe="") for name, text in filled.items()}
-        yield _write(fill_in(given.value, filled))
+        yield _write(fill_in(source.value, filled))
 
 
-def _texts_of(answers: tuple[str, ...] | None, given: Input) -> tuple[str, ...]:
+def _texts_of(answers: tuple[str, ...] | None, source: ValueInput) -> tuple[str, ...]:
     """Return the answers, else the default, with a mark for the beginning of a reference. Defaults have none."""
     if answers:
         return tuple(text.replace("${", _MARK) if is_reference(text) else text for text in answers)
-    default = given.valid_default
+    default = source.valid_default
     return () if default is None else (default,)
 
 
 def _write(text: str) -> str:
     """Return a text for the config: what is marked is a reference, and nothing else is. Raises Refused."""
     if f"${_MARK}" in text:
-        raise Refused("a `$` stands right before a variable, which a config cannot say")
+        raise UnusableOption("a `$` stands right before a variable, which a config cannot say")
     return text.replace("${", "$${").replace(_MARK, "${")
 
 
-def _words(part: Part, value: str) -> list[str]:
+def _words(part: ValuePart, value: str) -> list[str]:
     """Return the words of an argument: a long flag and its value are one, so that no value becomes a flag."""
     if not part.name:
         return [value]
@@ -155,8 +168,8 @@ def _words(part: Part, value: str) -> list[str]:
     return [name, value] if is_short else [f"{name}={value}"]
 
 
-def _hide_secret(part: Part, value: str, env: dict[str, str]) -> list[str]:
-    """Let `-e NAME=${SECRET}` be `-e NAME`, with the value in the environment, where nobody else can read it."""
+def _hide_secret(part: ValuePart, value: str, env: dict[str, str]) -> list[str]:
+    """Let `-e NAME=${SECRET}` be `-e NAME`, with the value in the environment, where other users cannot read it."""
     name, equals, rest = value.partition("=")
     is_hidden = part.name in _ENVIRONMENT_FLAGS and equals and _HAS_REFERENCE.search(rest)
     if not is_hidden or is_heeded(name) or not re.fullmatch(VARIABLE_NAME, name):
@@ -166,29 +179,29 @@ def _hide_secret(part: Part, value: str, env: dict[str, str]) -> list[str]:
 
 
 def _passes(runtime: list[str], name: str) -> bool:
-    """Tell whether a container gets this variable of the environment already."""
+    """Return whether a container gets this variable of the environment already."""
     pairs = pairwise(runtime)
     return any(flag in _ENVIRONMENT_FLAGS and word == name for flag, word in pairs) or f"--env={name}" in runtime
 
 
 def _check_name(name: str, pattern: str, what: str) -> None:
     if not re.fullmatch(pattern, name):
-        raise Refused(f"`{name[:100]}` is not the name of {what}")
+        raise UnusableOption(f"`{name[:100]}` is not the name of {what}")
 
 
 def _check_remote_url(url: str) -> None:
     shown = _WHOLE_REFERENCE.sub("x", url)
     if re.search(r"[{}\s]", shown):
-        raise Refused(f"nothing says how to fill in its URL: `{url[:200]}`")
+        raise UnusableOption(f"nothing says how to fill in its URL: `{url[:200]}`")
     try:
         parts = urlsplit(check_url(shown))
         host = parts.hostname or ""
     except (FlawError, ValueError):
-        raise Refused(f"its URL cannot be used: `{url[:200]}`") from None
+        raise UnusableOption(f"its URL cannot be used: `{url[:200]}`") from None
     if not shown.isascii() or "@" in parts.netloc or "\\" in shown:
-        raise Refused(f"its URL does not say plainly what it reaches: `{url[:200]}`")
+        raise UnusableOption(f"its URL does not say plainly what it reaches: `{url[:200]}`")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host)):
-        raise Refused(f"its URL is not https: `{url[:200]}`")
+        raise UnusableOption(f"its URL is not https: `{url[:200]}`")
 
 
 def _warnings_about_url(url: str) -> tuple[str, ...]:
@@ -197,7 +210,7 @@ def _warnings_about_url(url: str) -> tuple[str, ...]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether a host is this machine, by its name alone."""
+    """Return whether a host is this machine, by its name alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -210,11 +223,13 @@ def _warnings_about_words(
     yield from warnings_about_variables([*env])
     yield from warnings_about_runtime(package.kind, programs_of(package)[0], own_words(package, runtime))
     if any(_HAS_REFERENCE.search(word) for word in args):
-        yield VISIBLE_VARIABLE
+        yield "a variable in `args` can be seen by all users of this machine while the server runs"
 
 
-def _check_references(entry: Entry, answers: Answers) -> None:
+def _check_references(entry: Entry, answers: ServerAnswers) -> None:
     """Check that an entry refers to no variable but those of the answers. Raises Refused."""
-    given = {text for texts in answers.values() for text in texts if is_reference(text)}
-    if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - given:
-        raise Refused(f"it refers to variables of this machine: {', '.join(f'`{each}`' for each in sorted(found))}")
+    source = {text for texts in answers.values() for text in texts if is_reference(text)}
+    if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - source:
+        raise UnusableOption(
+            f"it refers to variables of this machine: {', '.join(f'`{each}`' for each in sorted(found))}"
+        )

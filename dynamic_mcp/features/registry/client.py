@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotSent, RegistryError
 from dynamic_mcp.features.registry.cache import AnswerCache, CachedAnswer
-from dynamic_mcp.features.registry.document import Document, FlawedDocument, read_answer
+from dynamic_mcp.features.registry.config import Registry
+from dynamic_mcp.features.registry.document import FlawedDocument, ServerDocument, read_answer
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.http_errors import network_error
 
@@ -41,10 +41,10 @@ class Answer(Struct, frozen=True):
     reason: str = ""
 
 
-class Listing(Struct, frozen=True):
+class ServerListing(Struct, frozen=True):
     """Servers in the order of the registry, whether there are more, and how many entries were wrong."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[ServerDocument, ...]
     is_cut: bool = False
     skipped: int = 0
 
@@ -70,15 +70,15 @@ class RegistryClient:
     async def __aexit__(self, *_: object) -> None:
         await self._pool.aclose()
 
-    async def search(self, word: str, *, most_pages: int = MOST_PAGES) -> Listing:
+    async def search(self, word: str, *, most_pages: int = MOST_PAGES) -> ServerListing:
         """Return the newest versions of the servers with a word in their names. Raises RegistryError."""
         return await self._list("/servers", {"search": word, "version": LATEST}, most_pages)
 
-    async def versions(self, name: str) -> Listing:
+    async def versions(self, name: str) -> ServerListing:
         """Return all versions of a server, none if it is unknown. Raises RegistryError."""
         return await self._list(f"/servers/{quote(name, safe='')}/versions", {"include_deleted": "true"}, MOST_PAGES)
 
-    async def get(self, name: str, version: str = LATEST) -> Document | None:
+    async def get(self, name: str, version: str = LATEST) -> ServerDocument | None:
         """Return a version of a server, None if there is none. Raises RegistryError."""
         answer = await self._ask(f"/servers/{quote(name, safe='')}/versions/{quote(version, safe='')}", {})
         if answer is None:
@@ -91,8 +91,8 @@ class RegistryClient:
             raise RegistryError(self.name, f"it answered with another server than `{name}`, or another version")
         return document
 
-    async def _list(self, path: str, query: Mapping[str, str], most_pages: int) -> Listing:
-        documents: dict[tuple[str, str], Document] = {}
+    async def _list(self, path: str, query: Mapping[str, str], most_pages: int) -> ServerListing:
+        documents: dict[tuple[str, str], ServerDocument] = {}
         skipped, cursor, known = 0, "", set[str]()
         for _ in range(most_pages):
             page = {**query, "limit": str(PAGE_SIZE)} | ({"cursor": cursor} if cursor else {})
@@ -108,9 +108,9 @@ class RegistryClient:
                 else:
                     documents.setdefault((document.name, document.version), document)
             if not cursor or cursor in known:
-                return Listing(tuple(documents.values()), skipped=skipped)
+                return ServerListing(tuple(documents.values()), skipped=skipped)
             known.add(cursor)
-        return Listing(tuple(documents.values()), is_cut=bool(cursor), skipped=skipped)
+        return ServerListing(tuple(documents.values()), is_cut=bool(cursor), skipped=skipped)
 
     def _read_page(self, value: object) -> tuple[list[object], str]:
         servers = value.get("servers") if isinstance(value, dict) else None

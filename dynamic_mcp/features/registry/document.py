@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from hashlib import sha256
 from typing import Literal, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -41,8 +39,8 @@ class Package(Struct, frozen=True, kw_only=True):
     transport: str = "stdio"
     base_url: str = ""
     hint: str = ""
-    runtime_arguments: tuple[Argument, ...] = ()
-    arguments: tuple[Argument, ...] = ()
+    runtime_arguments: tuple[PackageArgument, ...] = ()
+    arguments: tuple[PackageArgument, ...] = ()
     variables: tuple[Keyed, ...] = ()
 
     @property
@@ -57,7 +55,7 @@ class RemoteServer(Struct, frozen=True, kw_only=True):
     kind: Literal["http", "sse"]
     url: str
     headers: tuple[Keyed, ...] = ()
-    variables: Mapping[str, Input] = {}
+    variables: Mapping[str, ValueInput] = {}
 
     @property
     def label(self) -> str:
@@ -65,8 +63,8 @@ class RemoteServer(Struct, frozen=True, kw_only=True):
         return self.url
 
 
-class Document(Struct, frozen=True, kw_only=True):
-    """One version of a server. `flaws` says what was wrong with it, `digest` tells whether it has changed."""
+class ServerDocument(Struct, frozen=True, kw_only=True):
+    """One version of a server. `flaws` says what is wrong with it."""
 
     name: str
     version: str
@@ -80,10 +78,9 @@ class Document(Struct, frozen=True, kw_only=True):
     packages: tuple[Package, ...] = ()
     remotes: tuple[RemoteServer, ...] = ()
     flaws: tuple[str, ...] = ()
-    digest: str = ""
 
 
-def read_answer(value: object) -> Document:
+def read_answer(value: object) -> ServerDocument:
     """Return the document in an answer: `{"server": …, "_meta": …}`, or the server alone. Raises FlawedDocument."""
     answer = _Reader(value, "")
     server = answer.inner("server")
@@ -93,7 +90,7 @@ def read_answer(value: object) -> Document:
     return _read_document(value["server"], value.get("_meta"))
 
 
-def _read_document(value: object, meta: object) -> Document:
+def _read_document(value: object, meta: object) -> ServerDocument:
     server = _Reader(value, "")
     assert isinstance(value, dict)
     name, version = server.required("name"), server.required("version")
@@ -104,7 +101,7 @@ def _read_document(value: object, meta: object) -> Document:
     facts = [each for each in (_official(meta), _official(value.get("_meta"))) if each is not None]
     repository = value.get("repository")
     flaws: list[str] = []
-    return Document(
+    return ServerDocument(
         name=name,
         version=version,
         description=server.remark("description"),
@@ -117,7 +114,6 @@ def _read_document(value: object, meta: object) -> Document:
         packages=tuple(_each(value.get("packages"), "packages", _read_package, flaws)),
         remotes=tuple(_each(value.get("remotes"), "remotes", _read_remote, flaws)),
         flaws=tuple(flaws),
-        digest=sha256(msgspec.json.encode(value, order="deterministic")).hexdigest(),
     )
 
 
@@ -179,8 +175,8 @@ def image_name(image: str) -> str:
     return f"{head}{slash}{last.partition(':')[0]}"
 
 
-class Input(Struct, frozen=True, kw_only=True):
-    """A value: fixed with `value`, whose `{names}` stand for `variables`, or else given by a person."""
+class ValueInput(Struct, frozen=True, kw_only=True):
+    """A value: fixed with `value`, whose `{names}` stand for `variables`, or else given by the user."""
 
     description: str = ""
     is_required: bool = False
@@ -190,7 +186,7 @@ class Input(Struct, frozen=True, kw_only=True):
     default: str | None = None
     placeholder: str = ""
     choices: tuple[str, ...] = ()
-    variables: Mapping[str, Input] = {}
+    variables: Mapping[str, ValueInput] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -224,20 +220,20 @@ class Keyed(Struct, frozen=True):
     """An environment variable or a header."""
 
     name: str
-    input: Input
+    input: ValueInput
 
 
-class Argument(Struct, frozen=True, kw_only=True):
+class PackageArgument(Struct, frozen=True, kw_only=True):
     """An argument: a named one has a `name` with its dashes, a positional one at most a `hint`."""
 
-    input: Input
+    input: ValueInput
     name: str = ""
     hint: str = ""
     is_repeated: bool = False
 
 
 def is_reference(text: str) -> bool:
-    """Tell whether an answer is a variable of the config, which is filled in when the server starts."""
+    """Return whether an answer is a variable of the config, which is filled in when the server starts."""
     return _REFERENCE.fullmatch(text) is not None
 
 
@@ -246,14 +242,14 @@ def fill_in(text: str, values: Mapping[str, str]) -> str:
     return _IN_BRACES.sub(lambda match: values.get(match[1], match[0]), text)
 
 
-def _read_input(reader: _Reader) -> Input:
+def _read_input(reader: _Reader) -> ValueInput:
     """Return an input with its variables. Raises FlawedDocument."""
     return replace(_read_plain_input(reader), variables=reader.by_name("variables", _read_plain_input))
 
 
-def _read_plain_input(reader: _Reader) -> Input:
+def _read_plain_input(reader: _Reader) -> ValueInput:
     """Return an input that has no variables of its own, as those are. Raises FlawedDocument."""
-    return Input(
+    return ValueInput(
         description=reader.remark("description"),
         is_required=reader.flag("isRequired"),
         is_secret=reader.flag("isSecret"),
@@ -261,7 +257,7 @@ def _read_plain_input(reader: _Reader) -> Input:
         value=reader.text("value"),
         default=reader.text("default"),
         placeholder=reader.remark("placeholder"),
-        # only a person may refer to a variable
+        # only the user may refer to a variable
         choices=tuple(text for text in reader.texts("choices") if not is_reference(text)),
     )
 
@@ -271,15 +267,15 @@ def _read_keyed(reader: _Reader) -> Keyed:
     return Keyed(reader.required("name"), _read_input(reader))
 
 
-def _read_argument(reader: _Reader) -> Argument:
+def _read_argument(reader: _Reader) -> PackageArgument:
     """Return an argument. Raises FlawedDocument."""
-    given, repeated = _read_input(reader), reader.flag("isRepeated")
+    source, repeated = _read_input(reader), reader.flag("isRepeated")
     kind = reader.text("type") or ("named" if reader.text("name") else "positional")
     match kind:
         case "named":
-            return Argument(input=given, name=reader.required("name"), is_repeated=repeated)
+            return PackageArgument(input=source, name=reader.required("name"), is_repeated=repeated)
         case "positional":
-            return Argument(input=given, hint=reader.text("valueHint") or "", is_repeated=repeated)
+            return PackageArgument(input=source, hint=reader.text("valueHint") or "", is_repeated=repeated)
     raise FlawedDocument("an argument is neither named nor positional")
 
 

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-# Variables that make a program load other code than its own, or talk to somebody else.
+# Variables that make a program load other code than its own, or connect to another host.
 _HEEDED = re.compile(
     r"(LD|DYLD|PIP|PIPX|UV|BUN|PNPM|NPM_CONFIG|NUGET|DOTNET|CONTAINERS|XDG)_.*|GLIBC_TUNABLES"
     r"|NODE_(OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|PYTHON(PATH|STARTUP|HOME|USERBASE|PLATLIBDIR)"
@@ -68,12 +68,12 @@ def examine(kind: str, words: Sequence[str]) -> Examination:
 
 
 def is_heeded(variable: str) -> bool:
-    """Tell whether programs do something else because of a variable of this name."""
+    """Return whether programs do something else because of a variable of this name."""
     return _HEEDED.fullmatch(variable) is not None
 
 
 def warnings_about_runtime(kind: str, program: str, words: Sequence[str]) -> list[str]:
-    """Return what a person should know about the arguments of a runtime."""
+    """Return what the user should know about the arguments of a runtime."""
     unusual = examine(kind, words).unusual
     if kind != "oci":
         return [f"`{word}` may make `{program}` start something else than the package" for word in unusual]
@@ -84,12 +84,12 @@ def warnings_about_runtime(kind: str, program: str, words: Sequence[str]) -> lis
 
 
 def warnings_about_variables(names: Sequence[str]) -> list[str]:
-    """Return what a person should know about the variables of a server."""
+    """Return what the user should know about the variables of a server."""
     return [f"`{name}` changes which code runs, or where it connects" for name in names if is_heeded(name)]
 
 
 def is_private_host(host: str) -> bool:
-    """Tell, by its name alone, whether a host is this machine or in a private network."""
+    """Return, by its name alone, whether a host is this machine or in a private network."""
     try:
         return not ip_address(host).is_global
     except ValueError:

@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from dynamic_mcp.features.registry.document import Document, Package, image_name
+from dynamic_mcp.features.registry.document import Package, ServerDocument, image_name
 from dynamic_mcp.features.registry.options import Option
 from dynamic_mcp.features.registry.runtimes import image_of
 
 _WORDS_WITHOUT_MEANING = re.compile(r"(^|[-_.])(mcp|server|servers|modelcontextprotocol)(?=[-_.]|$)")
-_PINNED = re.compile(r"(@?[^@=]+?)(?:==|@)([0-9][A-Za-z0-9.+!_-]*)")
+_PINNED = re.compile(r"(@?[^@=]+?)(==|@)([0-9][A-Za-z0-9.+!_-]*)")
 _TOP_LEVELS = ("api", "mcp", "www", "com", "net", "org", "io", "dev", "app", "ai", "co", "cloud")
 
 
-class Target(Struct, frozen=True):
+class EntryTarget(Struct, frozen=True):
     """What an entry starts or reaches: `npm`, `pypi`, `oci` or `url`, its name, and the version if it is pinned."""
 
     kind: str
@@ -37,21 +37,21 @@ class Target(Struct, frozen=True):
         return [last, bare]
 
 
-def find_option(target: Target, document: Document) -> Option | None:
+def find_option(target: EntryTarget, document: ServerDocument) -> Option | None:
     """Return the package or the remote of a document that is this target."""
     options: list[Option] = [*document.packages, *document.remotes]
     return next((each for each in options if _is_same(target, each)), None)
 
 
-def has_version(target: Target, option: Option) -> bool:
-    """Tell whether an option is of the version that the target has pinned."""
+def has_version(target: EntryTarget, option: Option) -> bool:
+    """Return whether an option is of the version that the target has pinned."""
     if not isinstance(option, Package):
         return False
     version = image_of(option).rpartition(":")[2] if option.kind == "oci" else option.version
     return version == target.version != ""
 
 
-def find_image(entry: Mapping[str, object]) -> Iterator[Target]:
+def find_image(entry: Mapping[str, object]) -> Iterator[EntryTarget]:
     """Yield what may be the image of an entry that starts a container."""
     args = entry.get("args")
     program = re.split(r"[/\\]", str(entry.get("command", "")))[-1].removesuffix(".exe")
@@ -61,25 +61,34 @@ def find_image(entry: Mapping[str, object]) -> Iterator[Target]:
         if isinstance(word, str) and re.match(r"[a-z0-9][^=]*/", word):
             name = image_name(word)
             tag = word.partition("@")[0].removeprefix(name).removeprefix(":")
-            yield Target("oci", name, tag)
+            yield EntryTarget("oci", name, tag)
 
 
-def align(mine: Mapping[str, object], base: object, option: Option) -> Mapping[str, object]:
-    """Return an entry that names its package as `base` does, if of the same version: `name@1.0` is `name==1.0`."""
-    args, made = mine.get("args"), base.get("args") if isinstance(base, Mapping) else None
-    if not isinstance(args, list) or not isinstance(made, list) or not isinstance(option, Package):
-        return mine
-    by_meaning = {_meaning(option.kind, word): word for word in made if _meaning(option.kind, word)[1]}
-    return {**mine, "args": [by_meaning.get(_meaning(option.kind, word), word) for word in args]}
+def with_version(entry: Mapping[str, object], option: Option) -> dict[str, object]:
+    """Return an entry that starts the version of this package, if it starts a fixed one."""
+    args = entry.get("args")
+    if not isinstance(args, list) or not isinstance(option, Package):
+        return dict(entry)
+    return {**entry, "args": [_with_version(word, option) for word in args]}
 
 
-def _meaning(kind: str, word: object) -> tuple[str, str]:
-    """Return the package and the version that a word names; the latter is empty if it names none."""
-    match = _PINNED.fullmatch(word) if isinstance(word, str) and kind in ("npm", "pypi") else None
-    return (_fold(kind, match[1]), match[2]) if match is not None else ("", "")
+def _with_version(word: object, package: Package) -> object:
+    if not isinstance(word, str):
+        return word
+    if package.kind == "oci":
+        image = image_of(package)
+        return image if image_name(word) == image_name(image) != word else word
+    match = _PINNED.fullmatch(word) if package.kind in ("npm", "pypi") else None
+    if (
+        match is None
+        or not package.version
+        or _fold(package.kind, match[1]) != _fold(package.kind, package.identifier)
+    ):
+        return word
+    return f"{match[1]}{match[2]}{package.version}"
 
 
-def _is_same(target: Target, option: Option) -> bool:
+def _is_same(target: EntryTarget, option: Option) -> bool:
     if not isinstance(option, Package):
         return target.kind == "url" and _canonical(option.url) == _canonical(target.name)
     if option.kind != target.kind:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.cache import AnswerCache
-from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, Listing, RegistryClient
-from dynamic_mcp.features.registry.document import NAME, Document
+from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, RegistryClient, ServerListing
+from dynamic_mcp.features.registry.config import Registry
+from dynamic_mcp.features.registry.document import NAME, ServerDocument
 
 MOST_WORDS = 4
 # How long all pages of a search may take together.
@@ -24,34 +24,26 @@ class Hit(Struct, frozen=True):
     """A server, and the registry that has it."""
 
     registry: str
-    document: Document
-
-
-class Hits(Struct, frozen=True):
-    """The servers found, best first, and what a person should know about the search."""
-
-    found: tuple[Hit, ...]
-    notes: tuple[str, ...] = ()
+    document: ServerDocument
 
 
 class Lookup:
-    """Asks registries, in their order. `notes` are what a person should know about the answers so far."""
+    """Asks registries, in their order. `notes` are what the user should know about the answers so far."""
 
     def __init__(self, registries: Sequence[Registry], cache: AnswerCache) -> None:
         self._registries = registries
         self._cache = cache
         self.notes: list[str] = []
 
-    async def search(self, words: Sequence[str], *, most_pages: int = MOST_PAGES) -> Hits:
-        """Return the servers with any of these words, those with all of them first. Raises RegistryError."""
+    async def search(self, words: Sequence[str], *, most_pages: int = MOST_PAGES) -> list[Hit]:
+        """Return the servers with any of these words, those with the most of them first. Raises RegistryError."""
         answers = await asyncio.gather(*(self._search_one(each, words, most_pages) for each in self._registries))
         errors = [each for each in answers if isinstance(each, RegistryError)]
         if errors and len(errors) == len(answers):
             raise errors[0]
         self.notes += [error.message for error in errors]
         hits = [hit for each in answers if not isinstance(each, RegistryError) for hit in each]
-        ranked = sorted(hits, key=lambda hit: -_count_words(hit.document, words))
-        return Hits(tuple(ranked), tuple(self.notes))
+        return sorted(hits, key=lambda hit: -_count_words(hit.document, words))
 
     async def find(self, name: str, version: str = LATEST) -> Hit:
         """Return a server of the first registry that has it. Raises NotFound and RegistryError."""
@@ -64,7 +56,7 @@ class Lookup:
                         return Hit(registry.name, document)
         raise await self._not_found(name, version)
 
-    async def versions(self, name: str) -> tuple[Document, ...]:
+    async def versions(self, name: str) -> tuple[ServerDocument, ...]:
         """Return all versions of a server, of the first registry that has it. Raises RegistryError."""
         for registry in self._registries if NAME.fullmatch(name) else ():
             async with self._open(registry) as client:
@@ -80,7 +72,7 @@ class Lookup:
     async def _search_one(
         self, registry: Registry, words: Sequence[str], most_pages: int
     ) -> list[Hit] | RegistryError:
-        found: dict[str, Document] = {}
+        found: dict[str, ServerDocument] = {}
         try:
             async with asyncio.timeout(SEARCH_S), self._open(registry) as client:
                 for word in words[:MOST_WORDS]:
@@ -110,14 +102,14 @@ class Lookup:
         words = [part for part in name.rpartition("/")[2].replace("_", "-").split("-") if len(part) > 2]
         longest = sorted(words, key=len, reverse=True)[:2]
         try:
-            return (await self.search([name.rpartition("/")[2], *longest], most_pages=1)).found
+            return await self.search([name.rpartition("/")[2], *longest], most_pages=1)
         except RegistryError as exc:
             if not NAME.fullmatch(name):
                 raise
             self.notes.append(exc.message)
             return ()
 
-    def _note_listing(self, registry: str, word: str, listing: Listing) -> None:
+    def _note_listing(self, registry: str, word: str, listing: ServerListing) -> None:
         if listing.is_cut:
             self.notes.append(f"registry `{registry}` has more servers for `{word}`; another word may narrow it")
         if listing.skipped:
@@ -140,14 +132,14 @@ def format_age(seconds: float) -> str:
     return next((word(seconds) for bound, word in steps if seconds < bound), f"{seconds / 86400:.0f} days")
 
 
-def _count_words(document: Document, words: Sequence[str]) -> int:
+def _count_words(document: ServerDocument, words: Sequence[str]) -> int:
     text = f"{document.name} {document.title} {document.description}".casefold()
     return sum(word.casefold() in text for word in words)
 
 
 def _closest(name: str, names: Sequence[str]) -> list[str]:
     """Return the names that are most like this one; the namespace counts less than what follows it."""
-    from difflib import SequenceMatcher  # only when somebody got a name wrong
+    from difflib import SequenceMatcher  # only for a wrong name
 
     last = name.rpartition("/")[2].casefold()
 

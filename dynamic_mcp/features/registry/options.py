@@ -8,35 +8,41 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from dynamic_mcp.features.registry.build import build
-from dynamic_mcp.features.registry.document import Document, Package, RemoteServer
-from dynamic_mcp.features.registry.questions import Answers, Question, is_unanswered, parts_of, questions_of
-from dynamic_mcp.features.registry.runtimes import Refused, programs_of
+from dynamic_mcp.features.registry.document import Package, RemoteServer, ServerDocument
+from dynamic_mcp.features.registry.questions import (
+    ServerAnswers,
+    ServerQuestion,
+    is_unanswered,
+    parts_of,
+    questions_of,
+)
+from dynamic_mcp.features.registry.runtimes import UnusableOption, programs_of
 
 Option: TypeAlias = Package | RemoteServer
 Kind = Literal["package", "remote"]
 
-# Stands for what a person would answer, to find out whether an option can be used at all.
+# Stands for what the user would answer, to find out whether an option can be used at all.
 _SAMPLE = "${X}"
 _RANKS = {"npm": 1, "pypi": 1, "oci": 2}
 
 
-class Refusal(Struct, frozen=True):
+class RefusedOption(Struct, frozen=True):
     """An option that cannot be used, and why."""
 
     label: str
     reason: str
 
 
-def usable_options(document: Document) -> tuple[list[Option], list[Refusal]]:
+def usable_options(document: ServerDocument) -> tuple[list[Option], list[RefusedOption]]:
     """Return the packages and the remotes that can be used, and those that cannot."""
     usable: list[Option] = []
-    refusals = [Refusal(document.name, flaw) for flaw in document.flaws]
+    refusals = [RefusedOption(document.name, flaw) for flaw in document.flaws]
     options: list[Option] = [*document.packages, *document.remotes]
     for option in options:
         try:
             build(document, option, _samples(option))
-        except Refused as exc:
-            refusals.append(Refusal(option.label, str(exc)))
+        except UnusableOption as exc:
+            refusals.append(RefusedOption(option.label, str(exc)))
         else:
             usable.append(option)
     return usable, refusals
@@ -61,7 +67,7 @@ def names_of(option: Option) -> tuple[str, ...]:
 
 
 def best(options: Sequence[Option], has_program: Callable[[str], bool]) -> Option:
-    """Return the option to take if nobody chooses: one that can run here, remote before local."""
+    """Return the option to take by default: one that can run here, remote before local."""
     return min(options, key=lambda each: _rank(each, has_program))
 
 
@@ -70,17 +76,17 @@ def find_same(options: Sequence[Option], label: str) -> Option | None:
     return next((each for each in options if each.label == label), None)
 
 
-def questions_about(option: Option) -> list[Question]:
+def questions_about(option: Option) -> list[ServerQuestion]:
     """Return the questions about an option."""
     return list(questions_of(parts_of(option)))
 
 
-def unanswered(option: Option, answers: Answers) -> list[Question]:
+def unanswered(option: Option, answers: ServerAnswers) -> list[ServerQuestion]:
     """Return the questions that must be answered still."""
     return [each for each in questions_about(option) if is_unanswered(each, answers)]
 
 
-def _samples(option: Option) -> Answers:
+def _samples(option: Option) -> ServerAnswers:
     return {each.key: (_SAMPLE,) for each in questions_about(option) if is_unanswered(each, {})}
 
 

@@ -6,29 +6,29 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.options import Option
-from dynamic_mcp.features.registry.questions import Answers
+from dynamic_mcp.features.registry.questions import ServerAnswers
 
 KEY = "x-registry"
 
 
-class Origin(Struct, frozen=True, kw_only=True):
+class ServerOrigin(Struct, frozen=True, kw_only=True):
     """The registry, the server and its version, the option that was taken, and what was answered.
 
-    `digest` is that of the document; it is empty if the server was not added by us, but linked later.
+    If it `is_linked`, the entry was not made from the document, and follows its version alone.
     """
 
     registry: str
     name: str
     version: str
     option: str
-    answers: Answers = {}
-    digest: str = ""
+    answers: ServerAnswers = {}
+    is_linked: bool = False
 
     def to_json(self) -> dict[str, object]:
         """Return what stands in the config."""
-        given: dict[str, object] = {
+        answers: dict[str, object] = {
             key: values[0] if len(values) == 1 else list(values) for key, values in self.answers.items()
         }
         facts: dict[str, object] = {
@@ -37,23 +37,25 @@ class Origin(Struct, frozen=True, kw_only=True):
             "version": self.version,
             "from": self.option,
         }
-        return facts | ({"set": given} if given else {}) | ({"sha256": self.digest} if self.digest else {})
+        return facts | ({"set": answers} if answers else {}) | ({"linked": True} if self.is_linked else {})
 
 
-def origin_of(registry: str, document: Document, option: Option, answers: Answers) -> Origin:
-    """Return the origin of a server that is made from a document."""
-    return Origin(
+def origin_of(
+    registry: str, document: ServerDocument, option: Option, answers: ServerAnswers, *, is_linked: bool = False
+) -> ServerOrigin:
+    """Return the origin of a server that is made from a document, or linked to it."""
+    return ServerOrigin(
         registry=registry,
         name=document.name,
         version=document.version,
         option=option.label,
         answers=answers,
-        digest=document.digest,
+        is_linked=is_linked,
     )
 
 
-def read_origin(entry: object) -> Origin | None:
-    """Return the origin that an entry says, or None if it says none that can be used."""
+def read_origin(entry: object) -> ServerOrigin | None:
+    """Return the origin in an entry, or None if it has none that can be used."""
     written = entry.get(KEY) if isinstance(entry, Mapping) else None
     if not isinstance(written, Mapping):
         return None
@@ -61,18 +63,17 @@ def read_origin(entry: object) -> Origin | None:
     registry, name, version, option = (text if isinstance(text, str) else "" for text in texts)
     if not (registry and name and version and option):
         return None
-    digest = written.get("sha256")
-    return Origin(
+    return ServerOrigin(
         registry=registry,
         name=name,
         version=version,
         option=option,
         answers=_read_answers(written.get("set")),
-        digest=digest if isinstance(digest, str) else "",
+        is_linked=written.get("linked") is True,
     )
 
 
-def _read_answers(written: object) -> Answers:
+def _read_answers(written: object) -> ServerAnswers:
     if not isinstance(written, Mapping):
         return {}
     lists = {str(key): value if isinstance(value, list) else [value] for key, value in written.items()}

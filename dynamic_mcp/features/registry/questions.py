@@ -12,15 +12,15 @@ from enum import Enum
 
 from msgspec import Struct
 
-from dynamic_mcp.features.registry.document import Argument, Input, Package, RemoteServer, is_reference
+from dynamic_mcp.features.registry.document import Package, PackageArgument, RemoteServer, ValueInput, is_reference
 
 # What was answered, by the key of the question; several values are for what may be repeated.
-Answers = Mapping[str, tuple[str, ...]]
+ServerAnswers = Mapping[str, tuple[str, ...]]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\{([^{}]+)\}")
 
 
-class Place(Enum):
+class ValuePlace(Enum):
     """Where a value goes."""
 
     RUNTIME = "runtime argument"
@@ -30,26 +30,26 @@ class Place(Enum):
     URL = "URL"
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class ValuePart(Struct, frozen=True, kw_only=True):
     """One value of a server: where it goes, and the keys of the questions about it.
 
     `keys` has the key for each variable of a fixed value, or for `""`, the value itself. `name` is that of the
     variable, the header or the flag; a positional argument has none.
     """
 
-    place: Place
+    place: ValuePlace
     name: str
-    input: Input
+    input: ValueInput
     keys: Mapping[str, str]
     is_repeated: bool = False
 
 
-class Question(Struct, frozen=True, kw_only=True):
-    """One value that a person gives. `variable` is the environment variable that it is the whole value of."""
+class ServerQuestion(Struct, frozen=True, kw_only=True):
+    """One value that the user gives. `variable` is the environment variable that it is the whole value of."""
 
     key: str
-    input: Input
-    place: Place
+    input: ValueInput
+    place: ValuePlace
     is_required: bool
     is_secret: bool
     is_repeated: bool
@@ -67,65 +67,71 @@ class Question(Struct, frozen=True, kw_only=True):
         return self.input.flaw_of(text)
 
 
-def parts_of(option: Package | RemoteServer) -> tuple[Part, ...]:
+def parts_of(option: Package | RemoteServer) -> tuple[ValuePart, ...]:
     """Return the parts of a package or a remote, in the order of its command line."""
     taken: set[str] = set()
     return tuple(
-        Part(
+        ValuePart(
             place=place,
             name=name,
-            input=given,
-            keys=_keys_of(given, label, taken),
+            input=source,
+            keys=_keys_of(source, label, taken),
             is_repeated=is_repeated,
         )
-        for place, name, label, given, is_repeated in _places(option)
+        for place, name, label, source, is_repeated in _places(option)
     )
 
 
-def questions_of(parts: Iterable[Part]) -> Iterator[Question]:
+def questions_of(parts: Iterable[ValuePart]) -> Iterator[ServerQuestion]:
     """Yield the questions about these parts."""
     for part in parts:
         for name, key in part.keys.items():
-            given = part.input.variables[name] if name else part.input
-            yield Question(
+            source = part.input.variables[name] if name else part.input
+            yield ServerQuestion(
                 key=key,
-                input=given,
+                input=source,
                 place=part.place,
-                is_required=given.is_required or part.input.is_required,
-                is_secret=given.is_secret or part.input.is_secret,
+                is_required=source.is_required or part.input.is_required,
+                is_secret=source.is_secret or part.input.is_secret,
                 is_repeated=part.is_repeated,
                 is_bare=_is_bare(part, name),
                 variable=_variable_of(part, name),
             )
 
 
-def is_unanswered(question: Question, answers: Answers) -> bool:
-    """Tell whether a server cannot be used without an answer to this question."""
+def is_unanswered(question: ServerQuestion, answers: ServerAnswers) -> bool:
+    """Return whether a server cannot be used without an answer to this question."""
     return question.is_required and not answers.get(question.key) and not question.input.valid_default
 
 
-def _places(option: Package | RemoteServer) -> Iterator[tuple[Place, str, str, Input, bool]]:
+def _places(option: Package | RemoteServer) -> Iterator[tuple[ValuePlace, str, str, ValueInput, bool]]:
     if isinstance(option, RemoteServer):
         # a URL with a hole in it is none
-        yield Place.URL, "", "url", Input(value=option.url, variables=option.variables, is_required=True), False
+        yield (
+            ValuePlace.URL,
+            "",
+            "url",
+            ValueInput(value=option.url, variables=option.variables, is_required=True),
+            False,
+        )
         for header in option.headers:
-            yield Place.HEADER, header.name, header.name, header.input, False
+            yield ValuePlace.HEADER, header.name, header.name, header.input, False
         return
-    for place, arguments in ((Place.RUNTIME, option.runtime_arguments), (Place.ARGUMENT, option.arguments)):
+    for place, arguments in ((ValuePlace.RUNTIME, option.runtime_arguments), (ValuePlace.ARGUMENT, option.arguments)):
         for number, each in enumerate(arguments, 1):
             yield place, each.name, _label(each, number), each.input, each.is_repeated
     for variable in option.variables:
-        yield Place.VARIABLE, variable.name, variable.name, variable.input, False
+        yield ValuePlace.VARIABLE, variable.name, variable.name, variable.input, False
 
 
-def _label(argument: Argument, number: int) -> str:
+def _label(argument: PackageArgument, number: int) -> str:
     return argument.name.lstrip("-") or argument.name or argument.hint or f"arg{number}"
 
 
-def _keys_of(given: Input, label: str, taken: set[str]) -> dict[str, str]:
-    if given.value is None:
+def _keys_of(source: ValueInput, label: str, taken: set[str]) -> dict[str, str]:
+    if source.value is None:
         return {"": _claim([label], taken)}
-    return {name: _claim([name, f"{label}.{name}"], taken) for name in given.names}
+    return {name: _claim([name, f"{label}.{name}"], taken) for name in source.names}
 
 
 def _claim(candidates: list[str], taken: set[str]) -> str:
@@ -136,17 +142,17 @@ def _claim(candidates: list[str], taken: set[str]) -> str:
     return key
 
 
-def _variable_of(part: Part, name: str) -> str:
-    if part.place is Place.VARIABLE and not name:
+def _variable_of(part: ValuePart, name: str) -> str:
+    if part.place is ValuePlace.VARIABLE and not name:
         return part.name
     # as images get their variables: `-e NAME={value}`
-    assignment = _ASSIGNMENT.fullmatch(part.input.value or "") if part.place is Place.RUNTIME else None
+    assignment = _ASSIGNMENT.fullmatch(part.input.value or "") if part.place is ValuePlace.RUNTIME else None
     return assignment[1] if assignment is not None and assignment[2] == name else ""
 
 
-def _is_bare(part: Part, name: str) -> bool:
-    """Tell whether an answer begins a word of the command line."""
-    if part.place not in (Place.RUNTIME, Place.ARGUMENT) or part.name.startswith("--"):
+def _is_bare(part: ValuePart, name: str) -> bool:
+    """Return whether an answer begins a word of the command line."""
+    if part.place not in (ValuePlace.RUNTIME, ValuePlace.ARGUMENT) or part.name.startswith("--"):
         return False
     begins = not name or (part.input.value or "").startswith(f"{{{name}}}")
     return begins and (not part.name or part.name.startswith("-"))

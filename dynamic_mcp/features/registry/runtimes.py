@@ -41,11 +41,11 @@ _REFUSED = {
 }
 
 
-class Refused(Exception):
+class UnusableOption(Exception):
     """A package that cannot be started, and why."""
 
 
-class Words(Struct, frozen=True):
+class StartWords(Struct, frozen=True):
     """The words for the runtime and for the package, and the variables that the server gets."""
 
     runtime: tuple[str, ...]
@@ -60,17 +60,17 @@ def programs_of(package: Package) -> tuple[str, ...]:
     if package.hint in known:
         return known[package.hint]
     if package.hint and package.runtime_arguments:
-        raise Refused(f"it is to be started by `{package.hint[:50]}`, with arguments for that")
+        raise UnusableOption(f"it is to be started by `{package.hint[:50]}`, with arguments for that")
     return next(iter(known.values()))
 
 
-def start(package: Package, words: Words) -> list[str]:
+def start(package: Package, words: StartWords) -> list[str]:
     """Return the whole command line. Raises Refused."""
     program = programs_of(package)
     runtime = own_words(package, words.runtime)
     if (operand := examine(package.kind, runtime).operand) is not None:
-        raise Refused(f"`{operand[:100]}` would be started instead of the package")
-    own = Words(runtime, words.package, words.variables)
+        raise UnusableOption(f"`{operand[:100]}` would be started instead of the package")
+    own = StartWords(runtime, words.package, words.variables)
     return [*program, *_STARTS[package.kind](package, program[0], own)]
 
 
@@ -86,7 +86,7 @@ def own_words(package: Package, runtime: Sequence[str]) -> tuple[str, ...]:
 
 
 def warnings_about(package: Package) -> list[str]:
-    """Return what a person should know before this is started."""
+    """Return what the user should know before this is started."""
     found = []
     if not package.version and package.kind != "oci":
         found.append(f"`{package.identifier}` has no version here, so the newest one is started each time")
@@ -115,22 +115,24 @@ def _check(package: Package) -> None:
     """Refuse what cannot be started, and what would be something else than a package. Raises Refused."""
     kind, identifier = package.kind, package.identifier
     if kind not in _PROGRAMS:
-        raise Refused(_REFUSED.get(kind, f"this program does not know how to start packages of `{kind[:50]}`"))
+        raise UnusableOption(_REFUSED.get(kind, f"this program does not know how to start packages of `{kind[:50]}`"))
     if package.transport != "stdio":
-        raise Refused(f"it serves over HTTP (`{package.transport[:50]}`); start it yourself, and add it with `--url`")
+        raise UnusableOption(
+            f"it serves over HTTP (`{package.transport[:50]}`); start it yourself, and add it with `--url`"
+        )
     if identifier.startswith("-"):
-        raise Refused(f"its identifier begins with `-`: `{identifier[:100]}`")
+        raise UnusableOption(f"its identifier begins with `-`: `{identifier[:100]}`")
     if not _FORMS[kind].fullmatch(image_of(package) if kind == "oci" else identifier):
-        raise Refused(f"its identifier is not the name of a package: `{identifier[:100]}`")
+        raise UnusableOption(f"its identifier is not the name of a package: `{identifier[:100]}`")
     if kind != "oci" and package.version and not _is_exact(kind, package.version):
-        raise Refused(f"its version is not an exact one: `{package.version[:100]}`")
+        raise UnusableOption(f"its version is not an exact one: `{package.version[:100]}`")
 
 
 def _is_exact(kind: str, version: str) -> bool:
     return bool((_SEMANTIC_VERSION if kind == "npm" else _VERSION).fullmatch(version))
 
 
-def _start_npm(package: Package, program: str, words: Words) -> list[str]:
+def _start_npm(package: Package, program: str, words: StartWords) -> list[str]:
     target = f"{package.identifier}@{package.version}" if package.version else package.identifier
     runtime = words.runtime
     yes = ["-y"] if program == "npx" and not {"-y", "--yes"} & set(runtime) else []
@@ -138,14 +140,14 @@ def _start_npm(package: Package, program: str, words: Words) -> list[str]:
     return [*yes, *([f"--registry={source}"] if source else []), *runtime, target, *words.package]
 
 
-def _start_pypi(package: Package, program: str, words: Words) -> list[str]:
+def _start_pypi(package: Package, program: str, words: StartWords) -> list[str]:
     target = f"{package.identifier}=={package.version}" if package.version else package.identifier
     source = _foreign_source(package)
     option = "--index-url" if program == "pipx" else "--default-index"
     return [*([f"{option}={source}"] if source else []), *words.runtime, target, *words.package]
 
 
-def _start_oci(package: Package, program: str, words: Words) -> list[str]:
+def _start_oci(package: Package, program: str, words: StartWords) -> list[str]:
     image = image_of(package)
     runtime = words.runtime
     basics = [flag for flag in ("-i", "--rm") if flag not in runtime]
@@ -155,7 +157,7 @@ def _start_oci(package: Package, program: str, words: Words) -> list[str]:
     return ["run", *basics, *passed, *runtime, image, *words.package]
 
 
-def _start_nuget(package: Package, program: str, words: Words) -> list[str]:
+def _start_nuget(package: Package, program: str, words: StartWords) -> list[str]:
     target = f"{package.identifier}@{package.version}" if package.version else package.identifier
     runtime = [word for word in words.runtime if word != "--"]
     yes = ["--yes"] if not {"-y", "--yes"} & set(runtime) else []
@@ -170,9 +172,9 @@ def _foreign_source(package: Package) -> str:
     if not host or host in _DEFAULT_HOSTS.get(package.kind, set()):
         return ""
     if not package.base_url.startswith("https://"):
-        raise Refused(f"the URL of its package registry is not https: `{package.base_url[:100]}`")
+        raise UnusableOption(f"the URL of its package registry is not https: `{package.base_url[:100]}`")
     if not _SOURCE.fullmatch(package.base_url):
-        raise Refused(f"the URL of its package registry is not a plain one: `{package.base_url[:100]}`")
+        raise UnusableOption(f"the URL of its package registry is not a plain one: `{package.base_url[:100]}`")
     return package.base_url
 
 
@@ -180,7 +182,7 @@ def _host(url: str) -> str:
     try:
         return urlsplit(url if "://" in url else f"https://{url}").netloc.lower() if url else ""
     except ValueError:
-        raise Refused(f"`{url[:100]}` is not a URL") from None
+        raise UnusableOption(f"`{url[:100]}` is not a URL") from None
 
 
 def _is_host(text: str) -> bool:
@@ -200,7 +202,7 @@ _PROGRAMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "nuget": {"dnx": ("dnx",)},
 }
 _FORMS = {"npm": _NPM, "pypi": _PYPI, "oci": _IMAGE, "nuget": _NUGET}
-_STARTS: Mapping[str, Callable[[Package, str, Words], list[str]]] = {
+_STARTS: Mapping[str, Callable[[Package, str, StartWords], list[str]]] = {
     "npm": _start_npm,
     "pypi": _start_pypi,
     "oci": _start_oci,

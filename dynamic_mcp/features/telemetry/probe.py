@@ -9,10 +9,10 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.secrets import strip_user_info
 from dynamic_mcp.doctor.findings import Finding, Level, warning
+from dynamic_mcp.features.telemetry.config import Telemetry
 from dynamic_mcp.system.text import os_reason
 
 _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES_", "METRICS_"))
@@ -23,15 +23,15 @@ _WITHIN_S = 5.0
 
 async def probe(config: Config) -> list[Finding]:
     """Return whether the collector can be reached."""
-    return await check_endpoint(config.telemetry, os.environ)
+    return await check_endpoint(config.settings_of("telemetry", Telemetry), os.environ)
 
 
 async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, str]) -> list[Finding]:
-    """Connect to the collector, and return what is in the way."""
+    """Connect to the collector, and return why that fails."""
     if telemetry is None:
         return []
-    given = (telemetry.endpoint, *(environment.get(name) for name in _ENDPOINTS))
-    url = next((each for each in given if each), _DEFAULT_ENDPOINT)
+    endpoints = (telemetry.endpoint, *(environment.get(name) for name in _ENDPOINTS))
+    url = next((each for each in endpoints if each), _DEFAULT_ENDPOINT)
     where = "settings.telemetry.endpoint"
     shown = strip_user_info(url)
     try:

@@ -34,7 +34,7 @@ class Exporter(Protocol):
         ...
 
     def decides(self, trace: Trace, name: str) -> bool:
-        """Tell whether a trace is recorded."""
+        """Return whether a trace is recorded."""
         ...
 
     def flush(self) -> None:
@@ -102,7 +102,7 @@ class Recorder:
             trace.is_sampled = self._exporter.decides(trace, name)
 
     def close(self, within_s: float = FLUSH_WITHIN_S) -> None:
-        """Send what is left and wait for that, `within_s` at most; to be called in a thread.
+        """Send the rest and wait for that, `within_s` at most; to be called in a thread.
 
         What takes longer goes on in the background, as long as the process does.
         """

@@ -1,4 +1,4 @@
-"""What is measured, as the event loop hands it over: plain values, which threads make spans and metrics of."""
+"""Measurements as plain values of the event loop; threads make spans and metrics of them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Measurement(Struct, frozen=True):
 
 
 class TelemetrySettings(Struct, frozen=True):
-    """What is sent, and where; `endpoint` None is that of the variables of OpenTelemetry."""
+    """The signals to send and their collector; `endpoint` None is that of the variables of OpenTelemetry."""
 
     endpoint: str | None
     traces: bool

@@ -82,7 +82,7 @@ class SdkExporter:
             histogram.record(item.seconds, item.attributes)
 
     def decides(self, trace: Trace, name: str) -> bool:
-        """Tell whether a trace is recorded, as the sampler says."""
+        """Return whether the sampler records a trace."""
         parent = Context() if trace.parent is None else _as_current(trace.parent)
         result = self._sampler.should_sample(parent, int(trace.id, 16), name, SpanKind.SERVER)
         return result.decision is Decision.RECORD_AND_SAMPLE
@@ -102,7 +102,7 @@ class SdkExporter:
             return
         self._ids.trace_id, self._ids.span_id = int(trace.id, 16), int(span.id, 16)
         context = trace.context(span.parent_id) if span.parent_id else trace.parent
-        made = self._tracer.start_span(
+        otel_span = self._tracer.start_span(
             span.name,
             Context() if context is None else _as_current(context, is_remote=not span.parent_id),
             _KINDS[span.kind],
@@ -111,12 +111,12 @@ class SdkExporter:
             span.started,
         )
         if span.payloads is not None:
-            made.set_attributes(span.payloads())
+            otel_span.set_attributes(span.payloads())
         for event in span.events:
-            made.add_event(event.name, event.attributes, event.at)
+            otel_span.add_event(event.name, event.attributes, event.at)
         if span.error is not None:
-            made.set_status(Status(StatusCode.ERROR, span.error or None))
-        made.end(span.ended)
+            otel_span.set_status(Status(StatusCode.ERROR, span.error or None))
+        otel_span.end(span.ended)
 
 
 class _Ids(IdGenerator):
@@ -158,7 +158,7 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 
 
 class _Delivery:
-    """Whether the collector takes what is sent; says so when that changes.
+    """Whether the collector accepts data; logs each change.
 
     What the SDK logs in our threads goes into these lines only. In other threads, which may be those of an
     application around us that has telemetry of its own, it is left alone.
@@ -186,7 +186,7 @@ class _Delivery:
             _thread.is_muted = before
 
     def note(self, what: str, *, is_delivered: bool) -> None:
-        """Note what came of sending something."""
+        """Record whether something was delivered, and log a change."""
         with self._lock:
             if self._has_failed is not is_delivered:
                 return

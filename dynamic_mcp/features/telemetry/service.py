@@ -7,8 +7,8 @@ import logging
 import os
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features.telemetry.config import Telemetry
 from dynamic_mcp.features.telemetry.recorder import Recorder
 from dynamic_mcp.features.telemetry.records import TelemetrySettings
 from dynamic_mcp.features.telemetry.tracing import Tracing
@@ -41,8 +41,9 @@ class TelemetryService(ObserverService):
 
     def apply(self, config: Config) -> Tracing | None:
         """Record as this config says from now on; what was recorded before is still sent as it was to be."""
-        if config.telemetry != self._settings:
-            self._change(config.telemetry)
+        settings = config.settings_of("telemetry", Telemetry)
+        if settings != self._settings:
+            self._change(settings)
         return self._observer
 
     def _change(self, settings: Telemetry | None) -> None:
@@ -58,7 +59,7 @@ class TelemetryService(ObserverService):
             self._starting = self._tasks.create(self._start(recorder), name="start of telemetry")
 
     async def close(self) -> None:
-        """Send what is left, within a bound."""
+        """Send the rest, within a bound."""
         self._end()
         await self._tasks.wait()
 

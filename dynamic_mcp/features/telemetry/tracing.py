@@ -192,7 +192,7 @@ class Tracing(Observer):
             self._recorder.put_duration(names.SERVER_SESSION, seconds, operations.of_client(event.client))
 
     def link_opened(self, group: Group, instance: Instance) -> None:
-        """Note since when an upstream is connected."""
+        """Record when an upstream was connected."""
         if self._has_metrics:
             labels = {**operations.of_upstream(group.config), names.GROUP: group.name}
             self._links.add(instance, labels)

@@ -9,29 +9,36 @@ from dataclasses import dataclass, replace
 
 from dynamic_mcp.config import types
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.importer.adapter import Field, TimeoutField
+from dynamic_mcp.importer.adapter import Meaning, TimeoutField
 from dynamic_mcp.importer.convert import naming
-from dynamic_mcp.importer.convert.draft import Context, Draft, FieldValue, UnusableError, describe_kind, make_draft
+from dynamic_mcp.importer.convert.draft import (
+    Context,
+    FieldValue,
+    ServerDraft,
+    UnusableError,
+    describe_kind,
+    make_draft,
+)
 from dynamic_mcp.importer.convert.fields import TYPES
 from dynamic_mcp.importer.convert.program import convert_program, read_plain_words
 from dynamic_mcp.importer.convert.remote import convert_remote
 from dynamic_mcp.importer.model import ForeignServer, Notice
 
-_SWITCHES = (Field.ENABLED, Field.DISABLED, Field.NAME, Field.DESCRIPTION)
-_PROGRAM_FIELDS = (Field.ARGS, Field.ENV, Field.ENV_NAMES, Field.ENV_FILE, Field.CWD)
+_SWITCHES = (Meaning.ENABLED, Meaning.DISABLED, Meaning.NAME, Meaning.DESCRIPTION)
+_PROGRAM_FIELDS = (Meaning.ARGS, Meaning.ENV, Meaning.ENV_NAMES, Meaning.ENV_FILE, Meaning.CWD)
 _REMOTE_FIELDS = (
-    Field.HEADERS,
-    Field.HEADERS_FROM_ENV,
-    Field.BEARER,
-    Field.BEARER_FROM_ENV,
-    Field.OAUTH,
-    Field.CLIENT_ID,
-    Field.CLIENT_SECRET,
-    Field.SCOPES,
-    Field.REDIRECT_PORT,
-    Field.METADATA_URL,
+    Meaning.HEADERS,
+    Meaning.HEADERS_FROM_ENV,
+    Meaning.BEARER,
+    Meaning.BEARER_FROM_ENV,
+    Meaning.OAUTH,
+    Meaning.CLIENT_ID,
+    Meaning.CLIENT_SECRET,
+    Meaning.SCOPES,
+    Meaning.REDIRECT_PORT,
+    Meaning.METADATA_URL,
 )
-_ADDRESSES = (Field.HTTP_URL, Field.URL)
+_ADDRESSES = (Meaning.HTTP_URL, Meaning.URL)
 _TRUE = frozenset(("true", "yes", "1", "on"))
 _FALSE = frozenset(("false", "no", "0", "off"))
 _PLAUSIBLE_MS = 1000
@@ -71,37 +78,37 @@ def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> F
     return ForeignServer(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
 
 
-def _is_ours(draft: Draft) -> bool:
-    command = draft.choose(Field.COMMAND)
+def _is_ours(draft: ServerDraft) -> bool:
+    command = draft.choose(Meaning.COMMAND)
     words = read_plain_words(draft, command) if command else []
-    address = next((given for given in draft.find_all(*_ADDRESSES) if given.value), None)
+    address = next((original for original in draft.find_all(*_ADDRESSES) if original.value), None)
     return naming.is_ours(
         draft.name, words[0] if words else None, words[1:], str(address.value) if address and not words else None
     )
 
 
-def _choose_name(draft: Draft) -> str:
+def _choose_name(draft: ServerDraft) -> str:
     """Return the key, or the field with the name if the tool's keys carry no meaning."""
-    given = next((given for given in draft.find_all(Field.NAME) if given.value not in (None, "")), None)
-    if given is None:
+    original = next((original for original in draft.find_all(Meaning.NAME) if original.value not in (None, "")), None)
+    if original is None:
         return draft.name
-    if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
-        return given.value
-    if given.value != draft.name:
-        draft.note(given.name, "is a display name, which has no counterpart here")
+    if original.name == draft.context.adapter.named_by and isinstance(original.value, str):
+        return original.value
+    if original.value != draft.name:
+        draft.note(original.name, "is a display name, which has no counterpart here")
     return draft.name
 
 
-def _convert_upstream(draft: Draft) -> dict[str, object]:
-    command, address = draft.choose(Field.COMMAND), draft.choose(*_ADDRESSES)
+def _convert_upstream(draft: ServerDraft) -> dict[str, object]:
+    command, address = draft.choose(Meaning.COMMAND), draft.choose(*_ADDRESSES)
     kind_of = _read_type(draft)
-    if kind_of == "ws" or (draft.choose(Field.WS_URL) and not (command or address)):
+    if kind_of == "ws" or (draft.choose(Meaning.WS_URL) and not (command or address)):
         raise UnusableError("", "WebSockets are not supported")
     if command is None and address is None:
         raise UnusableError("", _describe_missing(draft))
     is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
     if is_remote and address is not None:
-        _note_others(draft, [*draft.find_all(Field.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
+        _note_others(draft, [*draft.find_all(Meaning.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
         return convert_remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
     assert command is not None
     _note_others(draft, [*draft.find_all(*_ADDRESSES, *_REMOTE_FIELDS)], "applies only to remote servers")
@@ -110,47 +117,49 @@ def _convert_upstream(draft: Draft) -> dict[str, object]:
     return convert_program(draft, command)
 
 
-def _describe_missing(draft: Draft) -> str:
-    is_switch = bool(draft.fields.keys() & {Field.ENABLED, Field.DISABLED}) and draft.fields.keys() <= set(_SWITCHES)
+def _describe_missing(draft: ServerDraft) -> str:
+    is_switch = bool(draft.fields.keys() & {Meaning.ENABLED, Meaning.DISABLED}) and draft.fields.keys() <= set(
+        _SWITCHES
+    )
     if is_switch and not draft.timeouts:
         return "only enables or disables a server that is defined elsewhere"
     return "has neither a command nor a URL"
 
 
-def _note_others(draft: Draft, others: list[FieldValue], reason: str) -> None:
-    for given in others:
-        if given.value not in (None, "", [], {}, False):
-            draft.note(given.name, f"{reason} and is left out")
+def _note_others(draft: ServerDraft, others: list[FieldValue], reason: str) -> None:
+    for original in others:
+        if original.value not in (None, "", [], {}, False):
+            draft.note(original.name, f"{reason} and is left out")
 
 
-def _read_type(draft: Draft) -> str | None:
+def _read_type(draft: ServerDraft) -> str | None:
     """Return `stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None if no type is given."""
-    for given in draft.find_all(Field.TYPE):
-        if not isinstance(given.value, str) or not given.value.strip():
-            if given.value not in (None, ""):
-                draft.note(given.name, f"is {describe_kind(given.value)}, not a type, and is left out")
+    for original in draft.find_all(Meaning.TYPE):
+        if not isinstance(original.value, str) or not original.value.strip():
+            if original.value not in (None, ""):
+                draft.note(original.name, f"is {describe_kind(original.value)}, not a type, and is left out")
             continue
-        word = re.sub(r"[^a-z]", "", given.value.lower())
+        word = re.sub(r"[^a-z]", "", original.value.lower())
         if word in TYPES:
             return TYPES[word]
-        draft.note(given.name, f"`{given.value[:40]}` is an unknown type and is left out")
+        draft.note(original.name, f"`{original.value[:40]}` is an unknown type and is left out")
     return None
 
 
-def _note_never_carried(draft: Draft) -> None:
+def _note_never_carried(draft: ServerDraft) -> None:
     reasons = {
-        Field.APPROVAL: "is an approval; approvals are never imported",
-        Field.TOKENS: "is a stored login; logins are never imported, so log in again",
-        Field.HELPER: "is a program that generates headers and is never run: set the headers yourself",
-        Field.NOTHING: "has no counterpart here and is left out",
+        Meaning.APPROVAL: "is an approval; approvals are never imported",
+        Meaning.TOKENS: "is a stored login; logins are never imported, so log in again",
+        Meaning.HELPER: "is a program that generates headers and is never run: set the headers yourself",
+        Meaning.NOTHING: "has no counterpart here and is left out",
     }
     for meaning, reason in reasons.items():
-        for given in draft.find_all(meaning):
-            if given.value not in (None, False, "", [], {}):
-                draft.note(given.name, reason)
+        for original in draft.find_all(meaning):
+            if original.value not in (None, False, "", [], {}):
+                draft.note(original.name, reason)
 
 
-def _convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
+def _convert_limits(draft: ServerDraft, *, is_off: bool) -> dict[str, object]:
     """Return the fields that programs and remote servers have in common."""
     entry: dict[str, object] = {}
     if description := _read_description(draft):
@@ -164,53 +173,55 @@ def _convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
     return entry
 
 
-def _read_description(draft: Draft) -> str:
-    given = draft.choose(Field.DESCRIPTION)
-    text = draft.to_plain_text(given.name, given.value) if given else None
+def _read_description(draft: ServerDraft) -> str:
+    original = draft.choose(Meaning.DESCRIPTION)
+    text = draft.to_plain_text(original.name, original.value) if original else None
     words = " ".join((text or "").split())
-    if given and len(words) > _LONGEST_DESCRIPTION:
-        draft.note(given.name, f"is truncated to {_LONGEST_DESCRIPTION} characters")
+    if original and len(words) > _LONGEST_DESCRIPTION:
+        draft.note(original.name, f"is truncated to {_LONGEST_DESCRIPTION} characters")
     return words[:_LONGEST_DESCRIPTION]
 
 
-def _is_disabled(draft: Draft) -> bool:
-    on = [_parse_bool(draft, given) for given in draft.find_all(Field.ENABLED)]
-    off = [_parse_bool(draft, given) for given in draft.find_all(Field.DISABLED)]
+def _is_disabled(draft: ServerDraft) -> bool:
+    on = [_parse_bool(draft, original) for original in draft.find_all(Meaning.ENABLED)]
+    off = [_parse_bool(draft, original) for original in draft.find_all(Meaning.DISABLED)]
     return False in on or True in off
 
 
-def _parse_bool(draft: Draft, given: FieldValue) -> bool | None:
-    if isinstance(given.value, bool) or given.value is None:
-        return given.value
-    word = str(given.value).lower() if isinstance(given.value, (str, int)) else ""
+def _parse_bool(draft: ServerDraft, original: FieldValue) -> bool | None:
+    if isinstance(original.value, bool) or original.value is None:
+        return original.value
+    word = str(original.value).lower() if isinstance(original.value, (str, int)) else ""
     if word in _TRUE | _FALSE:
         return word in _TRUE
-    draft.note(given.name, f"is {describe_kind(given.value)}, not a boolean, and is left out")
+    draft.note(original.name, f"is {describe_kind(original.value)}, not a boolean, and is left out")
     return None
 
 
-def _read_timeout(draft: Draft) -> dict[str, str]:
+def _read_timeout(draft: ServerDraft) -> dict[str, str]:
     timeout: dict[str, str] = {}
-    for wait, given in draft.timeouts:
-        if isinstance(given.value, dict):
-            _add_parts(draft, timeout, given)
-        elif given.value is not None and (seconds := _parse_seconds(draft, wait, given)) is not None:
-            _set_timeout(draft, timeout, wait.part, given, seconds)
+    for wait, original in draft.timeouts:
+        if isinstance(original.value, dict):
+            _add_parts(draft, timeout, original)
+        elif original.value is not None and (seconds := _parse_seconds(draft, wait, original)) is not None:
+            _set_timeout(draft, timeout, wait.part, original, seconds)
     return timeout
 
 
-def _set_timeout(draft: Draft, timeout: dict[str, str], part: str, given: FieldValue, seconds: float) -> None:
+def _set_timeout(
+    draft: ServerDraft, timeout: dict[str, str], part: str, original: FieldValue, seconds: float
+) -> None:
     duration = _format_duration(seconds)
     if timeout.setdefault(part, duration) != duration:
-        draft.note(given.name, f"is left out: another field says {timeout[part]}")
+        draft.note(original.name, f"is left out: another field says {timeout[part]}")
 
 
-def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None:
+def _add_parts(draft: ServerDraft, timeout: dict[str, str], original: FieldValue) -> None:
     """Read OpenCode's later form: one timeout for each phase of a server."""
     parts = {"startup": "connect", "execution": "tools", "request": "tools", "connect": "connect", "tools": "tools"}
-    assert isinstance(given.value, dict)
-    for name, value in given.value.items():
-        inner = FieldValue(f"{given.name}.{name}", value)
+    assert isinstance(original.value, dict)
+    for name, value in original.value.items():
+        inner = FieldValue(f"{original.name}.{name}", value)
         part = parts.get(name)
         if part is None:
             draft.note(inner.name, "has no counterpart here and is left out")
@@ -218,26 +229,26 @@ def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None
             _set_timeout(draft, timeout, part, inner, seconds)
 
 
-def _parse_seconds(draft: Draft, wait: TimeoutField, given: FieldValue) -> float | None:
-    amount = _parse_amount(given)
+def _parse_seconds(draft: ServerDraft, wait: TimeoutField, original: FieldValue) -> float | None:
+    amount = _parse_amount(original)
     if amount is None or amount <= 0:
-        draft.note(given.name, "is not a usable duration and is left out")
+        draft.note(original.name, "is not a usable duration and is left out")
         return None
-    if isinstance(given.value, str) and not re.fullmatch(r"[\d.\s]+", given.value):
+    if isinstance(original.value, str) and not re.fullmatch(r"[\d.\s]+", original.value):
         seconds = amount
     else:
-        seconds = amount * _choose_unit_s(draft, wait, given, amount)
+        seconds = amount * _choose_unit_s(draft, wait, original, amount)
     if not 0 < seconds <= types.LONGEST_S:
-        draft.note(given.name, "is not a usable duration and is left out")
+        draft.note(original.name, "is not a usable duration and is left out")
         return None
     return seconds
 
 
-def _parse_amount(given: FieldValue) -> float | None:
+def _parse_amount(original: FieldValue) -> float | None:
     try:
-        amount = types.parse_seconds(given.value)
+        amount = types.parse_seconds(original.value)
     except (FlawError, OverflowError):
-        value = given.value
+        value = original.value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(_to_float(value)):
             return _to_float(value)  # too long in seconds, but perhaps not in milliseconds
         return None
@@ -251,13 +262,13 @@ def _to_float(value: float) -> float:
         return math.inf
 
 
-def _choose_unit_s(draft: Draft, wait: TimeoutField, given: FieldValue, amount: float) -> float:
+def _choose_unit_s(draft: ServerDraft, wait: TimeoutField, original: FieldValue, amount: float) -> float:
     unit = wait.unit_s if wait.unit_s is not None else draft.context.adapter.timeout_unit_s
     if unit is not None:
         return unit
     guess = 0.001 if amount >= _PLAUSIBLE_MS else 1.0
     words = "milliseconds" if guess < 1 else "seconds"
-    draft.note(given.name, f"is taken as {words}: the tool does not document its unit")
+    draft.note(original.name, f"is taken as {words}: the tool does not document its unit")
     return guess
 
 
@@ -270,24 +281,24 @@ def _format_duration(seconds: float) -> str:
     return f"{milliseconds}ms" if milliseconds < 1000 else f"{milliseconds / 1000:g}s"
 
 
-def _read_tools(draft: Draft) -> dict[str, object]:
+def _read_tools(draft: ServerDraft) -> dict[str, object]:
     tools: dict[str, object] = {}
-    for given in draft.find_all(Field.INCLUDE):
-        _set_names(draft, tools, "include", given)
-    for given in draft.find_all(Field.EXCLUDE):
-        _set_names(draft, tools, "exclude", given)
-    for given in draft.find_all(Field.TOOLS):
-        if isinstance(given.value, dict):
-            _add_tools_object(draft, tools, given)
+    for original in draft.find_all(Meaning.INCLUDE):
+        _set_names(draft, tools, "include", original)
+    for original in draft.find_all(Meaning.EXCLUDE):
+        _set_names(draft, tools, "exclude", original)
+    for original in draft.find_all(Meaning.TOOLS):
+        if isinstance(original.value, dict):
+            _add_tools_object(draft, tools, original)
         else:
-            _set_names(draft, tools, "include", given)
+            _set_names(draft, tools, "include", original)
     return tools
 
 
-def _add_tools_object(draft: Draft, tools: dict[str, object], given: FieldValue) -> None:
-    assert isinstance(given.value, dict)
-    for name, value in given.value.items():
-        inner = FieldValue(f"{given.name}.{name}", value)
+def _add_tools_object(draft: ServerDraft, tools: dict[str, object], original: FieldValue) -> None:
+    assert isinstance(original.value, dict)
+    for name, value in original.value.items():
+        inner = FieldValue(f"{original.name}.{name}", value)
         if name in ("include", "exclude"):
             _set_names(draft, tools, name, inner)
         elif isinstance(value, dict) and any("approv" in key.lower() for key in value):
@@ -298,20 +309,20 @@ def _add_tools_object(draft: Draft, tools: dict[str, object], given: FieldValue)
             draft.note(inner.name, "has no counterpart here and is left out")
 
 
-def _set_names(draft: Draft, tools: dict[str, object], part: str, given: FieldValue) -> None:
-    if given.value is None:
+def _set_names(draft: ServerDraft, tools: dict[str, object], part: str, original: FieldValue) -> None:
+    if original.value is None:
         return
-    listed = [given.value] if isinstance(given.value, str) else given.value
+    listed = [original.value] if isinstance(original.value, str) else original.value
     if not isinstance(listed, list):
-        draft.note(given.name, f"is {describe_kind(given.value)}, not a list, and is left out")
+        draft.note(original.name, f"is {describe_kind(original.value)}, not a list, and is left out")
         return
     names = [
-        name for name in (draft.to_plain_text(f"{given.name}[{i}]", each) for i, each in enumerate(listed)) if name
+        name for name in (draft.to_plain_text(f"{original.name}[{i}]", each) for i, each in enumerate(listed)) if name
     ]
     if part == "exclude" and not names:
         return
     if part == "include" and not listed:
-        draft.note(given.name, "is an empty list, so the server offers no tools")
+        draft.note(original.name, "is an empty list, so the server offers no tools")
     if part == "include" and "*" in names:
         return
     _add_names(tools, part, names)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dynamic_mcp.config.secrets import mask_text
-from dynamic_mcp.importer.adapter import Adapter, Field, TimeoutField
+from dynamic_mcp.importer.adapter import Adapter, Meaning, TimeoutField
 from dynamic_mcp.importer.convert import variables
 from dynamic_mcp.importer.convert.fields import COMMON
-from dynamic_mcp.importer.convert.variables import Input, Scene
-from dynamic_mcp.importer.model import Machine, Notice, Source
+from dynamic_mcp.importer.convert.variables import PromptedInput, Scene
+from dynamic_mcp.importer.model import Machine, Notice, SettingsSource
 from dynamic_mcp.system.text import replace_unprintable
 
 _LONGEST_NAME = 80
@@ -32,9 +32,9 @@ class Context:
     """What all servers of one file share."""
 
     adapter: Adapter
-    source: Source
+    source: SettingsSource
     machine: Machine
-    inputs: Mapping[str, Input]
+    inputs: Mapping[str, PromptedInput]
 
     def make_notice(self, server: str, field: str, reason: str) -> Notice:
         """Return a notice about a field of a server, or about the file if `server` is empty."""
@@ -52,12 +52,12 @@ class FieldValue:
 
 
 @dataclass
-class Draft:
+class ServerDraft:
     """A server that is being converted."""
 
     context: Context
     name: str
-    fields: dict[Field, list[FieldValue]]
+    fields: dict[Meaning, list[FieldValue]]
     timeouts: list[tuple[TimeoutField, FieldValue]]
     notices: list[Notice] = field(default_factory=list)
     exports: dict[str, None] = field(default_factory=dict)
@@ -68,15 +68,20 @@ class Draft:
         if notice not in self.notices:
             self.notices.append(notice)
 
-    def choose(self, *meanings: Field) -> FieldValue | None:
+    def choose(self, *meanings: Meaning) -> FieldValue | None:
         """Return the first field with one of these meanings that is not empty; add a notice if others differ."""
-        found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
+        found = [
+            original
+            for meaning in meanings
+            for original in self.fields.get(meaning, ())
+            if original.value not in _EMPTY
+        ]
         for other in found[1:]:
             if other.value != found[0].value:
                 self.note(other.name, f"differs from `{found[0].name}`, which is used")
         return found[0] if found else None
 
-    def find_all(self, *meanings: Field) -> Iterator[FieldValue]:
+    def find_all(self, *meanings: Meaning) -> Iterator[FieldValue]:
         """Return all fields with these meanings, including empty ones."""
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
@@ -124,23 +129,25 @@ class Draft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(name for given in self.find_all(Field.ENV) for name in parse_members(given.value) or ()),
+            own=frozenset(
+                name for original in self.find_all(Meaning.ENV) for name in parse_members(original.value) or ()
+            ),
             is_unset_empty=is_unset_empty,
         )
 
 
-def make_draft(context: Context, name: str, server: Mapping[str, object]) -> Draft:
+def make_draft(context: Context, name: str, server: Mapping[str, object]) -> ServerDraft:
     """Sort the fields of a server by meaning; unknown fields are noted."""
-    draft = Draft(context, name, {}, [])
+    draft = ServerDraft(context, name, {}, [])
     known = {**COMMON, **context.adapter.fields}
-    for given in _flatten(server, known):
-        meaning = known.get(given.name)
+    for original in _flatten(server, known):
+        meaning = known.get(original.name)
         if isinstance(meaning, TimeoutField):
-            draft.timeouts.append((meaning, given))
+            draft.timeouts.append((meaning, original))
         elif meaning is None:
-            draft.note(given.name, "has no counterpart here and is left out")
+            draft.note(original.name, "has no counterpart here and is left out")
         else:
-            draft.fields.setdefault(meaning, []).append(given)
+            draft.fields.setdefault(meaning, []).append(original)
     return draft
 
 
@@ -187,7 +194,7 @@ def describe_kind(value: object) -> str:
     return "a date"
 
 
-def _flatten(server: Mapping[str, object], known: Mapping[str, Field | TimeoutField]) -> Iterator[FieldValue]:
+def _flatten(server: Mapping[str, object], known: Mapping[str, Meaning | TimeoutField]) -> Iterator[FieldValue]:
     nested = {name.partition(".")[0] for name in known if "." in name}
     for name, value in server.items():
         if name == "transport" and isinstance(value, dict):

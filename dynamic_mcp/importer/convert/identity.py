@@ -27,7 +27,7 @@ class Identity:
     path: str = ""
 
     def is_same(self, other: Identity) -> bool:
-        """Tell whether both run or reach the same."""
+        """Return whether both run or reach the same."""
         return self.key == other.key and (not self.path or not other.path or self.path == other.path)
 
 
@@ -112,7 +112,7 @@ def _command_words(entry: Mapping[str, object], home: str) -> tuple[str, list[st
 
 
 def _is_bridge(package: tuple[str, ...]) -> bool:
-    """Tell whether a package reaches a URL over HTTP, as `url` does."""
+    """Return whether a package reaches a URL over HTTP, as `url` does."""
     return package[:2] == ("npm", "mcp-remote") and len(package) > 2 and "://" in package[2]
 
 

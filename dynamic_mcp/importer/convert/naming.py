@@ -59,7 +59,7 @@ def make_unique(name: str, taken: Container[str]) -> str:
 
 
 def is_ours(name: str, command: str | None, args: Sequence[str], url: str | None) -> bool:
-    """Tell whether a server is dynamic-mcp, by its name or by the program that it or its launcher starts."""
+    """Return whether a server is dynamic-mcp, by its name or by the program that it or its launcher starts."""
     if name.strip().lower() in _OURS:
         return True
     return url is None and command is not None and _starts_dynamic_mcp([command, *args])

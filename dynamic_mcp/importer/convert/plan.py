@@ -3,60 +3,48 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
+from dynamic_mcp.config import edit
 from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.importer.convert.draft import make_printable
-from dynamic_mcp.importer.convert.memory import Memory
-from dynamic_mcp.importer.convert.vault import Hiding, masked, secrets
-from dynamic_mcp.importer.formats.changes import Edit
-from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
+from dynamic_mcp.importer.convert.vault import Hiding, Vault, masked, secrets
+from dynamic_mcp.importer.model import Entry, ForeignServer, Notice, Reading
 
 
 class Action(StrEnum):
-    """What the import does with a server."""
+    """What the import does with a server; one that DIFFERS from the config's keeps the config's entry."""
 
     NEW = "new"
     SAME = "same"
-    UPDATE = "update"
-    CONFLICT = "conflict"
+    DIFFERS = "differs"
+    REPLACED = "replaced"
     SKIP = "skip"
 
 
-class Choice(StrEnum):
-    """How a conflict is settled; RENAME keeps both sides."""
-
-    KEEP = "keep"
-    REPLACE = "replace"
-    RENAME = "rename"
-
-
 @dataclass(frozen=True)
-class Item:
+class ImportItem:
     """One foreign server, and the name and entry that it gets in the output, if any.
 
-    `reason` tells why it is skipped; `is_flawed` if our config does not accept it. `conflicts` are the fields that
-    both sides changed, and `choice` is the decision about them.
+    `reason` says why it is skipped; `is_flawed` if our config does not accept it. `fields` are those that differ from
+    the entry in the config, and `proposal` is what replaces that entry if the user wants it.
     """
 
     server: ForeignServer
     name: str
     action: Action
-    before: Mapping[str, object] | None = field(default=None, repr=False)
-    entry: Mapping[str, object] | None = field(default=None, repr=False)
+    before: Entry | None = field(default=None, repr=False)
+    entry: Entry | None = field(default=None, repr=False)
     reason: str = ""
-    conflicts: tuple[str, ...] = ()
-    choice: Choice | None = None
+    fields: tuple[str, ...] = ()
+    proposal: Entry | None = field(default=None, repr=False)
     notices: tuple[Notice, ...] = ()
     is_flawed: bool = False
-
-    @property
-    def is_changed(self) -> bool:
-        """Tell whether the import changes this entry of the output."""
-        return self.entry is not None and self.entry != self.before
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -73,29 +61,89 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A whole import: the output's text before and after, and what is remembered of it.
+class OutputConfig:
+    """The config that an import goes to: its text, which is None if there is none, and its parts."""
 
-    `before` is None if there is no output yet; `servers` are all servers of the output afterwards. `variables` go to
-    the env file, which is None if there are none. `other_edits` are those of `after` that concern no server.
+    file: Path
+    before: str | None = field(repr=False)
+    text: str = field(repr=False)
+    document: Entry = field(repr=False)
+    servers: Mapping[str, Entry] = field(repr=False)
+    vault: Vault = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole import: the output as it is, and all its servers afterwards.
+
+    `daemon` is what `settings.daemon` becomes; None leaves it as it is.
     """
 
-    output: Path
-    items: tuple[Item, ...]
-    before: str | None = field(repr=False)
-    after: str = field(repr=False)
-    memory: Memory = field(repr=False)
-    servers: Mapping[str, Mapping[str, object]] = field(repr=False)
+    target: OutputConfig
+    items: tuple[ImportItem, ...]
+    servers: Mapping[str, Entry] = field(repr=False)
     readings: tuple[Reading, ...] = ()
     remarks: tuple[str, ...] = ()
-    env_file: Path | None = None
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    other_edits: tuple[Edit, ...] = ()
+    daemon: bool | None = None
+
+    @property
+    def output(self) -> Path:
+        """The file to write."""
+        return self.target.file
+
+    @property
+    def before(self) -> str | None:
+        """The text of the output; None if there is none yet."""
+        return self.target.before
+
+    @property
+    def changed_servers(self) -> dict[str, Entry]:
+        """The servers that are new, or that change."""
+        return {name: entry for name, entry in self.servers.items() if self.target.servers.get(name) != entry}
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The variables to write into the env file."""
+        return self.target.vault.changed_variables(self.servers)
+
+    @property
+    def env_file(self) -> Path:
+        """The file for secrets, which need not exist."""
+        return self.target.vault.file
+
+    @cached_property
+    def after(self) -> str:
+        """The text of the output afterwards."""
+        target = self.target
+        text = target.text
+        if not target.servers:
+            text = edit.put(text, ("mcpServers",), self.servers)
+        for name, entry in self.changed_servers.items() if target.servers else ():
+            text = edit.put(text, ("mcpServers", name), entry)
+        if self.variables and not target.vault.configured_name:
+            text = edit.put(text, ("settings", "variables_file"), target.vault.name)
+        return text if self.daemon is None else edit.put(text, ("settings", "daemon"), self.daemon)
 
     @property
     def is_changed(self) -> bool:
-        """Tell whether there is anything to write into the output."""
+        """Return whether there is anything to write into the output."""
         return self.before != self.after and (self.before is not None or bool(self.servers))
+
+    def without(self, names: Collection[str]) -> Plan:
+        """Return the plan without the new servers of these names."""
+        items = tuple(item for item in self.items if item.name not in names)
+        return replace(
+            self, items=items, servers={name: entry for name, entry in self.servers.items() if name not in names}
+        )
+
+    def with_descriptions(self, texts: Mapping[str, str]) -> Plan:
+        """Return the plan with these descriptions of servers, by name."""
+        servers = {
+            name: {**entry, "description": texts[name]} if texts.get(name) else entry
+            for name, entry in self.servers.items()
+        }
+        items = (replace(item, entry=servers[item.name]) if item.entry is not None else item for item in self.items)
+        return replace(self, items=tuple(items), servers=servers)
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -111,10 +159,11 @@ class Plan:
 
     @property
     def exports(self) -> dict[str, list[str]]:
-        """The variables that a person must set, and for which servers."""
+        """The variables that the user must set, and for which servers."""
         wanted: dict[str, list[str]] = {}
         for item in self.items:
-            for name in item.server.exports if item.entry is not None else ():
+            is_used = item.entry is not None and item.action is not Action.DIFFERS
+            for name in item.server.exports if is_used else ():
                 wanted.setdefault(name, []).append(item.name)
         return {name: list(dict.fromkeys(servers)) for name, servers in wanted.items()}
 
@@ -127,7 +176,7 @@ class Plan:
         return {name: list(dict.fromkeys(fields)) for name, fields in found.items()}
 
     def has_secrets(self) -> bool:
-        """Tell whether any server of the output has a secret in plain text."""
+        """Return whether any server of the output has a secret in plain text."""
         return any(secrets(entry) for entry in self.servers.values())
 
     def diff(self) -> Iterator[str]:
@@ -152,18 +201,27 @@ class Plan:
             "servers": [_item_to_json(item) for item in self.items],
             "files": [_reading_to_json(reading) for reading in self.readings],
             "exports": self.exports,
-            "env_file": str(self.env_file) if self.env_file else None,
+            "env_file": str(self.env_file) if self.variables else None,
             "remarks": list(self.remarks),
             "warnings": [str(notice) for notice in self.warnings],
         }
 
 
-def count_actions(items: Sequence[Item]) -> dict[Action, int]:
+def describe_difference(entry: Entry | None, proposal: Entry | None) -> Iterator[str]:
+    """Yield the lines by which an entry of the config differs from what would replace it, with secrets masked."""
+    if entry is not None and proposal is not None:
+        sides = (json.dumps(masked(side), indent=2, ensure_ascii=False) for side in (entry, proposal))
+        before, after = (side.splitlines() for side in sides)
+        lines = difflib.unified_diff(before, after, n=0, lineterm="")
+        yield from (line for line in list(lines)[2:] if not line.startswith("@@"))
+
+
+def count_actions(items: Sequence[ImportItem]) -> dict[Action, int]:
     """Count the servers of each action."""
     return {action: sum(item.action is action for item in items) for action in Action}
 
 
-def _item_to_json(item: Item) -> dict[str, object]:
+def _item_to_json(item: ImportItem) -> dict[str, object]:
     source = item.server.source
     return {
         "tool": source.tool,
@@ -173,8 +231,7 @@ def _item_to_json(item: Item) -> dict[str, object]:
         "name": item.name,
         "action": item.action.value,
         "reason": item.reason,
-        "conflicts": list(item.conflicts),
-        "choice": item.choice.value if item.choice else None,
+        "fields": list(item.fields),
         "entry": None if item.entry is None else masked(item.entry),
         "warnings": [str(notice) for notice in item.warnings],
     }

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.config.types import VARIABLE_NAME
-from dynamic_mcp.importer.adapter import Field, Syntax
-from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.adapter import Meaning, Syntax
+from dynamic_mcp.importer.convert.draft import FieldValue, ServerDraft, UnusableError, describe_kind, parse_members
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.system.text import pluralize
 
 _WINDOWS_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\)")
@@ -19,7 +19,7 @@ _RELATIVE = re.compile(r"\.{1,2}[/\\]")
 _SHELLS = frozenset(("sh", "bash", "zsh", "fish", "dash", "cmd", "powershell", "pwsh"))
 
 
-def convert_program(draft: Draft, command: FieldValue) -> dict[str, object]:
+def convert_program(draft: ServerDraft, command: FieldValue) -> dict[str, object]:
     """Return the fields of an entry that starts a program. Raises UnusableError."""
     words = _command_words(draft, command)
     entry: dict[str, object] = {"command": _convert_command(draft, words[0])}
@@ -40,13 +40,15 @@ def split_command_line(text: str, *, is_windows: bool) -> list[str]:
     return [re.sub(r'^(["\'])(.*)\1$', r"\2", word) for word in shlex.split(text, posix=False)]
 
 
-def read_plain_words(draft: Draft, command: FieldValue) -> list[str]:
+def read_plain_words(draft: ServerDraft, command: FieldValue) -> list[str]:
     """Return the command and the arguments that are texts, without adding notices."""
     value = command.value
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
     words = [word for word in _as_list(value) if isinstance(word, str)]
-    args = [arg for given in draft.find_all(Field.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
+    args = [
+        arg for original in draft.find_all(Meaning.ARGS) for arg in _as_list(original.value) if isinstance(arg, str)
+    ]
     return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
 
 
@@ -54,7 +56,7 @@ def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]]:
+def _command_words(draft: ServerDraft, command: FieldValue) -> list[tuple[str, object]]:
     """Return the command and the arguments in the same field, each with its place."""
     value = command.value
     if isinstance(value, dict):  # Zed's old form
@@ -67,7 +69,7 @@ def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]
     return [(command.name, word) for word in _separate(draft, command.name, text)]
 
 
-def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
+def _object_words(draft: ServerDraft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
     path = next((value[key] for key in ("path", "command") if key in value), None)
     if not isinstance(path, str) or not path.strip():
         raise UnusableError(f"{name}.path", "is not a command")
@@ -80,10 +82,10 @@ def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[
     ]
 
 
-def _separate(draft: Draft, name: str, text: str) -> list[str]:
+def _separate(draft: ServerDraft, name: str, text: str) -> list[str]:
     """Split a command that may be a whole command line, unless it is evidently one path."""
     is_windows = draft.context.machine.platform == "win32"
-    if not re.search(r"\s", text.strip()) or draft.choose(Field.ARGS) or _is_path(text, is_windows=is_windows):
+    if not re.search(r"\s", text.strip()) or draft.choose(Meaning.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
     try:
         words = split_command_line(text, is_windows=is_windows)
@@ -105,7 +107,7 @@ def _is_path(text: str, *, is_windows: bool) -> bool:
         return False
 
 
-def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
+def _convert_command(draft: ServerDraft, word: tuple[str, object]) -> str:
     name, value = word
     text = draft.convert_text(name, value)
     if text is None or not text.strip():
@@ -119,8 +121,8 @@ def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
     return text
 
 
-def _resolve_relative(draft: Draft, name: str, text: str) -> str:
-    if draft.context.source.scope is Scope.USER:
+def _resolve_relative(draft: ServerDraft, name: str, text: str) -> str:
+    if draft.context.source.scope is ToolScope.USER:
         draft.note(name, "is relative to the directory in which the tool was started: use an absolute path")
         return text
     separator = "\\" if "\\" in text else "/"
@@ -128,50 +130,50 @@ def _resolve_relative(draft: Draft, name: str, text: str) -> str:
     return base + separator + re.sub(r"^(?:\.[/\\])+", "", text)
 
 
-def _read_arguments(draft: Draft) -> list[tuple[str, object]]:
-    given = draft.choose(Field.ARGS)
-    if given is None:
+def _read_arguments(draft: ServerDraft) -> list[tuple[str, object]]:
+    original = draft.choose(Meaning.ARGS)
+    if original is None:
         return []
-    if isinstance(given.value, str):
+    if isinstance(original.value, str):
         is_windows = draft.context.machine.platform == "win32"
-        draft.note(given.name, "is a string, not a list; it is split at spaces")
+        draft.note(original.name, "is a string, not a list; it is split at spaces")
         try:
-            return [(given.name, word) for word in split_command_line(given.value, is_windows=is_windows)]
+            return [(original.name, word) for word in split_command_line(original.value, is_windows=is_windows)]
         except ValueError:
-            return [(given.name, given.value)]
-    if isinstance(given.value, list):
-        return [(f"{given.name}[{i}]", arg) for i, arg in enumerate(given.value)]
-    draft.note(given.name, f"is {describe_kind(given.value)}, not a list, and is left out")
+            return [(original.name, original.value)]
+    if isinstance(original.value, list):
+        return [(f"{original.name}[{i}]", arg) for i, arg in enumerate(original.value)]
+    draft.note(original.name, f"is {describe_kind(original.value)}, not a list, and is left out")
     return []
 
 
-def _convert_args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
+def _convert_args(draft: ServerDraft, args: list[tuple[str, object]]) -> list[str]:
     texts = (draft.convert_text(name, arg) for name, arg in args)
     return [text for text in texts if text is not None]
 
 
-def _convert_env(draft: Draft, command: FieldValue) -> dict[str, str]:
+def _convert_env(draft: ServerDraft, command: FieldValue) -> dict[str, str]:
     env: dict[str, str] = {}
-    for given in _env_fields(draft, command):
-        variables = parse_members(given.value)
+    for original in _env_fields(draft, command):
+        variables = parse_members(original.value)
         if variables is None:
-            draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
+            draft.note(original.name, f"is {describe_kind(original.value)}, not an object, and is left out")
         for name, value in (variables or {}).items():
-            _set_variable(draft, env, f"{given.name}.{name}", name, value)
-    for given in draft.find_all(Field.ENV_NAMES):
-        for name in _read_names(draft, given):
+            _set_variable(draft, env, f"{original.name}.{name}", name, value)
+    for original in draft.find_all(Meaning.ENV_NAMES):
+        for name in _read_names(draft, original):
             env.setdefault(name, f"${{{name}}}")
     return env
 
 
-def _env_fields(draft: Draft, command: FieldValue) -> list[FieldValue]:
-    found = [given for given in draft.find_all(Field.ENV) if given.value is not None]
+def _env_fields(draft: ServerDraft, command: FieldValue) -> list[FieldValue]:
+    found = [original for original in draft.find_all(Meaning.ENV) if original.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
         found.append(FieldValue(f"{command.name}.env", command.value["env"]))
     return found
 
 
-def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, value: object) -> None:
+def _set_variable(draft: ServerDraft, env: dict[str, str], field: str, name: str, value: object) -> None:
     if not re.fullmatch(VARIABLE_NAME, name):
         draft.note(field, "is not a valid variable name and is left out")
     elif value is None or (value == "" and draft.context.adapter.passes_empty):
@@ -183,49 +185,50 @@ def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, valu
         env[name] = text
 
 
-def _read_names(draft: Draft, given: FieldValue) -> list[str]:
+def _read_names(draft: ServerDraft, original: FieldValue) -> list[str]:
     """Return the names of variables to pass on, given as texts or as objects with a `name`."""
     names: list[str] = []
-    for i, each in enumerate(_as_list(given.value)):
+    for i, each in enumerate(_as_list(original.value)):
         name = each.get("name") if isinstance(each, dict) else each
         if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             names.append(name)
             for key, value in each.items() if isinstance(each, dict) else ():
                 if key != "name" and value not in (None, "local"):
-                    draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
+                    draft.note(f"{original.name}[{i}].{key}", "has no counterpart here and is left out")
         else:
-            draft.note(f"{given.name}[{i}]", "is not a valid variable name and is left out")
+            draft.note(f"{original.name}[{i}]", "is not a valid variable name and is left out")
     return names
 
 
-def _convert_paths(draft: Draft) -> dict[str, object]:
+def _convert_paths(draft: ServerDraft) -> dict[str, object]:
     entry: dict[str, object] = {}
-    if (given := draft.choose(Field.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
+    if (original := draft.choose(Meaning.CWD)) and (cwd := draft.convert_text(original.name, original.value)):
         entry["cwd"] = cwd
-        if is_relative(cwd) and draft.context.source.scope is Scope.USER:
+        if is_relative(cwd) and draft.context.source.scope is ToolScope.USER:
             draft.note(
-                given.name, "is relative: here to the config file, not to the directory in which the tool was started"
+                original.name,
+                "is relative: here to the config file, not to the directory in which the tool was started",
             )
-    if given := draft.choose(Field.ENV_FILE):
-        files = [draft.convert_text(given.name, each) for each in _as_list(given.value)]
+    if original := draft.choose(Meaning.ENV_FILE):
+        files = [draft.convert_text(original.name, each) for each in _as_list(original.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
-            relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
+            relative = any(map(is_relative, paths)) and draft.context.source.scope is ToolScope.USER
             draft.note(
-                given.name,
+                original.name,
                 "becomes `env_file`: the file must exist" + "; its path is relative to the config" * relative,
             )
     return entry
 
 
 def is_relative(path: str) -> bool:
-    """Tell whether a path is relative to the config that it is in."""
+    """Return whether a path is relative to the config that it is in."""
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 
-def _note_wrappers(draft: Draft, words: list[tuple[str, object]]) -> None:
-    given = draft.choose(Field.ARGS)
-    args = [*(word for _, word in words[1:]), *(_as_list(given.value) if given else [])]
+def _note_wrappers(draft: ServerDraft, words: list[tuple[str, object]]) -> None:
+    original = draft.choose(Meaning.ARGS)
+    args = [*(word for _, word in words[1:]), *(_as_list(original.value) if original else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):
             draft.note("", "runs `mcp-remote` to reach a remote server; `url` does that without a program")

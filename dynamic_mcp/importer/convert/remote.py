@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from dynamic_mcp.config import types
 from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.importer.adapter import Field
-from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
+from dynamic_mcp.importer.adapter import Meaning
+from dynamic_mcp.importer.convert.draft import FieldValue, ServerDraft, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.convert.fields import OAUTH
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -21,7 +21,7 @@ _UNSUPPORTED = {
 }
 
 
-def convert_remote(draft: Draft, address: FieldValue, kind_of: str | None) -> dict[str, object]:
+def convert_remote(draft: ServerDraft, address: FieldValue, kind_of: str | None) -> dict[str, object]:
     """Return the fields of a remote entry; `kind_of` is `http`, `sse` or None. Raises UnusableError."""
     url = _convert_url(draft, address)
     entry: dict[str, object] = {}
@@ -35,7 +35,7 @@ def convert_remote(draft: Draft, address: FieldValue, kind_of: str | None) -> di
     return entry
 
 
-def _convert_url(draft: Draft, address: FieldValue) -> str:
+def _convert_url(draft: ServerDraft, address: FieldValue) -> str:
     if not isinstance(address.value, str):
         raise UnusableError(address.name, f"is {describe_kind(address.value)}, not a URL")
     scheme = address.value.strip().partition(":")[0].lower()
@@ -52,24 +52,24 @@ def _convert_url(draft: Draft, address: FieldValue) -> str:
     return url
 
 
-def _guess_type(draft: Draft, address: FieldValue, url: str) -> str | None:
-    if address in draft.fields.get(Field.HTTP_URL, ()):
+def _guess_type(draft: ServerDraft, address: FieldValue, url: str) -> str | None:
+    if address in draft.fields.get(Meaning.HTTP_URL, ()):
         return "http"
     if re.search(r"/sse/?$", re.split(r"[?#]", url)[0]):
         return "sse"
     return draft.context.adapter.untyped
 
 
-def _convert_headers(draft: Draft) -> dict[str, str]:
+def _convert_headers(draft: ServerDraft) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for given in draft.find_all(Field.HEADERS):
-        for name, value in _read_members(draft, given).items():
-            field = f"{given.name}.{name}"
+    for original in draft.find_all(Meaning.HEADERS):
+        for name, value in _read_members(draft, original).items():
+            field = f"{original.name}.{name}"
             if (text := draft.convert_text(field, value, is_header=True)) is not None:
                 _set_header(draft, headers, field, name, text.strip())
-    for given in draft.find_all(Field.HEADERS_FROM_ENV):
-        for name, value in _read_members(draft, given).items():
-            field = f"{given.name}.{name}"
+    for original in draft.find_all(Meaning.HEADERS_FROM_ENV):
+        for name, value in _read_members(draft, original).items():
+            field = f"{original.name}.{name}"
             if isinstance(value, str) and _NAME.fullmatch(value):
                 _set_header(draft, headers, field, name, f"${{{value}}}")
             else:
@@ -78,14 +78,14 @@ def _convert_headers(draft: Draft) -> dict[str, str]:
     return headers
 
 
-def _read_members(draft: Draft, given: FieldValue) -> Mapping[str, object]:
-    fields = parse_members(given.value)
-    if fields is None and given.value is not None:
-        draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
+def _read_members(draft: ServerDraft, original: FieldValue) -> Mapping[str, object]:
+    fields = parse_members(original.value)
+    if fields is None and original.value is not None:
+        draft.note(original.name, f"is {describe_kind(original.value)}, not an object, and is left out")
     return fields or {}
 
 
-def _set_header(draft: Draft, headers: dict[str, str], field: str, name: str, text: str) -> None:
+def _set_header(draft: ServerDraft, headers: dict[str, str], field: str, name: str, text: str) -> None:
     if not re.fullmatch(types.HEADER_NAME, name):
         draft.note(field, "is not a valid header name and is left out")
     elif re.search(r"[\r\n]", text):
@@ -94,17 +94,17 @@ def _set_header(draft: Draft, headers: dict[str, str], field: str, name: str, te
         headers[name] = text
 
 
-def _authorize(draft: Draft, headers: dict[str, str]) -> None:
+def _authorize(draft: ServerDraft, headers: dict[str, str]) -> None:
     """Add the `Authorization` header for a bearer token that has its own field."""
     token, field = None, ""
-    if given := draft.choose(Field.BEARER_FROM_ENV):
-        field = given.name
-        if isinstance(given.value, str) and _NAME.fullmatch(given.value):
-            token = f"${{{given.value}}}"
+    if original := draft.choose(Meaning.BEARER_FROM_ENV):
+        field = original.name
+        if isinstance(original.value, str) and _NAME.fullmatch(original.value):
+            token = f"${{{original.value}}}"
         else:
             draft.note(field, "is not a valid variable name and is left out")
-    elif given := draft.choose(Field.BEARER):
-        field, token = given.name, draft.convert_text(given.name, given.value)
+    elif original := draft.choose(Meaning.BEARER):
+        field, token = original.name, draft.convert_text(original.name, original.value)
     if token is None:
         return
     if any(name.lower() == "authorization" for name in headers):
@@ -113,51 +113,53 @@ def _authorize(draft: Draft, headers: dict[str, str]) -> None:
     _set_header(draft, headers, field, "Authorization", f"Bearer {token.strip()}")
 
 
-def _convert_oauth(draft: Draft) -> dict[str, object]:
+def _convert_oauth(draft: ServerDraft) -> dict[str, object]:
     oauth: dict[str, object] = {}
-    for given in draft.find_all(
-        Field.CLIENT_ID, Field.CLIENT_SECRET, Field.SCOPES, Field.REDIRECT_PORT, Field.METADATA_URL
+    for original in draft.find_all(
+        Meaning.CLIENT_ID, Meaning.CLIENT_SECRET, Meaning.SCOPES, Meaning.REDIRECT_PORT, Meaning.METADATA_URL
     ):
-        meaning = next(meaning for meaning, found in draft.fields.items() if given in found)
-        _set_oauth(draft, oauth, given.name, meaning, given.value)
-    for given in draft.find_all(Field.OAUTH):
-        match given.value:
+        meaning = next(meaning for meaning, found in draft.fields.items() if original in found)
+        _set_oauth(draft, oauth, original.name, meaning, original.value)
+    for original in draft.find_all(Meaning.OAUTH):
+        match original.value:
             case dict():
-                _add_oauth_object(draft, oauth, given.name, given.value)
+                _add_oauth_object(draft, oauth, original.name, original.value)
             case False:
-                draft.note(given.name, "disables logins; it has no counterpart here and is left out")
+                draft.note(original.name, "disables logins; it has no counterpart here and is left out")
             case None | True | "oauth" | "bearer" | "none" | "":  # whether a login is needed is found out at run time
                 pass
             case _:
-                draft.note(given.name, "has no counterpart here and is left out")
+                draft.note(original.name, "has no counterpart here and is left out")
     return oauth
 
 
-def _add_oauth_object(draft: Draft, oauth: dict[str, object], where: str, settings: Mapping[str, object]) -> None:
+def _add_oauth_object(
+    draft: ServerDraft, oauth: dict[str, object], where: str, settings: Mapping[str, object]
+) -> None:
     for name, value in settings.items():
         field = f"{where}.{name}"
         meaning = OAUTH.get(re.sub(r"[_-]", "", name).lower())
-        if meaning is Field.TOKENS:
+        if meaning is Meaning.TOKENS:
             draft.note(field, "is a stored login; logins are never imported, so log in again")
         elif meaning is None:
             draft.note(field, "has no counterpart here and is left out")
-        elif meaning is not Field.SILENT:
+        elif meaning is not Meaning.SILENT:
             _set_oauth(draft, oauth, field, meaning, value)
 
 
-def _set_oauth(draft: Draft, oauth: dict[str, object], field: str, meaning: Field, value: object) -> None:
+def _set_oauth(draft: ServerDraft, oauth: dict[str, object], field: str, meaning: Meaning, value: object) -> None:
     if value in (None, "", []):
         return
     match meaning:
-        case Field.CLIENT_ID | Field.CLIENT_SECRET:
-            key = "client_id" if meaning is Field.CLIENT_ID else "client_secret"
+        case Meaning.CLIENT_ID | Meaning.CLIENT_SECRET:
+            key = "client_id" if meaning is Meaning.CLIENT_ID else "client_secret"
             if (text := draft.convert_text(field, value)) is not None:
                 oauth.setdefault(key, text)
-        case Field.SCOPES:
+        case Meaning.SCOPES:
             _set_scopes(draft, oauth, field, value)
-        case Field.REDIRECT_PORT:
+        case Meaning.REDIRECT_PORT:
             _set_port(draft, oauth, field, value)
-        case Field.METADATA_URL:
+        case Meaning.METADATA_URL:
             url = draft.convert_text(field, value)
             if url and ("${" in url or _is_url(url)):
                 oauth.setdefault("metadata_url", url)
@@ -165,7 +167,7 @@ def _set_oauth(draft: Draft, oauth: dict[str, object], field: str, meaning: Fiel
                 draft.note(field, "is not a URL and is left out")
 
 
-def _set_scopes(draft: Draft, oauth: dict[str, object], field: str, value: object) -> None:
+def _set_scopes(draft: ServerDraft, oauth: dict[str, object], field: str, value: object) -> None:
     words = re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
     if not isinstance(words, list):
         draft.note(field, f"is {describe_kind(value)}, not a list, and is left out")
@@ -175,7 +177,7 @@ def _set_scopes(draft: Draft, oauth: dict[str, object], field: str, value: objec
         oauth.setdefault("scopes", scopes)
 
 
-def _set_port(draft: Draft, oauth: dict[str, object], field: str, value: object) -> None:
+def _set_port(draft: ServerDraft, oauth: dict[str, object], field: str, value: object) -> None:
     port: object = value
     if isinstance(value, str):
         port = _parse_port(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dynamic_mcp.importer.adapter import Syntax
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.model import Machine, ToolScope
 
 _DEFAULT = r"(?:\$\{[^{}]*\}|[^}])*"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -47,7 +47,7 @@ _TAKEN = frozenset(
 
 
 @dataclass(frozen=True)
-class Input:
+class PromptedInput:
     """A value that a tool prompts its user for."""
 
     id: str
@@ -65,10 +65,10 @@ class Scene:
     """
 
     machine: Machine
-    scope: Scope
+    scope: ToolScope
     tool: str
     server: str
-    inputs: Mapping[str, Input] = field(default_factory=dict)
+    inputs: Mapping[str, PromptedInput] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
     is_unset_empty: bool = False
 
@@ -206,7 +206,7 @@ class _Conversion:
         return to_variable_name(*words[1:] if words[0] == "file" else words)
 
     def _add_input(self, id: str) -> None:
-        asked = self._scene.inputs.get(id, Input(id, is_known=False))
+        asked = self._scene.inputs.get(id, PromptedInput(id, is_known=False))
         default = None if asked.is_secret else asked.default
         reason = f"the tool prompts for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
         if default is not None and ("}" in default or "${" in default):
@@ -234,7 +234,7 @@ class _Conversion:
                 self._ask_user("", f"only the tool knows `${{{content}}}`")
 
     def _add_project(self, text: str) -> None:
-        if self._scene.scope is Scope.USER:
+        if self._scene.scope is ToolScope.USER:
             self._remarks.append(f"the workspace folder is fixed to `{text}`")
         self._add_literal(text)
 

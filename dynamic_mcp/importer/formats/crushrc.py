@@ -56,16 +56,16 @@ def _parse_server(words: list[str]) -> dict[str, object]:
     waiting = list(words)
     while waiting:
         option, equals, joined = waiting.pop(0).partition("=")
-        given = [joined] if equals else []
+        inline = [joined] if equals else []
         if option in _LISTS:
-            _list_at(server, _LISTS[option]).extend(given or _take(waiting))
+            _list_at(server, _LISTS[option]).extend(inline or _take(waiting))
         elif option in _PAIRS:
-            name, value = _parse_pair(given or _take(waiting, most=2))
+            name, value = _parse_pair(inline or _take(waiting, most=2))
             _mapping_at(server, _PAIRS[option])[name] = value
-        elif option in _SWITCHES and not given:
+        elif option in _SWITCHES and not inline:
             server[_SWITCHES[option]] = True
         else:
-            values = given or _take(waiting, most=1)
+            values = inline or _take(waiting, most=1)
             key = _SINGLES.get(option, option.lstrip("-").replace("-", "_"))
             server[key] = _parse_number(values[0]) if values else True
     return server

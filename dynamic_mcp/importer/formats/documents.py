@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -33,7 +32,7 @@ class Language:
 
 
 @dataclass(frozen=True)
-class Document:
+class TextDocument:
     """One file's text. Each change returns another document; none writes a file."""
 
     file: Path
@@ -46,13 +45,11 @@ class Document:
         """Return the value at a path, or NOTHING. Raises FileError."""
         return at(self._parse(self.text), path)
 
-    def put(self, path: Keys, value: object, *, order: tuple[str, ...] = ()) -> Document:
-        """Put a value at a path; in JSON, `order` tells its place among its neighbours. Raises FileError."""
-        if order and self.language.put is edit.put:
-            return self._apply(partial(edit.put, order=order), path, value)
+    def put(self, path: Keys, value: object) -> TextDocument:
+        """Put a value at a path. Raises FileError."""
         return self._apply(self.language.put, path, value)
 
-    def drop(self, path: Keys) -> Document:
+    def drop(self, path: Keys) -> TextDocument:
         """Remove the value at a path, if there is one. Raises FileError."""
         if self.get(path) is NOTHING:
             return self
@@ -62,12 +59,12 @@ class Document:
         """Return the bytes of the file."""
         return self.bom + self.text.encode(self.encoding)
 
-    def _apply(self, change: Callable[..., str], path: Keys, *value: object) -> Document:
+    def _apply(self, change: Callable[..., str], path: Keys, *value: object) -> TextDocument:
         try:
             text = change(self.text if self.text.strip() else self.language.empty, path, *value)
         except (ValueError, KeyError, TypeError) as exc:
             raise FileError(self.file, _explain(exc, self.language, path), hint=_UNCHANGED_HINT) from exc
-        after = Document(self.file, self.language, text, self.encoding, self.bom)
+        after = TextDocument(self.file, self.language, text, self.encoding, self.bom)
         before = self.get(())
         expected = with_value(before, path, value[0]) if value else without(before, path)
         if not is_like(after.get(()), expected):
@@ -88,14 +85,14 @@ class Document:
 _UNCHANGED_HINT = "the file was not changed; fix it, or make the change by hand"
 
 
-def parse_document(file: Path, data: bytes | None) -> Document:
+def parse_document(file: Path, data: bytes | None) -> TextDocument:
     """Parse the bytes of a file; None is an empty document. Raises FileError."""
     data = data or b""
     language = _language_of(file)
     for bom, encoding in (*_UTF_16, (codecs.BOM_UTF8, "utf-8"), (b"", "utf-8")):
         if data.startswith(bom):
             try:
-                parsed = Document(file, language, data[len(bom) :].decode(encoding), encoding, bom)
+                parsed = TextDocument(file, language, data[len(bom) :].decode(encoding), encoding, bom)
             except UnicodeDecodeError as exc:
                 raise FileError(
                     file, f"byte {exc.start + 1} is not {encoding.upper()}", hint=_UNCHANGED_HINT

@@ -16,7 +16,6 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import os_reason
 
-LARGEST = file_reader.LARGEST_BYTES
 _LARGEST_JSON5 = 256 * 1024
 _DOUBLED = "is defined twice; the last one is used"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))

@@ -102,7 +102,7 @@ class Shape:
         return {**name, **self.fixed, **start, **self.rest}
 
     def is_ours_to_set(self, key: str) -> bool:
-        """Tell whether a field decides what is started or whether it is; the other fields belong to the user."""
+        """Return whether a field decides what is started or whether it is; the other fields belong to the user."""
         return key not in self.rest or key in _SWITCHES
 
 
@@ -170,7 +170,7 @@ def shape_of(adapter: Adapter, container: Keys) -> Shape:
 
 
 def has_switch(adapter: Adapter) -> bool:
-    """Tell whether a tool can disable a server without removing it."""
+    """Return whether a tool can disable a server without removing it."""
     shape = _SHAPES.get(adapter.name, Shape())
     return shape.off is not None or bool(shape.off_list)
 

@@ -60,7 +60,7 @@ def without(value: object, path: Keys) -> object:
 
 
 def is_like(one: object, other: object) -> bool:
-    """Tell whether two values are equal; missing, null and empty values are equal to each other."""
+    """Return whether two values are equal; missing, null and empty values are equal to each other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return all(is_like(one.get(key), other.get(key)) for key in one.keys() | other.keys())
     empty: tuple[object, ...] = (None, NOTHING, {}, [])

@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dynamic_mcp.importer.formats import parser
-from dynamic_mcp.importer.model import Machine, Scope, Source
+from dynamic_mcp.importer.model import Machine, SettingsSource, ToolScope
 from dynamic_mcp.importer.tools.document import ToolDocument, fill_in
 
 _OFF_IN_PROJECT = "is disabled for this project in Claude Code; it stays enabled here"
 
 
-def normalize(document: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Reduce the document to the part of the scope, and apply what other files disable."""
     plugins = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude") / "plugins"
     if source.file.is_relative_to(plugins):
         _normalize_plugin(document, source, machine, plugins)
-    elif source.scope is Scope.LOCAL:
+    elif source.scope is ToolScope.LOCAL:
         part = _project_part(document.settings, machine)
         document.settings = {"mcpServers": part.get("mcpServers")}
         _switch_off(document, _to_strings(part.get("disabledMcpServers")))
-    elif source.scope is Scope.PROJECT:
+    elif source.scope is ToolScope.PROJECT:
         document.refused_servers = _refused_servers(machine)
         _switch_off(document, document.refused_servers)
     else:
@@ -41,7 +41,7 @@ def project_key(document: object, machine: Machine) -> str:
     return next((path for path in known if _normalize_path(path, machine) == wanted), str(machine.project))
 
 
-def _normalize_plugin(document: ToolDocument, source: Source, machine: Machine, plugins: Path) -> None:
+def _normalize_plugin(document: ToolDocument, source: SettingsSource, machine: Machine, plugins: Path) -> None:
     """Normalize a plugin's file: add the missing wrapper, and fill in the plugin's directories."""
     is_manifest = source.file.parent.name == ".claude-plugin"
     if "mcpServers" not in document.settings and not is_manifest:

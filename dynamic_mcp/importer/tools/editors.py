@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, Syntax, TimeoutField, local, project, user
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.adapter import Adapter, FileLocation, Meaning, Syntax, TimeoutField, local, project, user
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.syntaxes import (
     ANY,
     BRACES,
@@ -26,17 +26,17 @@ def _editor(name: str, title: str, directory: str, *, aliases: tuple[str, ...] =
         aliases=aliases,
         places=(
             *project("./.vscode/mcp.json"),
-            Place(Scope.PROJECT, "./.vscode/settings.json", servers=_IN_SETTINGS),
-            Place(Scope.PROJECT, "./*.code-workspace", servers=("$.settings.mcp.servers",)),
-            Place(
-                Scope.PROJECT,
+            FileLocation(ToolScope.PROJECT, "./.vscode/settings.json", servers=_IN_SETTINGS),
+            FileLocation(ToolScope.PROJECT, "./*.code-workspace", servers=("$.settings.mcp.servers",)),
+            FileLocation(
+                ToolScope.PROJECT,
                 "./.devcontainer/devcontainer.json",
                 servers=("$.customizations.vscode.mcp.servers",),
             ),
             *project("./.mcp.json", borrowed=True),
             *user(f"{base}/mcp.json", f"{base}/profiles/*/mcp.json"),
-            Place(Scope.USER, f"{base}/settings.json", servers=_IN_SETTINGS),
-            Place(Scope.USER, f"{base}/profiles/*/settings.json", servers=_IN_SETTINGS),
+            FileLocation(ToolScope.USER, f"{base}/settings.json", servers=_IN_SETTINGS),
+            FileLocation(ToolScope.USER, f"{base}/profiles/*/settings.json", servers=_IN_SETTINGS),
             *(user("~/.vscode-server/data/User/mcp.json") if name == "vscode" else ()),
             *user("{COPILOT_HOME|~/.copilot}/mcp-config.json", borrowed=True),
         ),
@@ -47,11 +47,11 @@ def _editor(name: str, title: str, directory: str, *, aliases: tuple[str, ...] =
         timeout_unit_s=MILLISECONDS,
         inputs=("$.inputs", "$.mcp.inputs", "$.'mcp.inputs'", "$.settings.mcp.inputs"),
         fields={
-            "dev": Field.NOTHING,
-            "sandbox": Field.NOTHING,
-            "sandboxEnabled": Field.NOTHING,
-            "gallery": Field.NOTHING,
-            "version": Field.NOTHING,
+            "dev": Meaning.NOTHING,
+            "sandbox": Meaning.NOTHING,
+            "sandboxEnabled": Meaning.NOTHING,
+            "gallery": Meaning.NOTHING,
+            "version": Meaning.NOTHING,
         },
         source="https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
         checked="2026-05-20",
@@ -104,7 +104,7 @@ ZED = Adapter(
     inherits="all",
     # older versions used milliseconds, later ones seconds, so the number has to tell
     timeout_unit_s=None,
-    fields={"settings": Field.NOTHING, "source": Field.SILENT, "remote": Field.NOTHING},
+    fields={"settings": Meaning.NOTHING, "source": Meaning.SILENT, "remote": Meaning.NOTHING},
     quirk="zed",
     source="https://zed.dev/docs/ai/mcp",
 )
@@ -121,7 +121,7 @@ ROO_CODE = Adapter(
     inherits="safe",
     timeout_unit_s=SECONDS,
     untyped="sse",
-    fields={"watchPaths": Field.NOTHING},
+    fields={"watchPaths": Meaning.NOTHING},
     source="https://docs.roocode.com/features/mcp/using-mcp-in-roo",
     notes="Discontinued on 2026-05-15; the files remain.",
 )
@@ -146,7 +146,7 @@ CONTINUE = Adapter(
     named_by="name",
     inherits="safe",
     timeout_unit_s=MILLISECONDS,
-    fields={"faviconUrl": Field.NOTHING, "sourceFile": Field.SILENT},
+    fields={"faviconUrl": Meaning.NOTHING, "sourceFile": Meaning.SILENT},
     quirk="continue",
     source="https://docs.continue.dev/customize/deep-dives/mcp",
     checked="2026-06",
@@ -249,11 +249,11 @@ MCPHUB_NVIM = Adapter(
     inputs=("$.inputs",),
     passes_empty=True,
     fields={
-        "custom_instructions": Field.NOTHING,
-        "dev": Field.NOTHING,
-        "disabled_prompts": Field.NOTHING,
-        "disabled_resources": Field.NOTHING,
-        "disabled_resourceTemplates": Field.NOTHING,
+        "custom_instructions": Meaning.NOTHING,
+        "dev": Meaning.NOTHING,
+        "disabled_prompts": Meaning.NOTHING,
+        "disabled_resources": Meaning.NOTHING,
+        "disabled_resourceTemplates": Meaning.NOTHING,
     },
     source="https://ravitemer.github.io/mcphub.nvim/mcp/servers_json.html",
 )
@@ -275,7 +275,7 @@ ZENCODER = Adapter(
     title="Zencoder",
     places=(
         *user("~/.zencoder/settings.json"),
-        Place(Scope.USER, "{appdata}/Code/User/settings.json", borrowed=True),
+        FileLocation(ToolScope.USER, "{appdata}/Code/User/settings.json", borrowed=True),
     ),
     servers=("$.'zencoder.mcpServers'", "$.zencoder.mcpServers"),
     variables=ANY,
@@ -292,9 +292,9 @@ MCPORTER = Adapter(
     variables=(*BRACES, Syntax.POWERSHELL),
     inherits="all",
     fields={
-        "bearerTokenEnv": Field.BEARER_FROM_ENV,
-        "lifecycle": Field.NOTHING,
-        "tokenCacheDir": Field.NOTHING,
+        "bearerTokenEnv": Meaning.BEARER_FROM_ENV,
+        "lifecycle": Meaning.NOTHING,
+        "tokenCacheDir": Meaning.NOTHING,
         "requestTimeoutMs": TimeoutField("tools", MILLISECONDS),
     },
     source="https://github.com/steipete/mcporter/blob/main/docs/config.md",

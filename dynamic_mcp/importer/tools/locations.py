@@ -6,16 +6,16 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import Adapter, Place
-from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.adapter import Adapter, FileLocation
+from dynamic_mcp.importer.model import Machine, ToolScope
 
 _MOST_MATCHES = 200
 _WORD = re.compile(r"\{(?P<name>[A-Za-z_]+)(?:\|(?P<otherwise>[^}]*))?\}")
 
 
-def find_files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
+def find_files(adapter: Adapter, machine: Machine, scopes: Collection[ToolScope]) -> list[tuple[FileLocation, Path]]:
     """Return the existing files, each once, in the order of the adapter's places, the project's nearest first."""
-    found: dict[tuple[Scope, Path], Place] = {}
+    found: dict[tuple[ToolScope, Path], FileLocation] = {}
     for place in adapter.places:
         if place.scope in scopes and machine.platform in place.systems:
             for file in _find_existing(place, machine):
@@ -23,7 +23,9 @@ def find_files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) ->
     return [(place, file) for (_, file), place in found.items()]
 
 
-def list_candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
+def list_candidates(
+    adapter: Adapter, machine: Machine, scopes: Collection[ToolScope]
+) -> list[tuple[FileLocation, Path]]:
     """Return the files that a tool would read if they existed, except those with globs in their names."""
     made = [
         (place, file)
@@ -71,7 +73,7 @@ def _if_absolute(text: str | None) -> str | None:
     return text if (text and text.startswith(("/", "~"))) or re.match(r"[A-Za-z]:[\\/]", text or "") else None
 
 
-def _find_existing(place: Place, machine: Machine) -> Iterator[Path]:
+def _find_existing(place: FileLocation, machine: Machine) -> Iterator[Path]:
     wanted = resolve_path(place.path, machine)
     if wanted is None:
         return

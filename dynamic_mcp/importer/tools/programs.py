@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Syntax, project, user
+from dynamic_mcp.importer.adapter import Adapter, Meaning, Syntax, project, user
 from dynamic_mcp.importer.tools.syntaxes import ANY, MILLISECONDS
 
 LM_STUDIO = Adapter(
@@ -22,14 +22,14 @@ LIBRECHAT = Adapter(
     inherits="safe",
     timeout_unit_s=MILLISECONDS,
     fields={
-        "title": Field.NOTHING,
-        "iconPath": Field.NOTHING,
-        "chatMenu": Field.NOTHING,
-        "serverInstructions": Field.NOTHING,
-        "customUserVars": Field.NOTHING,
-        "startup": Field.NOTHING,
-        "requiresOAuth": Field.NOTHING,
-        "stderr": Field.NOTHING,
+        "title": Meaning.NOTHING,
+        "iconPath": Meaning.NOTHING,
+        "chatMenu": Meaning.NOTHING,
+        "serverInstructions": Meaning.NOTHING,
+        "customUserVars": Meaning.NOTHING,
+        "startup": Meaning.NOTHING,
+        "requiresOAuth": Meaning.NOTHING,
+        "stderr": Meaning.NOTHING,
     },
     quirk="librechat",
     source="https://www.librechat.ai/docs/configuration/librechat_yaml/object_structure/mcp_servers",
@@ -40,7 +40,7 @@ FIVE_IRE = Adapter(
     title="5ire",
     aliases=("fiveire",),
     places=(*user("{appdata}/5ire/mcp.json"),),
-    fields={"key": Field.SILENT},
+    fields={"key": Meaning.SILENT},
     variables=ANY,
     source="https://github.com/nanbingxyz/5ire",
 )
@@ -50,7 +50,12 @@ CHERRY_STUDIO = Adapter(
     title="Cherry Studio",
     places=(),
     named_by="name",
-    fields={"registryUrl": Field.NOTHING, "tags": Field.NOTHING, "logoUrl": Field.NOTHING, "id": Field.SILENT},
+    fields={
+        "registryUrl": Meaning.NOTHING,
+        "tags": Meaning.NOTHING,
+        "logoUrl": Meaning.NOTHING,
+        "id": Meaning.SILENT,
+    },
     variables=ANY,
     source="https://docs.cherry-ai.com/advanced-basic/mcp",
     notes="Keeps its servers in a database: export them, and import the file with `--file`.",
@@ -106,7 +111,7 @@ ANYTHINGLLM = Adapter(
         *user("{appdata}/anythingllm-desktop/storage/plugins/anythingllm_mcp_servers.json"),
     ),
     variables=ANY,
-    fields={"anythingllm": Field.NOTHING},
+    fields={"anythingllm": Meaning.NOTHING},
     source="https://docs.anythingllm.com/mcp-compatibility/overview",
 )
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import naming
-from dynamic_mcp.importer.model import Machine, Source
+from dynamic_mcp.importer.model import Machine, SettingsSource
 from dynamic_mcp.importer.tools import claude
 from dynamic_mcp.importer.tools.document import Object, ToolDocument, fill_in
 
-Quirk = Callable[[ToolDocument, Source, Machine], None]
+Quirk = Callable[[ToolDocument, SettingsSource, Machine], None]
 _PARTS = ("builtin", "platform", "frontend", "inline_python")
 
 
-def normalize(adapter: Adapter, settings: Object, source: Source, machine: Machine) -> ToolDocument:
+def normalize(adapter: Adapter, settings: Object, source: SettingsSource, machine: Machine) -> ToolDocument:
     """Return the document in the form that the adapter describes."""
     document = ToolDocument(dict(settings))
     if adapter.quirk:
@@ -23,7 +23,7 @@ def normalize(adapter: Adapter, settings: Object, source: Source, machine: Machi
     return document
 
 
-def _normalize_opencode(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_opencode(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Merge `mcp.servers` of the later layout with `mcp`, and apply the separate switches for tools."""
     mcp = document.settings.get("mcp")
     if isinstance(mcp, dict):
@@ -36,7 +36,7 @@ def _normalize_opencode(document: ToolDocument, source: Source, machine: Machine
 
 
 def _is_section(name: str, value: object) -> bool:
-    """Tell whether a member of `mcp` is a section of the later layout and not a server of that name."""
+    """Return whether a member of `mcp` is a section of the later layout and not a server of that name."""
     return name in ("servers", "timeout") and not _is_server(value)
 
 
@@ -60,7 +60,7 @@ def _switch_tools(document: ToolDocument, servers: Object) -> None:
         servers[name] = {**server, "excludeTools": excluded}
 
 
-def _normalize_kilocode(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_kilocode(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Convert the file of versions before 7: `mcpServers`, seconds, and `sse` as the default type."""
     _normalize_opencode(document, source, machine)
     servers = document.settings.get("mcpServers")
@@ -79,7 +79,7 @@ def _convert_old_kilo(server: object) -> object:
     return changed
 
 
-def _normalize_gemini(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_gemini(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Fill in the directory of an extension, which its servers may refer to."""
     if source.file.name == "gemini-extension.json":
         separator = "\\" if machine.platform == "win32" else "/"
@@ -87,7 +87,7 @@ def _normalize_gemini(document: ToolDocument, source: Source, machine: Machine) 
         fill_in(document, {**places, "/": separator, "pathSeparator": separator})
 
 
-def _normalize_claude_desktop(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_claude_desktop(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Add remarks about URLs: Claude Desktop only starts programs, so it ignores them."""
     servers = document.settings.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
@@ -97,7 +97,7 @@ def _normalize_claude_desktop(document: ToolDocument, source: Source, machine: M
             )
 
 
-def _normalize_zed(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_zed(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Leave out the servers of extensions: the file has only their settings."""
     servers = document.settings.get("context_servers")
     if not isinstance(servers, dict):
@@ -114,7 +114,7 @@ def _normalize_zed(document: ToolDocument, source: Source, machine: Machine) -> 
     document.settings["context_servers"] = kept
 
 
-def _normalize_openhands(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_openhands(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Merge the lists of TOML files, one for each transport; most servers have a URL and no name."""
     mcp = document.settings.get("mcp")
     if not isinstance(mcp, dict):
@@ -129,8 +129,8 @@ def _normalize_openhands(document: ToolDocument, source: Source, machine: Machin
     by_url = dict(zip(urls, naming.derive_names(urls), strict=True))
     servers: Object = {}
     for kind, server in listed:
-        given = server.get("name") if isinstance(server, dict) else None
-        name = given if isinstance(given, str) and given else by_url.get(_nameless_url(server), kind)
+        own_name = server.get("name") if isinstance(server, dict) else None
+        name = own_name if isinstance(own_name, str) and own_name else by_url.get(_nameless_url(server), kind)
         servers[naming.make_unique(name, servers)] = server
     document.settings = {"mcpServers": servers}
 
@@ -143,7 +143,7 @@ def _nameless_url(server: object) -> str:
     return url if isinstance(url, str) else ""
 
 
-def _normalize_continue(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_continue(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Continue: blocks of its hub are not in the file, and a file may be a single server."""
     servers = document.settings.get("mcpServers")
     if servers is None and document.settings.keys() & {"command", "url"}:
@@ -159,7 +159,7 @@ def _normalize_continue(document: ToolDocument, source: Source, machine: Machine
     document.settings["mcpServers"] = kept
 
 
-def _normalize_hermes(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_hermes(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Hermes: the filter of tools also has switches for resources and prompts."""
     servers = document.settings.get("mcp_servers")
     if not isinstance(servers, dict):
@@ -176,7 +176,7 @@ def _normalize_hermes(document: ToolDocument, source: Source, machine: Machine) 
     document.settings["mcp_servers"] = changed
 
 
-def _normalize_librechat(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_librechat(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """LibreChat: a key is an object that names its header and its owner."""
     servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
@@ -184,7 +184,7 @@ def _normalize_librechat(document: ToolDocument, source: Source, machine: Machin
         document.settings["mcpServers"] = changed
 
 
-def _normalize_mistral_vibe(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_mistral_vibe(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Mistral Vibe: a key has its own variable, header and format."""
     servers = document.settings.get("mcp_servers")
     if isinstance(servers, list):
@@ -232,7 +232,7 @@ def _with_key_of_env(document: ToolDocument, server: object) -> object:
     return rest
 
 
-def _normalize_goose(document: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_goose(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Keep the extensions that are servers."""
     extensions = document.settings.get("extensions")
     if not isinstance(extensions, dict):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, SwitchFile, Syntax, TimeoutField, local, project, user
-from dynamic_mcp.importer.model import Scope
-from dynamic_mcp.importer.tools.editors import VSCODE
-from dynamic_mcp.importer.tools.syntaxes import (
-    BRACES,
-    DOLLARS,
-    EDITOR,
-    MILLISECONDS,
-    SECONDS,
-    in_editors,
+from dynamic_mcp.importer.adapter import (
+    Adapter,
+    FileLocation,
+    Meaning,
+    SwitchFile,
+    Syntax,
+    TimeoutField,
+    local,
+    project,
+    user,
 )
+from dynamic_mcp.importer.model import ToolScope
+from dynamic_mcp.importer.tools.editors import VSCODE
+from dynamic_mcp.importer.tools.syntaxes import BRACES, DOLLARS, EDITOR, MILLISECONDS, SECONDS, in_editors
 
 CURSOR = Adapter(
     name="cursor",
@@ -101,10 +104,7 @@ CLAUDE = Adapter(
     variables=BRACES,
     inherits="all",
     timeout_unit_s=MILLISECONDS,
-    fields={
-        "alwaysLoad": Field.NOTHING,
-        "oauth": Field.OAUTH,
-    },
+    fields={"alwaysLoad": Meaning.NOTHING, "oauth": Meaning.OAUTH},
     quirk="claude",
     source="https://code.claude.com/docs/en/mcp",
 )
@@ -113,7 +113,7 @@ CLINE = Adapter(
     name="cline",
     title="Cline",
     places=(
-        Place(Scope.PROJECT, "./.cline/mcp.json", variables=(Syntax.ENV,)),
+        FileLocation(ToolScope.PROJECT, "./.cline/mcp.json", variables=(Syntax.ENV,)),
         *user("{CLINE_MCP_SETTINGS_PATH}"),
         *user(
             "{CLINE_DATA_DIR}/settings/cline_mcp_settings.json",
@@ -124,12 +124,12 @@ CLINE = Adapter(
             variables=(Syntax.ENV,),
             inherits="safe",
         ),
-        Place(Scope.USER, "~/.cline/mcp.json", legacy=True, variables=(Syntax.ENV,)),
+        FileLocation(ToolScope.USER, "~/.cline/mcp.json", legacy=True, variables=(Syntax.ENV,)),
     ),
     inherits="all",
     timeout_unit_s=SECONDS,
     untyped="sse",
-    fields={"oauth": Field.TOKENS, "oauthClient": Field.OAUTH, "metadata": Field.NOTHING},
+    fields={"oauth": Meaning.TOKENS, "oauthClient": Meaning.OAUTH, "metadata": Meaning.NOTHING},
     source="https://docs.cline.bot/mcp/configuring-mcp-servers",
 )
 
@@ -143,7 +143,7 @@ KILOCODE = Adapter(
         *project(
             "./.kilo/kilo.json", "./.kilo/kilo.jsonc", "./.kilocode/kilo.json", "./.kilocode/kilo.jsonc", up=True
         ),
-        Place(Scope.PROJECT, "./.kilocode/mcp.json", legacy=True, variables=EDITOR, inherits="safe"),
+        FileLocation(ToolScope.PROJECT, "./.kilocode/mcp.json", legacy=True, variables=EDITOR, inherits="safe"),
         *user("{config}/kilo/kilo.json", "{config}/kilo/kilo.jsonc"),
         *user("{config}/kilo/opencode.json", "{config}/kilo/opencode.jsonc", "{config}/kilo/config.json"),
         *in_editors(
@@ -152,8 +152,8 @@ KILOCODE = Adapter(
             variables=EDITOR,
             inherits="safe",
         ),
-        Place(
-            Scope.USER,
+        FileLocation(
+            ToolScope.USER,
             "~/.kilocode/cli/global/settings/mcp_settings.json",
             legacy=True,
             variables=EDITOR,
@@ -179,17 +179,19 @@ CODEX = Adapter(
         *user("{CODEX_HOME|~/.codex}/config.toml", "{CODEX_HOME|~/.codex}/*.config.toml"),
         *user("/etc/codex/config.toml", systems=("linux", "darwin")),
         *user("{programdata}/OpenAI/Codex/config.toml", systems=("win32",)),
-        Place(Scope.USER, "{CODEX_HOME|~/.codex}/plugins/*/.mcp.json", borrowed=True, servers=("$.mcpServers",)),
+        FileLocation(
+            ToolScope.USER, "{CODEX_HOME|~/.codex}/plugins/*/.mcp.json", borrowed=True, servers=("$.mcpServers",)
+        ),
     ),
     servers=("$.mcp_servers",),
     fallback=("$.mcp.servers", "$.mcp"),
     is_bare=True,
     fields={
-        "required": Field.NOTHING,
-        "supports_parallel_tool_calls": Field.NOTHING,
-        "experimental_environment": Field.NOTHING,
-        "oauth_resource": Field.NOTHING,
-        "tools": Field.TOOLS,
+        "required": Meaning.NOTHING,
+        "supports_parallel_tool_calls": Meaning.NOTHING,
+        "experimental_environment": Meaning.NOTHING,
+        "oauth_resource": Meaning.NOTHING,
+        "tools": Meaning.TOOLS,
         "startup_timeout_sec": TimeoutField("connect", SECONDS),
     },
     inherits="safe",
@@ -209,9 +211,9 @@ GEMINI_INHERITS = (
 )
 
 GEMINI_FIELDS = {
-    "targetAudience": Field.NOTHING,
-    "targetServiceAccount": Field.NOTHING,
-    "authProviderType": Field.NOTHING,
+    "targetAudience": Meaning.NOTHING,
+    "targetServiceAccount": Meaning.NOTHING,
+    "authProviderType": Meaning.NOTHING,
 }
 
 GEMINI_CLI = Adapter(
@@ -255,23 +257,16 @@ ANTIGRAVITY = Adapter(
         *project("./.agents/mcp_config.json"),
         *user("~/.gemini/config/mcp_config.json"),
         *user("~/.gemini/antigravity/mcp_config.json", "~/.gemini/antigravity-cli/mcp_config.json"),
-        Place(Scope.USER, "{appdata}/Antigravity/User/settings.json", servers=("$.mcpServers", "$.mcp.servers")),
-        Place(Scope.USER, "{appdata}/Antigravity IDE/User/settings.json", servers=("$.mcpServers", "$.mcp.servers")),
+        FileLocation(
+            ToolScope.USER, "{appdata}/Antigravity/User/settings.json", servers=("$.mcpServers", "$.mcp.servers")
+        ),
+        FileLocation(
+            ToolScope.USER, "{appdata}/Antigravity IDE/User/settings.json", servers=("$.mcpServers", "$.mcp.servers")
+        ),
     ),
-    fields={"authProviderType": Field.NOTHING},
+    fields={"authProviderType": Meaning.NOTHING},
     timeout_unit_s=None,
     source="https://antigravity.google/docs/mcp",
 )
 
-TOOLS = (
-    CURSOR,
-    OPENCODE,
-    CLAUDE_DESKTOP,
-    CLAUDE,
-    VSCODE,
-    CLINE,
-    KILOCODE,
-    CODEX,
-    GEMINI_CLI,
-    ANTIGRAVITY,
-)
+TOOLS = (CURSOR, OPENCODE, CLAUDE_DESKTOP, CLAUDE, VSCODE, CLINE, KILOCODE, CODEX, GEMINI_CLI, ANTIGRAVITY)

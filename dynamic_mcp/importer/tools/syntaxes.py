@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynamic_mcp.config.types import Inherit
-from dynamic_mcp.importer.adapter import Place, Syntax, user
+from dynamic_mcp.importer.adapter import FileLocation, Syntax, user
 
 BRACES = (Syntax.BRACES, Syntax.DEFAULT)
 ENV = (Syntax.ENV, Syntax.LENIENT)
@@ -25,7 +25,7 @@ ANY = (
     Syntax.ACTIONS,
     Syntax.POWERSHELL,
 )
-"""For files whose tool is not known, and for tools of which nobody has written down what they expand."""
+"""For files whose tool is not known, and for tools that do not document what they expand."""
 
 SECONDS, MILLISECONDS = 1.0, 0.001
 
@@ -44,7 +44,7 @@ _EDITORS = (
 
 def in_editors(
     path: str, *, legacy: bool = False, variables: tuple[Syntax, ...] | None = None, inherits: Inherit | None = None
-) -> tuple[Place, ...]:
+) -> tuple[FileLocation, ...]:
     """Return the places of an extension's file, in every editor made of VS Code and on remote hosts."""
     directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
     places = user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)

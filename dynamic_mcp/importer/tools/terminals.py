@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, SwitchFile, Syntax, TimeoutField, project, user
-from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.adapter import (
+    Adapter,
+    FileLocation,
+    Meaning,
+    SwitchFile,
+    Syntax,
+    TimeoutField,
+    project,
+    user,
+)
+from dynamic_mcp.importer.model import ToolScope
 from dynamic_mcp.importer.tools.reference import GEMINI_FIELDS
 from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, DOLLARS, EDITOR, ENV, GEMINI, MILLISECONDS, SECONDS
 
@@ -20,11 +29,7 @@ GOOSE = Adapter(
     variables=(Syntax.BRACES, Syntax.DOLLAR),
     inherits="all",
     timeout_unit_s=SECONDS,
-    fields={
-        "display_name": Field.NOTHING,
-        "bundled": Field.NOTHING,
-        "socket": Field.NOTHING,
-    },
+    fields={"display_name": Meaning.NOTHING, "bundled": Meaning.NOTHING, "socket": Meaning.NOTHING},
     quirk="goose",
     source="https://block.github.io/goose/docs/guides/config-files",
 )
@@ -169,7 +174,7 @@ WARP = Adapter(
     servers=("$.mcpServers", "$.mcp_servers", "$.servers"),
     is_bare=True,
     variables=BRACES,
-    fields={"start_on_launch": Field.NOTHING},
+    fields={"start_on_launch": Meaning.NOTHING},
     source="https://docs.warp.dev/knowledge-and-collaboration/mcp",
 )
 
@@ -202,7 +207,7 @@ HERMES = Adapter(
     variables=(*BRACES, *EDITOR),
     inherits="safe",
     timeout_unit_s=SECONDS,
-    fields={"client_cert": Field.NOTHING, "client_key": Field.NOTHING},
+    fields={"client_cert": Meaning.NOTHING, "client_key": Meaning.NOTHING},
     quirk="hermes",
     source="https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
 )
@@ -210,10 +215,7 @@ HERMES = Adapter(
 OPENHANDS = Adapter(
     name="openhands",
     title="OpenHands",
-    places=(
-        *project("./config.toml", ambiguous=True),
-        *user("~/.openhands/mcp.json", "~/.openhands/config.toml"),
-    ),
+    places=(*project("./config.toml", ambiguous=True), *user("~/.openhands/mcp.json", "~/.openhands/config.toml")),
     servers=("$.mcpServers",),
     timeout_unit_s=SECONDS,
     quirk="openhands",
@@ -233,12 +235,12 @@ PI = Adapter(
     inherits="all",
     timeout_unit_s=MILLISECONDS,
     fields={
-        "lifecycle": Field.NOTHING,
-        "socket": Field.NOTHING,
-        "idleTimeout": Field.NOTHING,
-        "directTools": Field.NOTHING,
-        "exposeResources": Field.NOTHING,
-        "debug": Field.NOTHING,
+        "lifecycle": Meaning.NOTHING,
+        "socket": Meaning.NOTHING,
+        "idleTimeout": Meaning.NOTHING,
+        "directTools": Meaning.NOTHING,
+        "exposeResources": Meaning.NOTHING,
+        "debug": Meaning.NOTHING,
     },
     source="https://github.com/nicobailon/pi-mcp-adapter",
 )
@@ -266,7 +268,7 @@ MISTRAL_VIBE = Adapter(
     named_by="name",
     inherits="safe",
     timeout_unit_s=SECONDS,
-    fields={"prompt": Field.NOTHING, "sampling_enabled": Field.NOTHING},
+    fields={"prompt": Meaning.NOTHING, "sampling_enabled": Meaning.NOTHING},
     quirk="mistral-vibe",
     source="https://docs.mistral.ai/mistral-vibe/introduction/configuration",
 )
@@ -274,10 +276,7 @@ MISTRAL_VIBE = Adapter(
 CODEBUDDY = Adapter(
     name="codebuddy",
     title="CodeBuddy",
-    places=(
-        *user("~/.codebuddy/.mcp.json", "~/.codebuddy/mcp.json", "~/.codebuddy.json"),
-        *project("./.mcp.json"),
-    ),
+    places=(*user("~/.codebuddy/.mcp.json", "~/.codebuddy/mcp.json", "~/.codebuddy.json"), *project("./.mcp.json")),
     variables=ANY,
     timeout_unit_s=MILLISECONDS,
     off=("$.disabledMcpServers[*]",),
@@ -326,7 +325,7 @@ EVERY_CODE = Adapter(
 CORTEX = Adapter(
     name="cortex",
     title="Snowflake Cortex Code",
-    places=(Place(Scope.USER, "~/.snowflake/cortex/mcp.json"),),
+    places=(FileLocation(ToolScope.USER, "~/.snowflake/cortex/mcp.json"),),
     variables=ANY,
     source="https://docs.snowflake.com/en/user-guide/cortex-code",
 )

@@ -24,7 +24,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Program
-from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.system.pipes import Sink, Source, enlarge, open_sink, open_source
 from dynamic_mcp.system.prctl import forbid_inspection
 from dynamic_mcp.upstream.process import strays
 from dynamic_mcp.upstream.process.guardian import guardian
@@ -280,6 +280,7 @@ def _launch(program: Program, file: int | None) -> _Launch:
             child_in, stdin = file, None
             theirs.callback(os.close, file)
         stdout, child_out = _pipe(ours, theirs)
+        enlarge(stdout)
         stderr, child_err = _pipe(ours, theirs)
         strays = Strays()
         with guardian.watch_start(child_in if file is None else None) as guard:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -18,7 +17,6 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_service import HttpService
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.upstream.open import open_link
 from tests.fakes import Json, PresentedGroup, config_of, group_config
 from tests.http_client import HttpClient
 from tests.mcp_client import McpClient
@@ -41,8 +39,7 @@ class Office:
         self.logins = Logins(folder / "logins", lambda group: f"dynamic-mcp auth login {group}", None)
         self.proxy = Proxy(
             config_of(*config.values()),
-            opener=partial(open_link, logins=self.logins),
-            logins=self.logins,
+            open_logins=lambda: self.logins,
             catalog_store=CatalogStore(folder / "catalogs"),
         )
         self.service = HttpService(self.proxy)

@@ -6,11 +6,8 @@ import json
 from asyncio import Future
 from pathlib import Path
 
-import pytest
-
 from dynamic_mcp.config.auth import Bearer, Forwarded, Jwt, Login, NamedToken
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.authenticator import Authenticator, PageRequest
 from dynamic_mcp.identity import LOCAL_USER, Authentication
@@ -105,9 +102,3 @@ async def test_the_metadata_names_our_own_authorization_server_with_what_comes_b
     document = json.loads((await page(PageRequest(head_of(), b""))).body)
     assert document["authorization_servers"] == ["https://mcp.example.com/tools"]
     await pool.close()
-
-
-def test_a_provider_of_a_feature_that_the_program_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynamic_mcp.face.auth.make.FEATURES", ())
-    with pytest.raises(ConfigError, match="kind `login`"):
-        ProviderPool().make_authenticator(Http(auth=(Login(), FORWARDED), public_url=PUBLIC_URL), FILE)

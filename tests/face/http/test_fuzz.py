@@ -126,7 +126,7 @@ def run() -> Iterator[Callable[[Sequence[bytes]], Outcome]]:
 
 async def _serve(pieces: Sequence[bytes]) -> Outcome:
     listener, transport = Listener(), Transport()
-    connections = Connections(listener, root_path="", clock=lambda: 0.0, wall_clock=lambda: 0.0)
+    connections = Connections(listener, clock=lambda: 0.0, wall_clock=lambda: 0.0)
     connection = HttpConnection(connections)
     connection.connection_made(transport)
     for piece in pieces:
@@ -304,7 +304,7 @@ async def test_a_body_of_empty_lines_does_not_keep_others_waiting() -> None:
     head = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
     listener = Listener()
     listener.max_body_bytes = len(body)
-    connections = Connections(listener, root_path="", clock=lambda: 0.0, wall_clock=lambda: 0.0)
+    connections = Connections(listener, clock=lambda: 0.0, wall_clock=lambda: 0.0)
     connection = HttpConnection(connections)
     connection.connection_made(Transport())
     connection.data_received(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))

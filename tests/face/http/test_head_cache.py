@@ -13,7 +13,7 @@ from dynamic_mcp.face.http.parser import MessageParser, ParsedRequest, Peer
 from dynamic_mcp.face.http.rules import HttpRefusal
 from tests.examples import examples
 
-PEER = Peer("127.0.0.1", is_secure=False, root_path="")
+PEER = Peer("127.0.0.1", is_secure=False)
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: here\r\nContent-Length: %b\r\nAccept: */*\r\n\r\n"
 
 

@@ -50,7 +50,7 @@ def run() -> Iterator[Run]:
 async def _serve(pieces: Sequence[bytes], dispatcher: FakeDispatcher) -> Outcome:
     async with face_of(Opener(up=[FakeUpstream()]), dispatcher=dispatcher) as face:
         transport = Transport()
-        connection = HttpConnection(Connections(face, root_path="", clock=lambda: 0.0, wall_clock=lambda: 0.0))
+        connection = HttpConnection(Connections(face, clock=lambda: 0.0, wall_clock=lambda: 0.0))
         connection.connection_made(transport)
         for piece in pieces:
             connection.data_received(piece)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from msgspec import Raw, structs
+from msgspec import structs
 
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval
@@ -27,7 +27,7 @@ def waiting(id: str = "7F3K2M", **changes: object) -> QueuedApproval:
         expires=now + 600,
         group="files",
         name="delete_file",
-        arguments=Raw(b'{"path": "/a"}'),
+        arguments=b'{"path": "/a"}',
         offered=("once", "hour"),
     )
     return structs.replace(pending, **changes)

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec import Raw
-
 from dynamic_mcp.config.access import LOCAL_NAME, Access
 from dynamic_mcp.config.resolved import Config, Rules
 from dynamic_mcp.errors import DynamicMcpError
@@ -110,7 +108,7 @@ class FakeQueue:
 
     def allow(self, id: str, scope: Scope = "once", arguments: Json = None) -> str:
         """Allow a call; returns why that does not count, if it does not."""
-        edited = Raw() if arguments is None else Raw(json.dumps(arguments).encode())
+        edited = b"" if arguments is None else json.dumps(arguments).encode()
         return self._decide(ApprovalDecision(id=id, verdict="allow", scope=scope, by="eve", arguments=edited))
 
     def deny(self, id: str, reason: str = "") -> str:
@@ -192,14 +190,14 @@ class Scene:
 
     @property
     def queue(self) -> FakeQueue:
-        """The queue, which is opened with the first call in it."""
+        """The queue, which is opened with the first rule that asks."""
         assert self._queue is not None
         return self._queue
 
     @property
     def is_queue_open(self) -> bool:
         """Whether a call has come to the queue."""
-        return self._queue is not None
+        return self._queue is not None and self._queue.put_count > 0
 
     async def waits(self, count: int = 1) -> QueuedApproval:
         """Wait until so many calls wait in the queue, and return the latest."""

@@ -166,7 +166,7 @@ async def test_without_a_queue_a_form_that_nobody_answers_denies() -> None:
         calling = begin(client)
         await client.hears("elicitation/create")
         await on.clock.pass_(50)
-        assert "nobody has answered in time" in text_of(await calling)
+        assert "there was no answer in time" in text_of(await calling)
 
 
 async def test_channels_are_used_as_configured() -> None:

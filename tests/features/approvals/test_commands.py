@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw, structs
+from msgspec import structs
 
 from dynamic_mcp.features.approvals.commands.view import facts_of
 from dynamic_mcp.features.approvals.queued import QueuedApproval
@@ -50,7 +50,7 @@ def call() -> QueuedApproval:
         roles=("dev", "ops"),
         allowed_by="roles.ops[0]",
         notes=("`path` was given as `file`",),
-        arguments=Raw(json.dumps({"path": "/a", "token": SECRET, "note": "\u202egpj", "n": 1.5}).encode()),
+        arguments=json.dumps({"path": "/a", "token": SECRET, "note": "\u202egpj", "n": 1.5}).encode(),
     )
 
 
@@ -123,7 +123,7 @@ async def test_nothing_that_others_have_written_acts_on_the_terminal_or_makes_a_
             "AAAAAA",
             **dict.fromkeys(("subject", "client", "group", "name", "description", "rule", "access"), HOSTILE),
             notes=(HOSTILE,),
-            arguments=Raw(json.dumps({HOSTILE: HOSTILE}).encode()),
+            arguments=json.dumps({HOSTILE: HOSTILE}).encode(),
         )
     )
     for args in (("show", "AAAAAA"), ("list",)):
@@ -156,7 +156,7 @@ async def test_a_person_sees_a_call_before_it_is_allowed(cli: CliRunner, proxy: 
 async def test_long_arguments_are_said_to_be_cut_and_can_be_seen_in_full_before_a_call_is_allowed(
     cli: CliRunner, proxy: Proxy, arguments: dict[str, str]
 ) -> None:
-    await proxy.server.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
+    await proxy.server.put(waiting("AAAAAA", arguments=json.dumps(arguments).encode()))
     whole = "".join(arguments.values())
 
     def shown_of(done: CommandResult) -> str:
@@ -179,7 +179,7 @@ async def test_long_arguments_are_said_to_be_cut_and_can_be_seen_in_full_before_
         ({"held_until": NOW + 47}, "waiting", f"for 3 s; the client gives up in 47 s; you can decide until {UNTIL}"),
         ({"held_until": NOW}, "waiting", f"for 3 s; the client was told to call again; you can decide until {UNTIL}"),
         ({"roles": ("dev",), "allowed_by": "roles.dev[0]"}, "roles", "dev"),
-        ({"allowed_by": "default"}, "allowed by", "default, as no rule is about it"),
+        ({"allowed_by": "default"}, "allowed by", "default, as no rule matches"),
         ({"allowed_by": "default"}, "roles", "none"),
         ({}, "roles", ""),
     ],
@@ -193,7 +193,7 @@ def test_it_is_shown_how_long_a_call_waits_and_why_it_may_be_made(
 
 async def test_names_after_a_long_value_are_shown(cli: CliRunner, proxy: Proxy) -> None:
     arguments = {"body": "b" * 30_000, "z": "/etc/shadow"}
-    await proxy.server.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
+    await proxy.server.put(waiting("AAAAAA", arguments=json.dumps(arguments).encode()))
     cut = await on_terminal(cli, "allow", "AAAAAA", typed=b"n\nn\n")
     assert '"z": "/etc/shadow"' in cut.out
     assert "(28000 characters left out)" in cut.out
@@ -290,7 +290,7 @@ async def press_until(person: Terminal, key: bytes, words: str) -> None:
 
 
 async def test_one_key_decides_about_each_call_while_watching(cli: CliRunner, proxy: Proxy) -> None:
-    await proxy.server.put(waiting("AAAAAA", since=1.0, arguments=Raw(json.dumps({"body": "b" * 3000}).encode())))
+    await proxy.server.put(waiting("AAAAAA", since=1.0, arguments=json.dumps({"body": "b" * 3000}).encode()))
     environment = cli.environment(TERM="xterm-256color")
     with open_terminal("approve", "watch", env=environment, cwd=cli.folder) as person:
         await asyncio.to_thread(person.shows, "AAAAAA? [a SHOW ALL ARGUMENTS, ")
@@ -330,6 +330,14 @@ async def test_always_prints_the_change_and_writes_nothing(
         assert "nothing was written" in done.err
         assert [each.scope for each in proxy.received] == ["once"]
     assert cli.config.read_bytes() == before
+
+
+async def test_always_drops_the_globs_that_ask_for_the_tool_and_no_others(cli: CliRunner, state: Path) -> None:
+    cli.configure({"files": {"command": "true", "approve": ["\uff44elete_*", "[d]elete_*", "move_*"]}})
+    pending = waiting(rule="mcpServers.files.approve", config=str(cli.config))
+    async with running(state / "approvals", pending):
+        done = await run(cli, "allow", "7F3K2M", "--yes", "--always")
+    assert json.loads(done.out) == ["[d]elete_*", "move_*"]
 
 
 async def test_the_status_says_how_many_calls_wait(cli: CliRunner, proxy: Proxy, state: Path) -> None:

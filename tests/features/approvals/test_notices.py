@@ -10,14 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from msgspec import Raw
 
 from dynamic_mcp.features.approvals.config import Approval, Notify
 from dynamic_mcp.features.approvals.notices import ApprovalNotices, find_desktop_command
 from tests.features.approvals.queue_server import waiting
 
 HOSTILE = waiting(
-    client='--icon=x\n"; rm -rf ~; $(id)', name="<img src=x>\\n\x1b[2J", arguments=Raw(b'{"password": "hunter22"}')
+    client='--icon=x\n"; rm -rf ~; $(id)', name="<img src=x>\\n\x1b[2J", arguments=b'{"password": "hunter22"}'
 )
 # Notes its arguments, its input and its variables, all at once.
 PROGRAM = """#!{python}
@@ -97,7 +96,7 @@ async def test_programs_that_fail_or_hang_harm_nobody(tmp_path: Path) -> None:
         ("no-such-program",),
     ]
     notices = ApprovalNotices()
-    pending = waiting(arguments=Raw(json.dumps({"a": "x" * 500_000}).encode()))
+    pending = waiting(arguments=json.dumps({"a": "x" * 500_000}).encode())
     for command in commands:
         notices.notify(Approval(notify=Notify(desktop=False, command=command)), pending)
     async with asyncio.timeout(20):

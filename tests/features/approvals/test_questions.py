@@ -18,8 +18,8 @@ from dynamic_mcp.features.approvals.questions import (
     MAX_OPEN,
     MAX_OPEN_OF_ALL,
     ApprovalKey,
+    ApprovalQuestion,
     Approvals,
-    Question,
     Verdict,
 )
 from dynamic_mcp.features.approvals.queued import Scope
@@ -54,7 +54,7 @@ class Scene:
         own = iter(ids) if ids else numbers
         self.approvals = Approvals(self.time, lambda: next(own), VALID_FOR_S)
 
-    def ask(self, key: ApprovalKey | None = None) -> Question:
+    def ask(self, key: ApprovalKey | None = None) -> ApprovalQuestion:
         question = self.approvals.ask(key or key_of())
         assert question is not None
         return question

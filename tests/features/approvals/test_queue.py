@@ -261,7 +261,7 @@ async def test_a_call_that_waits_longer_than_its_question_is_denied_with_it() ->
         calling = begin(client)
         await on.waits()
         await on.clock.pass_(10)
-        assert "nobody has answered in time" in text_of(await calling)
+        assert "there was no answer in time" in text_of(await calling)
         assert on.queue.pending == {}
 
 
@@ -314,7 +314,9 @@ async def test_what_was_denied_three_times_is_denied_at_once_for_a_while() -> No
             on.queue.deny(pending.id)
             await calling
         denied = text_of(await client.call("up", "delete_file", {"path": "/other"}))
-        assert "persons have denied it 3 times within 10 minutes; nobody is asked for 10 min more" in denied
+        assert (
+            "persons have denied it 3 times within 10 minutes; for 10 min more, it is denied without asking" in denied
+        )
         assert on.queue.put_count == MAX_DENIALS
         others = [begin(bob), begin(client, "delete_all")]
         await on.waits(2)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.arguments import Mode
+from dynamic_mcp.features.audit.arguments import ArgumentMode
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.recorder import Trail
@@ -84,7 +84,7 @@ def uses_in(directory: Path) -> list[dict[str, Json]]:
 async def audited(
     directory: Path,
     *,
-    arguments: Mode = "keys",
+    arguments: ArgumentMode = "keys",
     stops_writes: bool = False,
     access: Access | None = None,
     **changes: Json,

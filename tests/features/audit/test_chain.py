@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, structs
 
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.chain import Damaged
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.chain import AuditLine, Damaged
 from tests.examples import examples
 
 LINE = AuditLine(v=1, n=7, at="2026-11-23T12:00:00.000Z", event="call", name="echo", ms=1.5, prev=chain.ZERO)

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
 
-from dynamic_mcp.config.observe import Audit, Seal
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.features.audit import days
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.check import check_audit
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.log import AuditLog
 
 
@@ -93,7 +93,7 @@ def test_a_day_that_is_a_link_is_not_followed(log: Path, tmp_path: Path) -> None
 def test_an_ed25519_key_seals(log: Path, tmp_path: Path) -> None:
     key = pem(tmp_path / "key.pem", ed25519.Ed25519PrivateKey.generate())
 
-    assert problems(Audit(seal=Seal(key=key)), tmp_path) == []
+    assert problems(Audit(seal_key=key), tmp_path) == []
 
 
 def test_keys_that_cannot_seal_are_errors(log: Path, tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_keys_that_cannot_seal_are_errors(log: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN PRIVATE KEY-----\n")
     for key in (other, broken, tmp_path / "missing.pem"):
-        (found,) = problems(Audit(seal=Seal(key=key)), tmp_path)
-        assert (found.level, found.where) == (Level.ERROR, "settings.audit.seal.key")
+        (found,) = problems(Audit(seal_key=key), tmp_path)
+        assert (found.level, found.where) == (Level.ERROR, "settings.audit.seal_key")
 
 
 def test_a_key_that_others_may_read_is_a_warning(log: Path, tmp_path: Path) -> None:
     key = pem(tmp_path / "key.pem", ed25519.Ed25519PrivateKey.generate(), 0o644)
-    (found,) = problems(Audit(seal=Seal(key=key)), tmp_path)
+    (found,) = problems(Audit(seal_key=key), tmp_path)
 
     assert found.hint == f"`chmod 600 {key}`"
 

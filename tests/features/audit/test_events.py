@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.observe import KEEP_S
 from dynamic_mcp.features.audit import chain
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
+from dynamic_mcp.features.audit.config import KEEP_S
 from dynamic_mcp.features.audit.keeper import Keeping
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.observer import AuditObserver, line_of_event
 from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.proxy.request import Event, Observers

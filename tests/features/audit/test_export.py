@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
@@ -15,9 +13,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.features.audit import chain
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.days import StoredLine, parse_stored
 from dynamic_mcp.features.audit.export import COLUMNS, export
-from dynamic_mcp.features.audit.line import AuditLine
-from dynamic_mcp.features.audit.reader import Place, StoredLine, parse
 from tests.examples import examples
 from tests.features.audit.written import calls, line
 
@@ -59,11 +57,11 @@ LINES = [
 
 
 def store(each: AuditLine) -> StoredLine:
-    return parse(Place("2026-11-23.jsonl", 0, 0), chain.finish(chain.encode(each))[0])
+    return parse_stored(chain.finish(chain.encode(each))[0])
 
 
 def exported(form: str, *lines: AuditLine) -> list[str]:
-    return list(export(map(store, lines), form, version="1.2", host="host"))
+    return list(export(map(store, lines), form, version="1.2"))
 
 
 # --- OCSF --------------------------------------------------------------------------------------------------------
@@ -134,24 +132,6 @@ def test_an_address_is_one_where_it_can_be_read(address: str, endpoint: object) 
     assert json.loads(exported("ocsf", line(address=address))[0])["src_endpoint"] == endpoint
 
 
-# --- CloudEvents -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("each", LINES, ids=lambda each: each.id)
-def test_a_cloudevent_has_what_the_specification_requires_and_the_line_as_its_data(each: AuditLine) -> None:
-    (text,) = exported("cloudevents", each)
-    event: dict[str, Any] = json.loads(text)
-
-    assert event["specversion"] == "1.0"
-    assert all(event[name] for name in ("id", "source", "type"))
-    assert urlsplit(event["source"]).netloc == "host"
-    assert datetime.fromisoformat(event["time"]).tzinfo is not None
-    assert event["datacontenttype"] == "application/json"
-    assert all(name.isalnum() and name.islower() for name in event)
-    assert event.get("subject") != ""
-    assert event["data"] == json.loads(store(each).data)
-
-
 # --- CSV ---------------------------------------------------------------------------------------------------------
 
 
@@ -185,10 +165,10 @@ def test_no_cell_is_a_formula_or_has_a_line_break(text: str, first: str) -> None
 
 
 def test_lines_as_they_are_keep_every_byte_and_damaged_ones_are_kept_there_only() -> None:
-    stored = [store(FULL), parse(Place("f", 0, 0), b"nonsense\n")]
+    stored = [store(FULL), parse_stored(b"nonsense\n")]
 
     def texts(form: str) -> list[str]:
-        return list(export(stored, form, version="1", host="h"))
+        return list(export(stored, form, version="1"))
 
     assert texts("jsonl") == [stored[0].data.decode(), "nonsense"]
-    assert [len(texts(form)) for form in ("csv", "ocsf", "cloudevents")] == [2, 1, 1]
+    assert [len(texts(form)) for form in ("csv", "ocsf")] == [2, 1]

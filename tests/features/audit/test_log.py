@@ -12,8 +12,8 @@ import pytest
 
 from dynamic_mcp.features.audit import chain, days
 from dynamic_mcp.features.audit.arguments import load_key
-from dynamic_mcp.features.audit.journal import Journal
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
+from dynamic_mcp.features.audit.journal import CallJournal
 from dynamic_mcp.features.audit.log import AuditLog
 
 DAY_S = 86_400.0
@@ -219,7 +219,7 @@ def test_what_belongs_to_another_user_is_not_written_to(audit: AuditLog, given: 
 def test_no_call_and_no_key_is_written_into_a_directory_of_another_user(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, -1)
     with pytest.raises(PermissionError, match="belongs to another user"):
-        Journal(tmp_path).add(call())
+        CallJournal(tmp_path).add(call())
     with pytest.raises(PermissionError, match="belongs to another user"):
         load_key(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.config.observe import KEEP_S
+from dynamic_mcp.features.audit.config import KEEP_S
 from dynamic_mcp.features.audit.keeper import Keeping
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.recorder import Trail

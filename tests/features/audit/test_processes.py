@@ -16,7 +16,7 @@ BOUND_S = 60
 APPEND = """
 import sys
 from pathlib import Path
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 log = AuditLog(Path(sys.argv[1]))
 for n in range(500):
@@ -25,7 +25,7 @@ for n in range(500):
 FILL = """
 import resource, sys
 from pathlib import Path
-from dynamic_mcp.features.audit.line import AuditLine
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
 log = AuditLog(Path(sys.argv[1]))
 line = AuditLine(v=1, id="a", event="call", name="x" * 300)

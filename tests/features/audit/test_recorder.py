@@ -10,11 +10,11 @@ from msgspec import structs
 
 from dynamic_mcp.errors import NotRecorded
 from dynamic_mcp.features.audit import journal
-from dynamic_mcp.features.audit.journal import Journal
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
+from dynamic_mcp.features.audit.journal import CallJournal
 from dynamic_mcp.features.audit.keeper import Keeper
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
 from dynamic_mcp.features.audit.log import AuditLog
-from dynamic_mcp.features.audit.recorder import Recorder, Trail
+from dynamic_mcp.features.audit.recorder import LineRecorder, Trail
 from tests.features.audit.audited import KEEPING, read_lines
 from tests.program import BOUND_S
 
@@ -23,9 +23,9 @@ def call(id: str) -> AuditLine:
     return AuditLine(v=VERSION, id=id, event="call", outcome="unknown", name=id)
 
 
-def recorder_of(directory: Path, *, stops_writes: bool = True, max_late: int = 1000) -> Recorder:
+def recorder_of(directory: Path, *, stops_writes: bool = True, max_late: int = 1000) -> LineRecorder:
     log = AuditLog(directory)
-    return Recorder(log, Keeper(log, KEEPING), stops_writes=stops_writes, max_late=max_late)
+    return LineRecorder(log, Keeper(log, KEEPING), stops_writes=stops_writes, max_late=max_late)
 
 
 def end(line: AuditLine) -> AuditLine:
@@ -48,7 +48,7 @@ async def test_a_closed_call_has_its_line_a_moment_later(tmp_path: Path) -> None
 
 
 def test_an_open_call_of_a_dead_process_has_an_unknown_outcome(tmp_path: Path) -> None:
-    dead, alive = Journal(tmp_path), Journal(tmp_path)
+    dead, alive = CallJournal(tmp_path), CallJournal(tmp_path)
     log = AuditLog(tmp_path)
     for each in "abc":
         dead.add(call(each))
@@ -67,7 +67,7 @@ def test_an_open_call_of_a_dead_process_has_an_unknown_outcome(tmp_path: Path) -
 
 
 def test_calls_that_a_renamed_file_has_are_not_recorded_again(tmp_path: Path) -> None:
-    dead, log = Journal(tmp_path), AuditLog(tmp_path)
+    dead, log = CallJournal(tmp_path), AuditLog(tmp_path)
     dead.add(call("a"))
     log.append(end(call("a")))
     dead.close()
@@ -79,7 +79,7 @@ def test_calls_that_a_renamed_file_has_are_not_recorded_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("open_always", [False, True])
 def test_the_file_of_open_calls_does_not_grow_for_ever(tmp_path: Path, open_always: bool) -> None:
-    open_calls = Journal(tmp_path)
+    open_calls = CallJournal(tmp_path)
     if open_always:
         open_calls.add(call("always"))
     sizes = []

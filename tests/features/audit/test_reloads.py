@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dynamic_mcp.config.observe import Audit
+from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from dynamic_mcp.features.audit import chain, days, seals, signing
 from dynamic_mcp.features.audit.log import AuditLog
-from dynamic_mcp.features.audit.verify import Finding, Verification, Verifier
+from dynamic_mcp.features.audit.verify import LogFinding, Verification, Verifier
 from tests.examples import examples
 from tests.features.audit.written import NOON, calls, line, write_log
 
@@ -157,7 +157,7 @@ MUTATIONS = st.one_of(
 
 
 def is_cut_off(files: Files) -> bool:
-    """Tell whether nothing was done but to cut off whole lines at the very end, or seals, which can be made again."""
+    """Return whether nothing was done but to cut off whole lines or seals at the very end."""
     log = b"".join(files.get(name, b"") for name in LOG_FILES)
     told = files.get(days.SEALS, b"")
     is_start = FILES[days.SEALS].startswith(told) and (not told or told.endswith(b"\n"))
@@ -182,7 +182,7 @@ def test_whatever_is_done_to_the_files_is_found_but_for_a_tail_that_is_cut_off(f
 
 
 def is_oldest_day_removed(files: Files) -> bool:
-    """Tell whether nothing was done but what is done with days that were kept long enough."""
+    """Return whether nothing was done but what is done with days that were kept long enough."""
     return files == {name: data for name, data in FILES.items() if name != LOG_FILES[0]}
 
 
@@ -201,7 +201,7 @@ def seal_of_today() -> bytes:
     """Return a seal of the day that has not ended, as somebody may keep one elsewhere."""
     link = chain.read_link(lines_of(LOG_FILES[-1])[-1])
     first = chain.read_link(lines_of(LOG_FILES[-1])[0]).hash
-    now = seals.Seal(v=1, day=TODAY, lines=link.n, first=first, last=link.hash, at=f"{TODAY}T13:00:00.000Z")
+    now = seals.DaySeal(v=1, day=TODAY, lines=link.n, first=first, last=link.hash, at=f"{TODAY}T13:00:00.000Z")
     return chain.finish(chain.encode(now))[0]
 
 
@@ -229,23 +229,23 @@ def test_a_changed_line_is_named_and_the_others_are_not(log: Path) -> None:
         lines[1] = lines[1].replace(b"bob", b"eve")
 
     change(log / LOG_FILES[1], edit)
-    assert verify(log).findings == (Finding("changed", LOG_FILES[1], 2, "does not have the hash that it says"),)
+    assert verify(log).findings == (LogFinding("changed", LOG_FILES[1], 2, "does not match its hash"),)
 
 
 def test_removed_lines_are_counted_where_they_were(log: Path) -> None:
     change(log / LOG_FILES[2], lambda lines: lines.__delitem__(slice(1, 3)))
-    assert verify(log).findings == (Finding("missing", LOG_FILES[2], 2, "2 lines before this one are missing"),)
+    assert verify(log).findings == (LogFinding("missing", LOG_FILES[2], 2, "2 lines before this one are missing"),)
 
 
 def test_half_a_line_at_the_end_is_found(log: Path) -> None:
     file = log / LOG_FILES[2]
     file.write_bytes(file.read_bytes()[:-20])
-    assert verify(log).findings == (Finding("changed", LOG_FILES[2], EACH, "has no end"),)
+    assert verify(log).findings == (LogFinding("changed", LOG_FILES[2], EACH, "is incomplete"),)
 
 
 def test_days_that_were_removed_are_known_by_their_seals(log: Path) -> None:
     (log / LOG_FILES[0]).unlink()
-    assert verify(log).findings == (Finding("removed", LOG_FILES[0], 0, "the day was removed; its seal was kept"),)
+    assert verify(log).findings == (LogFinding("removed", LOG_FILES[0], 0, "the day was removed; its seal was kept"),)
 
 
 def test_a_day_that_is_gone_before_its_time_is_missing(log: Path) -> None:
@@ -290,8 +290,8 @@ def test_a_log_that_was_written_anew_as_a_whole_is_found_by_its_seals(log: Path)
         forged = line(name="forged", at=NOON + timedelta(days=number))
         prev = write_log(log, [forged] * EACH, prev=prev)
 
-    what = "the seal says another hash of this line"
-    expected = {Finding("changed", name, number, what) for name in LOG_FILES[:2] for number in (1, EACH)}
+    what = "the seal has another hash of this line"
+    expected = {LogFinding("changed", name, number, what) for name in LOG_FILES[:2] for number in (1, EACH)}
     assert set(verify(log).findings) == expected
 
 
@@ -302,8 +302,8 @@ def test_lines_that_were_cut_off_at_the_very_end_are_missing_by_a_seal_that_was_
     assert not verify(log, since=TODAY, elsewhere=[seal_of_today()]).is_intact
     found = verify(log, elsewhere=[seal_of_today()])
 
-    what = f"the seal that was kept elsewhere says {EACH} lines, and the file ends with line {EACH - 1}"
-    assert Finding("missing", LOG_FILES[-1], EACH - 1, what) in found.findings
+    what = f"the seal that was kept elsewhere has {EACH} lines, and the file ends with line {EACH - 1}"
+    assert LogFinding("missing", LOG_FILES[-1], EACH - 1, what) in found.findings
     assert not found.is_intact
 
 
@@ -375,13 +375,13 @@ def test_lines_that_were_moved_away_or_cut_off_meanwhile_are_missing_and_the_log
     found = verify(tmp_path, today=DAYS[0])
     assert not found.is_intact
     assert kinds(found) == ["missing", "missing"]
-    assert all("the log says so itself" in each.what for each in found.findings)
+    assert all("the log itself records" in each.what for each in found.findings)
 
 
 # --- signatures ---------------------------------------------------------------------------------------------------
 
 
-def make_key(folder: Path, name: str) -> tuple[signing.PrivateKey, signing.PublicKey]:
+def make_key(folder: Path, name: str) -> tuple[signing.SealSigningKey, signing.SealVerifyKey]:
     key = Ed25519PrivateKey.generate()
     raw = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / f"{name}.pem").write_bytes(key.private_bytes(*raw))
@@ -389,10 +389,10 @@ def make_key(folder: Path, name: str) -> tuple[signing.PrivateKey, signing.Publi
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     (folder / f"{name}.pub").write_bytes(public)
-    return signing.load_private_key(folder / f"{name}.pem"), signing.load_public_key(folder / f"{name}.pub")
+    return signing.load_signing_key(folder / f"{name}.pem"), signing.load_verify_key(folder / f"{name}.pub")
 
 
-def findings_with(directory: Path, *keys: signing.PublicKey) -> list[str]:
+def findings_with(directory: Path, *keys: signing.SealVerifyKey) -> list[str]:
     return [each.what for each in Verifier(directory, today=TODAY, keys=keys).verify().findings]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Raw, structs
 
 from dynamic_mcp.features.audit import chain, days
-from dynamic_mcp.features.audit.line import VERSION, AuditLine
+from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 

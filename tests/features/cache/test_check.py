@@ -38,23 +38,25 @@ def find(
 
 
 def test_globs_that_match_nothing_are_found() -> None:
-    found = find(Cache("cache[0]", tools=("gone_*",), resources=("x://*", "y://7", "z://*")))
+    found = find(Cache("mcpServers.a.cache[0]", tools=("gone_*",), resources=("x://*", "y://7", "z://*")))
 
     assert [each.where for each in found] == ["mcpServers.a.cache[0].tools[0]", "mcpServers.a.cache[0].resources[2]"]
 
 
 def test_nothing_is_said_of_what_a_server_has_not_been_asked_for() -> None:
-    rule = Cache("cache[0]", tools=("x",), resources=("z://*",))
+    rule = Cache("mcpServers.a.cache[0]", tools=("x",), resources=("z://*",))
 
     assert find(rule, catalogs={}) == []
     assert find(rule, catalogs={"a": Catalog()}) == []
 
 
 def test_tools_that_may_write_are_named_where_their_results_are_to_be_kept() -> None:
-    (finding,) = find(Cache("cache[0]", tools=("*_item", "query")), Cache("cache[1]", tools=("*",)))
+    (finding,) = find(
+        Cache("mcpServers.a.cache[0]", tools=("*_item", "query")), Cache("mcpServers.a.cache[1]", tools=("*",))
+    )
 
     assert finding.where == "mcpServers.a.cache[0].tools"
     assert "`delete_item`" in finding.what
     assert "`get_item`" not in finding.what
     read = ToolAccess(read=("delete_item", "query"))
-    assert find(Cache("cache[0]", tools=("*_item",)), access=read) == []
+    assert find(Cache("mcpServers.a.cache[0]", tools=("*_item",)), access=read) == []

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.features.cache.kept_results import CACHED, Kept, KeptResults, prepare
+from dynamic_mcp.features.cache.kept_results import CACHED, KeptResult, KeptResults, prepare
 from dynamic_mcp.mcp import wire
 from tests.examples import examples
 
@@ -69,11 +69,11 @@ _USES = st.lists(
 def test_no_more_is_kept_than_may_be_and_what_is_found_is_the_last_that_was_put(
     uses: list[tuple[str, str, int, int]],
 ) -> None:
-    store, last, now = KeptResults("up", 3000), dict[str, Kept](), 0.0
+    store, last, now = KeptResults("up", 3000), dict[str, KeptResult](), 0.0
     for what, key, size, pause in uses:
         now += pause
         if what == "put":
-            kept = Kept(now, now + 5, is_private=False, has_ttl=False, head=b"x" * size)
+            kept = KeptResult(now, now + 5, is_private=False, has_ttl=False, head=b"x" * size)
             store.put(key, kept, 10)
             last[key] = kept
         else:
@@ -88,8 +88,8 @@ def test_no_more_is_kept_than_may_be_and_what_is_found_is_the_last_that_was_put(
 def test_what_was_used_last_is_kept_longest() -> None:
     store = KeptResults("up", 3 * 1510)
     for key in "abc":
-        store.put(key, Kept(0, 9, is_private=False, has_ttl=False, head=b"x" * 1000), 10)
+        store.put(key, KeptResult(0, 9, is_private=False, has_ttl=False, head=b"x" * 1000), 10)
     store.find("a", 1)
-    store.put("d", Kept(0, 9, is_private=False, has_ttl=False, head=b"x" * 1000), 10)
+    store.put("d", KeptResult(0, 9, is_private=False, has_ttl=False, head=b"x" * 1000), 10)
 
     assert [key for key in "abcd" if store.find(key, 1) is not None] == ["a", "c", "d"]

@@ -1,4 +1,4 @@
-"""Guards: what they find in arguments, what they cannot judge, and who is asked."""
+"""GuardRules: what they find in arguments, what they cannot judge, and who is asked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import Raw
 from dynamic_mcp.config.access import Effect
 from dynamic_mcp.errors import RefusedByGuard
 from dynamic_mcp.features.guards.config import Guard
-from dynamic_mcp.features.guards.guards import Guards
+from dynamic_mcp.features.guards.guards import GuardRules
 from dynamic_mcp.policy.globs import fold
 from tests.examples import examples
 
@@ -25,7 +25,7 @@ def judge(arguments: Json, *guards: Guard, tool: str = "query") -> str:
     """Return what follows: nothing, `ask …` or `deny …` with the rules behind it; bytes are JSON already."""
     raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
     try:
-        decision = Guards(guards, "db").judge(tool, Raw(raw))
+        decision = GuardRules(guards, "db").judge(tool, Raw(raw))
     except RefusedByGuard as exc:
         return f"deny {exc.rule}"
     if decision is None:
@@ -96,9 +96,9 @@ def test_no_text_at_all_is_not_what_is_allowed() -> None:
 
 
 def test_no_arguments_are_like_an_empty_object() -> None:
-    assert Guards([deny("")], "db").judge("query", None) is None
+    assert GuardRules([deny("")], "db").judge("query", None) is None
     with pytest.raises(RefusedByGuard):
-        Guards([allow("")], "db").judge("query", None)
+        GuardRules([allow("")], "db").judge("query", None)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,9 @@ def test_the_message_of_the_config_is_what_is_said() -> None:
     with pytest.raises(
         RefusedByGuard, match=r"`query` of group `db` was refused: read only, please; nothing was sent"
     ):
-        Guards([deny("x", message="read only, please")], "db").judge("query", Raw(b'{"a":"x"}'))
+        GuardRules([deny("x", message="read only, please")], "db").judge("query", Raw(b'{"a":"x"}'))
     with pytest.raises(RefusedByGuard) as caught:
-        Guards([deny("secret-pattern")], "db").judge("query", Raw(b'{"a":"secret-pattern-1"}'))
+        GuardRules([deny("secret-pattern")], "db").judge("query", Raw(b'{"a":"secret-pattern-1"}'))
     assert "`g0` does not allow these arguments" in str(caught.value)
     assert "secret" not in str(caught.value)
 

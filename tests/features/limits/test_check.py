@@ -24,7 +24,10 @@ def find(limits: tuple[Limit, ...], catalogs: Mapping[str, Catalog], *servers: s
 
 
 def test_globs_that_match_nothing_are_found_and_a_likely_name_is_suggested() -> None:
-    limits = (Limit("limits[0]", rate=1), Limit("limits[1]", tools=("get_*", "get_itm"), rate=1))
+    limits = (
+        Limit("mcpServers.a.limits[0]", rate=1),
+        Limit("mcpServers.a.limits[1]", tools=("get_*", "get_itm"), rate=1),
+    )
 
     (finding,) = find(limits, {"a": catalog("get_item", "query")}, "a")
 
@@ -40,7 +43,7 @@ def test_nothing_is_said_of_what_a_server_has_not_been_asked_for() -> None:
 
 
 def test_a_limit_of_several_servers_need_not_match_something_of_each() -> None:
-    limits = (Limit("limits[0]", tools=("get_item", "gone"), rate=1),)
+    limits = (Limit("settings.limits[0]", tools=("get_item", "gone"), rate=1),)
 
     found = find(limits, {"a": catalog("get_item"), "b": catalog("other")}, "a", "b")
 

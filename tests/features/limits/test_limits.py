@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.features.limits.config import Counted, Limit
-from dynamic_mcp.features.limits.limits import Buckets, Limits, Rate
+from dynamic_mcp.features.limits.limits import Buckets, LimitRules, RateLimit
 from tests.examples import examples
 
 LIMITS = st.builds(
@@ -24,9 +24,9 @@ CALLS = st.lists(st.tuples(PAUSES, st.sampled_from("pq"), st.sampled_from("xy"))
 EVERYTHING = Limit("limits[0]", rate=1.0, burst=2)
 
 
-def rates(*limits: Limit, tool: str = "x") -> Sequence[Rate]:
+def rates(*limits: Limit, tool: str = "x") -> Sequence[RateLimit]:
     """Return what these limits, in a config of one server, say of a tool."""
-    return Limits(limits, "up").rates_for(tool)
+    return LimitRules(limits, "up").rates_for(tool)
 
 
 @examples(100)
@@ -35,7 +35,7 @@ def test_no_span_of_time_has_more_calls_than_the_burst_and_what_came_in_it(
     limit: Limit, calls: list[tuple[float, str, str]]
 ) -> None:
     assert limit.rate is not None
-    buckets, compiled, now = Buckets(), Limits([limit], "up"), 1000.0
+    buckets, compiled, now = Buckets(), LimitRules([limit], "up"), 1000.0
     taken: dict[tuple[str, str], list[float]] = {}
     for pause, person, tool in calls:
         now += pause
@@ -54,7 +54,7 @@ def test_no_span_of_time_has_more_calls_than_the_burst_and_what_came_in_it(
 def test_a_refused_call_is_taken_after_the_wait_that_is_said_and_not_before(
     limit: Limit, calls: list[tuple[float, str, str]]
 ) -> None:
-    buckets, compiled, now = Buckets(), Limits([limit], "up"), 1000.0
+    buckets, compiled, now = Buckets(), LimitRules([limit], "up"), 1000.0
     for pause, person, tool in calls:
         now += pause
         refusal = buckets.take(compiled.rates_for(tool), person, tool, now)
@@ -71,7 +71,7 @@ def test_a_refused_call_is_taken_after_the_wait_that_is_said_and_not_before(
 def test_several_limits_refuse_what_any_of_them_would_and_then_none_of_them_counts_it(
     limits: list[Limit], calls: list[tuple[float, str, str]]
 ) -> None:
-    buckets, compiled, now = Buckets(), Limits(limits, "up"), 1000.0
+    buckets, compiled, now = Buckets(), LimitRules(limits, "up"), 1000.0
     taken: list[tuple[float, str, str]] = []
     for pause, person, tool in calls:
         now += pause
@@ -83,7 +83,7 @@ def test_several_limits_refuse_what_any_of_them_would_and_then_none_of_them_coun
             taken.append((now, person, tool))
 
 
-def _replay(rate: Rate, taken: list[tuple[float, str, str]]) -> Buckets:
+def _replay(rate: RateLimit, taken: list[tuple[float, str, str]]) -> Buckets:
     """Return the buckets of one rule after the calls that were taken."""
     buckets = Buckets()
     for at, person, tool in taken:
@@ -97,7 +97,7 @@ def test_a_bucket_is_for_what_the_rule_counts_for_itself() -> None:
         others = (("ann", "x"), ("ann", "y"), ("bob", "x"), ("bob", "y"))
         return [is_taken_after_ann(found, person, tool) for person, tool in others]
 
-    def is_taken_after_ann(found: Sequence[Rate], person: str, tool: str) -> bool:
+    def is_taken_after_ann(found: Sequence[RateLimit], person: str, tool: str) -> bool:
         buckets = Buckets()
         buckets.take(found, "ann", "x", 0)
         return buckets.take(found, person, tool, 0) is None
@@ -115,7 +115,7 @@ def test_a_rule_is_the_same_wherever_it_stands_and_another_one_with_other_number
     moved = Limit("limits[7]", rate=1.0, burst=2)
     assert buckets.take(rates(moved), "p", "x", 0) is not None
     assert buckets.take(rates(Limit("limits[0]", rate=1.0, burst=3)), "p", "x", 0) is None
-    assert buckets.take(Limits([EVERYTHING], "other server").rates_for("x"), "p", "x", 0) is None
+    assert buckets.take(LimitRules([EVERYTHING], "other server").rates_for("x"), "p", "x", 0) is None
 
 
 def test_a_rule_that_stands_twice_counts_once() -> None:
@@ -145,7 +145,7 @@ def test_buckets_that_are_full_again_are_forgotten_first() -> None:
 
 
 def test_a_made_up_name_of_megabytes_is_not_kept_and_counts_all_the_same() -> None:
-    limits, buckets = Limits([Limit("limits[0]", per=("tool",), rate=1.0, burst=1)], "up"), Buckets()
+    limits, buckets = LimitRules([Limit("limits[0]", per=("tool",), rate=1.0, burst=1)], "up"), Buckets()
     long, other = "a" * 1_000_000, "a" * 1_000_000 + "b"
     assert buckets.take(limits.rates_for(long), "p", long, 0) is None
     assert buckets.take(limits.rates_for(long), "p", long, 0) is not None
@@ -155,7 +155,7 @@ def test_a_made_up_name_of_megabytes_is_not_kept_and_counts_all_the_same() -> No
 
 def test_names_that_a_server_may_take_for_one_tool_count_as_one() -> None:
     limits, buckets = (
-        Limits([Limit("limits[0]", tools=("get_*",), per=("tool",), rate=1.0, burst=1)], "up"),
+        LimitRules([Limit("limits[0]", tools=("get_*",), per=("tool",), rate=1.0, burst=1)], "up"),
         Buckets(),
     )
     assert buckets.take(limits.rates_for("get_x"), "p", "get_x", 0) is None
@@ -165,13 +165,13 @@ def test_names_that_a_server_may_take_for_one_tool_count_as_one() -> None:
 
 @pytest.mark.parametrize(("tool", "matches"), [("get_x", True), ("get_", True), ("set_x", False)])
 def test_only_the_tools_of_a_rule_are_bounded(tool: str, matches: bool) -> None:
-    limits = Limits([Limit("limits[0]", tools=("get_*",), rate=1.0, concurrent=2)], "up")
+    limits = LimitRules([Limit("limits[0]", tools=("get_*",), rate=1.0, concurrent=2)], "up")
     assert bool(limits.rates_for(tool)) is matches
-    assert bool(limits.rooms_for(tool)) is matches
+    assert bool(limits.concurrency_for(tool)) is matches
 
 
 def test_of_rules_for_the_same_places_the_smallest_counts_and_the_narrowest_come_first() -> None:
-    limits = Limits(
+    limits = LimitRules(
         [
             Limit("limits[0]", concurrent=8),
             Limit("limits[1]", per=("person",), concurrent=2),
@@ -180,4 +180,4 @@ def test_of_rules_for_the_same_places_the_smallest_counts_and_the_narrowest_come
         ],
         "up",
     )
-    assert [room.id for room in limits.rooms_for("x")] == ["limits[3]", "limits[1]", "limits[2]"]
+    assert [room.id for room in limits.concurrency_for("x")] == ["limits[3]", "limits[1]", "limits[2]"]

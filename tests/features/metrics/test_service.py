@@ -12,14 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.config.addresses import TcpAddress
-from dynamic_mcp.config.observe import Metrics
+from dynamic_mcp.config.read import ReloadCounts
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.exposition import Form
 from dynamic_mcp.features.metrics.service import MetricsService
 from dynamic_mcp.proxy.observer_service import ObserverContext
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.reload_counts import ReloadCounts
 from tests.fakes import BOUND_S, FakeUpstream, Opener, config_of, group_config
 from tests.features.metrics.readers import read_families, read_samples, sample
 from tests.http_client import HttpClient

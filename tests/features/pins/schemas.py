@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 from msgspec import Raw, structs
 
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.features.pins.definition import Key
-from dynamic_mcp.features.pins.judgement import PinJudgement, Reason, judge, pin_all
+from dynamic_mcp.features.pins.judgement import PinJudgement, judge, pin_all
 from dynamic_mcp.features.pins.lock_file import PinnedServer
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 
@@ -99,7 +98,7 @@ def with_changed(value: Json, path: tuple[str | int, ...], change: Callable[[Jso
     raise KeyError(first)
 
 
-def approve(pinned: PinnedServer | None, approved: Mapping[Key, Reason], by: str) -> PinnedServer:
-    """Return the pins with these held definitions approved by a person, as `pins approve` writes them."""
-    pins = {key: structs.replace(reason.pin, approved_by=by) for key, reason in approved.items()}
+def approve(pinned: PinnedServer | None, judgement: PinJudgement, by: str) -> PinnedServer:
+    """Return the pins with what is held approved by a person, as `pins approve` writes them."""
+    pins = {each.key: structs.replace(each.pin, approved_by=by) for each in judgement.differences if each.held}
     return pin_all(pinned or PinnedServer(), pins)

@@ -11,6 +11,7 @@ import pytest
 from tests.features.pins.calculator import EVIL, Calculator, at_terminal
 from tests.terminal import strip_escapes
 
+OLD_LINE, NEW_LINE = (f'  "description": "{each}",' for each in ("Adds two numbers and returns the sum.", EVIL))
 MUL = {"name": "mul", "description": "Multiplies.", "inputSchema": {"type": "object"}}
 
 
@@ -65,20 +66,16 @@ def test_a_server_is_asked_by_itself_if_it_is_named_and_nothing_is_known_to_diff
 # --- diff ------------------------------------------------------------------------------------------------------
 
 
-def test_a_difference_is_shown_word_by_word_with_and_without_colour(pulled: Calculator) -> None:
+def test_a_difference_is_shown_line_by_line_with_and_without_colour(pulled: Calculator) -> None:
     coloured = on_terminal(pulled, "diff", "calc").split("\n")
-    assert [each for each in coloured if "\x1b[31m" in each and strip_escapes(each) == "      - returns the sum."]
-    assert [each for each in coloured if "\x1b[32m" in each and strip_escapes(each) == "      + mails the sum to me."]
+    old, new = OLD_LINE, NEW_LINE
+    assert [each for each in coloured if "\x1b[31m" in each and strip_escapes(each) == f"      - {old}"]
+    assert [each for each in coloured if "\x1b[32m" in each and strip_escapes(each) == f"      + {new}"]
     plain = on_terminal(pulled, "diff", "calc", NO_COLOR="1")
     lines = [line.rstrip() for line in strip_escapes(plain).split("\n")]
     assert lines[0] == "calc 1.4 -> 1.5: 1 definition changed; held: add"
-    assert lines[1].startswith("  ✗ tool add: changed")
-    assert lines[2:6] == [
-        "    description",
-        "        Adds two numbers and",
-        "      - returns the sum.",
-        "      + mails the sum to me.",
-    ]
+    assert lines[1] == "  ✗ tool add: changed, held: its definition has changed"
+    assert lines[2:6] == ["      @ -1,5 +1,5", "        {", f"      - {old}", f"      + {new}"]
 
 
 def test_lines_are_wrapped_and_each_has_its_sign(calc: Calculator) -> None:
@@ -87,7 +84,7 @@ def test_lines_are_wrapped_and_each_has_its_sign(calc: Calculator) -> None:
     lines = strip_escapes(on_terminal(calc, "diff", "calc", "sub", "--live", width=40)).split("\n")
     added = [line for line in lines if "Very" in line]
     assert len(added) > 5
-    assert all(line.startswith("      + Very") and len(line) <= 40 for line in added)
+    assert all(line.startswith("      + ") and len(line) <= 40 for line in added)
 
 
 def test_nothing_that_a_server_says_acts_on_the_terminal_or_passes_for_something_else(calc: Calculator) -> None:
@@ -101,7 +98,7 @@ def test_nothing_that_a_server_says_acts_on_the_terminal_or_passes_for_something
         assert "\u3164" not in shown
         assert "  - returns the sum." not in [line.rstrip() for line in shown.split("\n")]
         assert "  ✗ tool sub: gone" not in [line.rstrip() for line in shown.split("\n")]
-        assert "<U+200B>" in shown
+        assert "ok\\x1b[2J\\u2" in shown
 
 
 def test_only_the_named_definitions_are_compared(pulled: Calculator) -> None:
@@ -115,6 +112,7 @@ def test_only_the_named_definitions_are_compared(pulled: Calculator) -> None:
     ("args", "complaint"),
     [
         (("diff", "clac"), "no group is named `clac`\nhint: did you mean `calc`?"),
+        (("verify", "clac"), "no group is named `clac`\nhint: did you mean `calc`?"),
         (("diff", "calc", "ad"), "named `ad`\nhint: did you mean `add`?"),
         (("approve", "calc", "ad", "--yes"), "named `ad`\nhint: did you mean `add`?"),
         (("approve", "--yes"), "give either a SERVER or `--all`"),
@@ -162,8 +160,8 @@ def test_a_person_sees_the_difference_and_decides(pulled: Calculator) -> None:
     with at_terminal(pulled.cli, "pins", "approve", "calc") as terminal:
         terminal.shows("Approve 1 definition of calc 1.4 -> 1.5? [y/N]")
         shown = terminal.text
-        assert "- returns the sum." in shown
-        assert "+ mails the sum to me." in shown
+        assert f"- {OLD_LINE}" in shown
+        assert f"+ {NEW_LINE}" in shown
         terminal.types(b"\n")
         assert terminal.ends() == 1
     assert "nothing was approved" in terminal.text
@@ -261,11 +259,11 @@ def test_with_json_a_person_is_still_asked_and_stdout_is_json_alone(pulled: Calc
         at_terminal(pulled.cli, "pins", "approve", "calc", stdout=file.fileno()) as terminal,
     ):
         terminal.shows("[y/N]")
-        assert "+ mails the sum to me." in terminal.text
+        assert f"+ {NEW_LINE}" in terminal.text
         terminal.types(b"y\n")
         assert terminal.ends() == 0
     (approved,) = json.loads(out.read_text())["approved"]
-    assert approved["definitions"][0]["diff"]["description"][-1] == "+ mails the sum to me."
+    assert approved["definitions"][0]["diff"][3] == f"+{NEW_LINE}"
 
 
 def test_what_is_trusted_cannot_be_approved(calc: Calculator) -> None:
@@ -314,7 +312,7 @@ def test_a_definition_that_is_too_large_to_be_kept_is_shown_as_new(calc: Calcula
     assert calc.pins("diff", "--live").json[0]["differences"][0]["before"]["definition"] is None
     shown = strip_escapes(on_terminal(calc, "diff", "--live"))
     assert "@ what is pinned was too large to be kept: all is shown as new" in shown
-    assert "+ Subtracts." in shown
+    assert '+   "description": "Subtracts.",' in shown
 
 
 # --- reset -----------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
-from dynamic_mcp.features.pins.findings import find_hidden, format_character
+from dynamic_mcp.features.pins.hidden import describe_hidden, find_hidden
 from tests.examples import examples
 
 # What nothing but a secret, a mistake or a terminal has any use for.
@@ -59,8 +60,9 @@ def test_a_flag_with_other_tags_is_a_message() -> None:
 @examples(100)
 @given(st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Mn", "Lo", "Co"))))
 def test_printable_text_has_nothing_hidden(text: str) -> None:
-    assert [each for each in find_hidden(text) if each.isprintable() and each not in "\u3164\uffa0"] == []
+    assert [each for each in find_hidden(text) if each.isprintable() and each not in "\u2800\u3164\uffa0"] == []
 
 
-def test_a_character_is_named_as_the_standard_does() -> None:
-    assert format_character("\u200b") == "U+200B"
+def test_characters_are_named_as_the_standard_does_and_only_some_of_them() -> None:
+    form = Raw('{"description":"a\u200b\u202e\u200b","title":"\u2060\u2061\u2062"}'.encode())
+    assert describe_hidden(form) == "it has hidden characters: U+200B, U+202E, U+2060, U+2061 and others"

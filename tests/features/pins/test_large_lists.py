@@ -27,6 +27,7 @@ from tests.features.pins.pinned import (
     until_tools,
     until_written,
 )
+from tests.proxy.many_clients import OTHER
 from tests.proxy.persons import desk, remote
 
 MANY = [described(f"tool_{number}", "Does it.") for number in range(MAX_ENTRIES_AT_ONCE + 1)]
@@ -179,3 +180,19 @@ async def test_an_approval_of_a_large_list_is_taken_up(tmp_path: Path) -> None:
         await until_written(lock_path(), lambda lock: "up" in lock.servers)
         lock_file.update_lock(lock_path(), lambda lock: lock.with_server("up", None))
         await until_tools(alone, *NAMES)
+
+
+async def test_pins_of_one_server_that_change_have_no_other_judged_again(tmp_path: Path, judging: Judging) -> None:
+    server, other = Server(*MANY[:2]), Server(*MANY[:2])
+    groups = pinned_group("up"), pinned_group("other", upstream=OTHER)
+    async with proxy_of(tmp_path, *groups, up=server, other=other) as proxy:
+        alone = await join(proxy, only="up")
+        await join(proxy, only="other")
+        await until_written(lock_path(), lambda lock: len(lock.servers) == 2)
+        await settled()
+        before = len(judging.threads)
+        server.change(*MANY[:3])
+        await until_tools(alone, *NAMES[:3])
+        await until_written(lock_path(), lambda lock: len(lock.servers["up"].tools) == 3)
+        await settled()
+        assert len(judging.threads) == before + 2  # as it was read, and by the pins that were written

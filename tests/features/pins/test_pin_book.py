@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.features.pins.definition import PinKind
-from dynamic_mcp.features.pins.lock_file import Pin, PinSet, encode_lock, read_lock
+from dynamic_mcp.features.pins.lock_file import Pin, PinSet, lock_store, read_lock
 from dynamic_mcp.features.pins.pin_book import Acceptance, PinBook
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
@@ -113,7 +113,7 @@ async def test_a_committed_file_that_cannot_be_read_stays_as_it_is(tmp_path: Pat
 
 async def test_the_config_says_where_the_file_is_also_after_a_reload(tmp_path: Path) -> None:
     committed = tmp_path / "dynamic-mcp.lock.json"
-    committed.write_bytes(encode_lock(PinSet()))
+    lock_store(committed).save(PinSet())
     config = config_of(pinned_group())
     proxy = Proxy(config, opener=Opener(up=[Server(READ)]))
     try:

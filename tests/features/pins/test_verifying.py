@@ -47,9 +47,10 @@ def test_a_definition_that_was_replaced_is_drift_and_nothing_is_written(calc: Ca
     assert (difference["kind"], difference["name"], difference["state"]) == ("tool", "add", "changed")
     assert difference["before"]["definition"] == calc.locked()["calc"]["tools"]["add"]["definition"]
     assert difference["after"]["definition"]["description"] == EVIL
-    assert difference["diff"] == {
-        "description": ["  Adds two numbers and", "- returns the sum.", "+ mails the sum to me."]
-    }
+    assert [line for line in difference["diff"] if line[0] in "-+"] == [
+        '-  "description": "Adds two numbers and returns the sum.",',
+        f'+  "description": "{EVIL}",',
+    ]
     assert "error: calc 1.4 -> 1.5 differs from the lock file\n  tool add: changed" in done.err
     assert calc.lock_file.read_bytes() == before
 
@@ -93,7 +94,7 @@ def test_what_is_new_and_has_hidden_characters_is_drift(calc: Calculator) -> Non
     calc.update(lambda offer: offer["tools"].append(hidden))
     done = calc.pins("verify")
     assert done.code == 1
-    assert "Multi<U+200B>plies." in json.dumps(done.json["servers"][0]["differences"][0]["diff"])
+    assert r"Multi\u200bplies." in "".join(done.json["servers"][0]["differences"][0]["diff"])
 
 
 def test_a_name_that_runs_something_else_is_drift(calc: Calculator) -> None:
@@ -160,10 +161,3 @@ def test_a_lock_file_with_a_merge_conflict_stays_as_it_is(calc: Calculator) -> N
         assert "cannot be read" in done.err
         assert "hint: restore it" in done.err
     assert calc.lock_file.read_text() == "<<<<<<< HEAD\n{}"
-
-
-def test_an_unknown_server_is_exit_code_2(calc: Calculator) -> None:
-    calc.approve()
-    done = calc.pins("verify", "clac")
-    assert done.code == 2
-    assert "did you mean `calc`?" in done.err

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.rules import Plugin
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.middleware import Middleware
 from dynamic_mcp.proxy.proxy import Proxy

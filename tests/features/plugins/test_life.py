@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.config.rules import Plugin
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.middleware import CallRequest, CallResult, Middleware, Next, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Client, Opener, config_of, group_config, text_of

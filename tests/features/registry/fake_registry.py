@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dynamic_mcp.config.registries import Registry
+from dynamic_mcp.features.registry.config import Registry
 
 Json = Any  # whatever JSON a test writes down
 OFFICIAL = "io.modelcontextprotocol.registry/official"

@@ -10,9 +10,9 @@ import pytest
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Program, Remote
 from dynamic_mcp.features.registry.build import build, command_line
-from dynamic_mcp.features.registry.document import Document, read_answer
+from dynamic_mcp.features.registry.document import ServerDocument, read_answer
 from dynamic_mcp.features.registry.options import Option, questions_about, unanswered, usable_options
-from dynamic_mcp.features.registry.runtimes import Refused
+from dynamic_mcp.features.registry.runtimes import UnusableOption
 from tests.features.registry.documents import Json, github, named, package, positional, remote, server
 
 DIGEST = "sha256:" + "a" * 64
@@ -31,7 +31,7 @@ def draft(source: Json, **answers: str) -> tuple[Json, tuple[str, ...]]:
     return result.entry, result.warnings
 
 
-def read_only(source: Json) -> Document:
+def read_only(source: Json) -> ServerDocument:
     """Return a document with nothing but this package or remote."""
     return read_answer({"server": {**server(), "remotes" if "url" in source else "packages": [source]}})
 
@@ -169,7 +169,7 @@ def test_a_text_of_the_registry_is_never_a_variable_of_this_machine(text: str, t
 
 def test_a_variable_that_cannot_be_told_from_its_surroundings_is_refused() -> None:
     source = package(environmentVariables=[{"name": "A", "value": "${x}", "variables": {"x": {"isSecret": True}}}])
-    with pytest.raises(Refused):
+    with pytest.raises(UnusableOption):
         made(source, x="${TOKEN}")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.registries import Registry
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.cache import MOST_FILES, AnswerCache
 from dynamic_mcp.features.registry.client import MAX_BYTES, MOST_PAGES, RegistryClient
+from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.lookup import Lookup
 from tests.features.registry.documents import Json, server
 from tests.features.registry.fake_registry import FakeRegistry, Response, fake_registry, reply
@@ -142,8 +142,8 @@ async def test_wrong_entries_of_a_list_are_left_out_and_counted(fake: FakeRegist
     fake.override = lambda path: reply({"servers": [*wrong, {"server": server()}], "metadata": []})
     lookup = Lookup([fake.registry], cache)
     hits = await lookup.search(["x"])
-    assert [hit.document.name for hit in hits.found] == [NAME]
-    assert hits.notes == (f"registry `fake`: {len(wrong)} entries cannot be understood",)
+    assert [hit.document.name for hit in hits] == [NAME]
+    assert lookup.notes == [f"registry `fake`: {len(wrong)} entries cannot be understood"]
 
 
 @pytest.mark.parametrize(
@@ -205,16 +205,17 @@ async def test_the_first_registry_decides_even_if_it_cannot_be_reached(
     private = Registry("private", "http://127.0.0.1:9")
     with pytest.raises(RegistryError, match="private"):
         await Lookup([private, fake.registry], cache).find(NAME)
-    hits = await Lookup([private, fake.registry], cache).search(["weather"])
-    assert [hit.registry for hit in hits.found] == ["fake"]
-    assert "private" in hits.notes[0]
+    lookup = Lookup([private, fake.registry], cache)
+    hits = await lookup.search(["weather"])
+    assert [hit.registry for hit in hits] == ["fake"]
+    assert "private" in lookup.notes[0]
 
 
 async def test_a_search_asks_for_each_word_and_shows_the_best_first(fake: FakeRegistry, cache: AnswerCache) -> None:
     fake.publish(server("com.example/radar", description="Rain on the weather radar"))
     fake.publish(server("com.example/gone"), status="deleted")
     hits = await Lookup([fake.registry], cache).search(["example", "radar"])
-    assert [hit.document.name for hit in hits.found] == ["com.example/radar", NAME]
+    assert [hit.document.name for hit in hits] == ["com.example/radar", NAME]
 
 
 async def test_an_unknown_version_is_told_with_those_that_there_are(fake: FakeRegistry, cache: AnswerCache) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.config import jsonc
 from tests.cli.commands import CliRunner
 from tests.features.registry.documents import filesystem, git, github, named, package, remote, server, time
 from tests.features.registry.fake_registry import FakeRegistry, fake_registry
@@ -40,7 +41,8 @@ def configure(cli: CliRunner, fake: FakeRegistry, **servers: Any) -> None:
 
 
 def entry(cli: CliRunner, name: str) -> Any:
-    return json.loads(cli.config.read_text())["mcpServers"][name]
+    document: Any = jsonc.loads(cli.config.read_text())
+    return document["mcpServers"][name]
 
 
 def test_a_server_is_added_with_its_version_and_where_it_comes_from(cli: CliRunner, fake: FakeRegistry) -> None:
@@ -215,19 +217,27 @@ def test_a_hostile_description_does_not_reach_the_terminal(cli: CliRunner, fake:
         assert "]0;owned evil name: fake" in shown
 
 
-def test_an_update_follows_the_registry_and_keeps_what_a_person_changed(cli: CliRunner, fake: FakeRegistry) -> None:
+def test_an_update_shows_what_it_replaces_and_keeps_settings_that_start_nothing(
+    cli: CliRunner, fake: FakeRegistry
+) -> None:
     assert cli.run("add", f"{FILES}@1.0.0", "--as", "files", "--yes", "--set", "allowed_directory=/a").code == 0
     text = cli.config.read_text().replace('"/a"],', '"/a", "/mine"], // mine\n "timeout": {"tools": "5m"},', 1)
+    text = text.replace('"description": "', '"description": "mine: ', 1)
     cli.config.write_text(text)
     (row,) = cli.run("registry", "outdated").json
     assert (row["current"], row["latest"], row["state"]) == ("1.0.0", "2.0.0", "outdated")
+    assert cli.run("registry", "update", "--print").json[0]["entry"]["timeout"] == {"tools": "5m"}
+    assert cli.config.read_text() == text
     done = cli.run("registry", "update", "--yes")
     assert done.code == 0
     assert "@modelcontextprotocol/server-filesystem@2.0.0" in done.err
+    assert '-    "/mine"' in done.err
     assert "// mine" in cli.config.read_text()
-    assert '"/mine"' in cli.config.read_text()
-    assert '"5m"' in cli.config.read_text()
-    assert '"version": "2.0.0"' in cli.config.read_text()
+    updated = entry(cli, "files")
+    assert updated["args"] == ["-y", "@modelcontextprotocol/server-filesystem@2.0.0", "/a"]
+    assert updated["timeout"] == {"tools": "5m"}
+    assert updated["description"].startswith("mine: ")
+    assert updated["x-registry"]["version"] == "2.0.0"
     assert cli.run("registry", "update", "--yes").err == "nothing to update\n"
 
 
@@ -258,14 +268,6 @@ def test_an_update_shows_all_that_the_registry_changes_and_no_secret_of_a_person
     assert SECRET not in done.err + done.out
 
 
-def test_an_update_says_what_it_left_alone(cli: CliRunner, fake: FakeRegistry) -> None:
-    assert cli.run("add", f"{TIME}@1.0.0", "--yes").code == 0
-    cli.config.write_text(cli.config.read_text().replace("mcp-server-time==1.0.0", "mcp-server-time==1.5.0"))
-    done = cli.run("registry", "update", "--yes")
-    assert 'kept as you have it: `args[0]`; the new version has `"mcp-server-time==2.0.0"`' in done.err
-    assert entry(cli, "server-time")["args"][0] == "mcp-server-time==1.5.0"
-
-
 def test_an_update_asks_for_what_is_new_and_refuses_what_was_deleted(cli: CliRunner, fake: FakeRegistry) -> None:
     fake.publish(server(packages=[package()]))
     assert cli.run("add", WEATHER, "--yes").code == 0
@@ -278,23 +280,6 @@ def test_an_update_asks_for_what_is_new_and_refuses_what_was_deleted(cli: CliRun
     fake.publish(server(version="3.0.0", packages=[package()]), status="deleted")
     assert "was deleted from the registry" in cli.run("registry", "update", "--yes").err
     assert cli.config.read_text() == before
-
-
-def test_a_version_that_was_changed_behind_our_back_takes_nothing_of_a_person(
-    cli: CliRunner, fake: FakeRegistry
-) -> None:
-    fake.publish(server(packages=[package(packageArguments=[named("--safe", value="on")])]))
-    assert cli.run("add", WEATHER, "--yes").code == 0
-    fake.forget()
-    fake.publish(server(packages=[package()], title="changed"))
-    fake.publish(server(version="2.0.0", packages=[package(version="2.0.0")]))
-    done = cli.run("registry", "update", "--yes")
-    assert "has changed what it says" in done.err
-    assert "--safe=on" in entry(cli, "weather")["args"]
-    assert "stays as it is" in done.err
-    assert "--replace" in done.err
-    (row,) = cli.run("registry", "outdated").json
-    assert (row["current"], row["state"]) == ("1.0.0", "outdated")
 
 
 def test_servers_that_are_in_a_registry_are_recognised_and_then_updated(cli: CliRunner, fake: FakeRegistry) -> None:
@@ -317,7 +302,8 @@ def test_servers_that_are_in_a_registry_are_recognised_and_then_updated(cli: Cli
     }
     assert cli.run("registry", "update", "--yes").code == 0
     assert entry(cli, "files")["args"] == ["@modelcontextprotocol/server-filesystem@2.0.0", "/a"]
-    assert entry(cli, "clock")["args"] == ["mcp-server-time==2.0.0"]
+    assert entry(cli, "clock")["args"] == ["mcp_server_time@2.0.0"]
+    assert entry(cli, "files")["x-registry"]["linked"] is True
     assert "x-registry" not in entry(cli, "other")
 
 

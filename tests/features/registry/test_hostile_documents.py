@@ -12,7 +12,7 @@ from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.features.registry.build import build, command_line
 from dynamic_mcp.features.registry.document import read_answer
 from dynamic_mcp.features.registry.options import questions_about
-from dynamic_mcp.features.registry.runtimes import Refused
+from dynamic_mcp.features.registry.runtimes import UnusableOption
 from tests.features.registry.documents import Json, named, package, positional, remote
 from tests.features.registry.test_build import draft, made, read_only, reason
 
@@ -169,5 +169,5 @@ def test_no_reference_is_in_an_entry_but_those_that_a_person_gave() -> None:
     document = read_answer({"name": "a/b", "version": "1.0.0", "packages": [package(identifier="@a/b")]})
     option = document.packages[0]
     assert build(document, option, {}).entry["args"] == ["-y", "@a/b@1.0.0"]
-    with pytest.raises(Refused):
+    with pytest.raises(UnusableOption):
         build(document, option.__class__(kind="npm", identifier="${HOME}", version="1.0.0"), {})

@@ -20,8 +20,8 @@ from dynamic_mcp.config.resolved import Program, Remote
 from dynamic_mcp.features.registry.build import build
 from dynamic_mcp.features.registry.document import Package, read_answer
 from dynamic_mcp.features.registry.options import Option, questions_about, usable_options
-from dynamic_mcp.features.registry.questions import Question
-from dynamic_mcp.features.registry.runtimes import Refused
+from dynamic_mcp.features.registry.questions import ServerQuestion
+from dynamic_mcp.features.registry.runtimes import UnusableOption
 from tests.features.registry.published_schemas import CANARY, VERSIONS, Json, documents, load
 
 LAUNCHER = f"""#!{sys.executable} -ISE
@@ -48,7 +48,7 @@ def answers_for(option: Option, data: st.DataObject) -> dict[str, str]:
     }
 
 
-def _answer(question: Question, number: int) -> str:
+def _answer(question: ServerQuestion, number: int) -> str:
     if question.input.choices:
         return question.input.choices[0]
     return {"number": str(number), "boolean": "true", "filepath": f"/v{number}"}.get(
@@ -192,7 +192,7 @@ def test_what_can_be_used_starts_or_reaches_what_the_document_says(
         answers = answers_for(option, data)
         try:
             draft = build(document, option, {key: (text,) for key, text in answers.items()})
-        except Refused:
+        except UnusableOption:
             continue
         upstream = resolve(tmp_path_factory.mktemp("config"), draft.entry)
         reading = Reading(source, option, answers)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.doctor.findings import Level
+from dynamic_mcp.features.telemetry.config import Telemetry
 from dynamic_mcp.features.telemetry.probe import check_endpoint
 
 

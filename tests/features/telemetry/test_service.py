@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.observe import Telemetry
+from dynamic_mcp.features.telemetry.config import Telemetry
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FullUpstream, Opener, config_of, group_config

@@ -1,1 +1,1 @@
-"""What commands have to do with approvals."""
+"""Commands of approvals."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def _complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the id of a call that waits for a person."""
     from dynamic_mcp.features.approvals.client import ApprovalClient
-    from dynamic_mcp.features.approvals.queued import approvals_dir, parse_id
+    from dynamic_mcp.features.approvals.queued import parse_id
 
     typed = parse_id(incomplete)
-    waiting = ApprovalClient(approvals_dir()).list_pending() if typed or not incomplete else []
+    waiting = ApprovalClient().list_pending() if typed or not incomplete else []
     return completion_items(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
 
 
@@ -30,14 +30,14 @@ _id_argument = click.argument("id", shell_complete=_complete_id)
 
 
 class _ListByDefault(DefaultGroup):
-    """Lists what waits if no command is given."""
+    """Lists the waiting calls if no command is given."""
 
     default = "list"
 
 
 @click.group(cls=_ListByDefault, short_help="Decide about calls that wait for you.", subcommand_metavar="[COMMAND]")
 def command() -> None:
-    """Decide about calls that wait for a person, as `approve` and rules with the effect `ask` want it.
+    """Decide about calls that wait for a person, because of `approve` or a rule with the effect `ask`.
 
     Without a command, it lists them. An ID may be shortened to its first characters.
     """
@@ -46,7 +46,7 @@ def command() -> None:
 @command.command("list")
 @proxy_options
 def list_(this: Invocation) -> None:
-    """Show what waits, in all proxies of yours."""
+    """List the waiting calls of all your proxies."""
     from dynamic_mcp.features.approvals.commands.calls import list_pending
 
     list_pending(this)
@@ -57,7 +57,7 @@ def list_(this: Invocation) -> None:
 @click.option("--reveal", is_flag=True, help="Show what looks like a secret, too.")
 @output_options
 def show(this: Invocation, id: str, *, reveal: bool) -> None:
-    """Show one call: who makes it, what the tool says of itself, why you are asked, and all arguments."""
+    """Show one call: who makes it, the tool's description, why you are asked, and all arguments."""
     from dynamic_mcp.features.approvals.commands.calls import show_pending
 
     show_pending(this, id, reveals=reveal)
@@ -72,7 +72,7 @@ def show(this: Invocation, id: str, *, reveal: bool) -> None:
     default="once",
     help="Only this call (the default), or the same tool with any arguments for an hour or for the client's session.",
 )
-@click.option("--always", is_flag=True, help="Print how to change the config so that nobody is asked again.")
+@click.option("--always", is_flag=True, help="Print how to change the config so that it does not ask again.")
 @person_option
 @output_options
 def allow(this: Invocation, id: str, *, scope: Scope, always: bool, yes: bool) -> None:
@@ -102,7 +102,7 @@ def deny(this: Invocation, id: str, *, reason: str) -> None:
 @person_option
 @output_options
 def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None:
-    """Change the arguments of a call in $VISUAL or $EDITOR, see the difference, and allow it so, once.
+    """Change the arguments of a call in $VISUAL or $EDITOR, see the difference, and allow it once with them.
 
     The new arguments are checked like those of any call. Without a terminal this needs --args and --yes.
     """
@@ -114,7 +114,7 @@ def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None
 @command.command("watch")
 @proxy_options
 def watch(this: Invocation) -> None:
-    """Show each call as it comes, and ask what to do about it; one key decides. Ends with Ctrl-C."""
+    """Show each call as it comes, and ask for a decision; one key decides. Ends with Ctrl-C."""
     from dynamic_mcp.features.approvals.commands.watch import watch_pending
 
     watch_pending(this)

@@ -1,4 +1,4 @@
-"""The work of `approve`: lists calls that wait for a person, shows them and decides about them."""
+"""The work of `approve`: lists waiting calls, shows them and decides about them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
-from msgspec import Raw
 
 from dynamic_mcp.cli import strict_json
 from dynamic_mcp.cli.agreement import require_person
@@ -30,10 +28,11 @@ from dynamic_mcp.features.approvals.queued import (
     ApprovalDecision,
     QueuedApproval,
     Scope,
-    approvals_dir,
     read_arguments,
     to_json,
 )
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.system.blank import format_json
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
@@ -45,19 +44,18 @@ _EDITORS = ("sensible-editor", "nano", "vi", "notepad")
 
 
 def list_pending(this: Invocation) -> None:
-    """Print what waits."""
-    waiting = of_config(this, open_client().list_pending())
-    if this.out.is_json:
-        this.out.print_json([to_json(each, time.time()) for each in waiting])
-    elif waiting:
-        view.show_table(this.out, waiting, time.time())
+    """Print the waiting calls."""
+    waiting = of_config(this, ApprovalClient().list_pending())
+    now = time.time()
+    rows = [view.to_row(each, now) for each in waiting]
+    facts = [to_json(each, now) for each in waiting]
+    this.out.print_rows(facts, view.COLUMNS, rows, if_none="nothing waits for approval")
+    if waiting and not this.out.is_json:
         this.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
-    else:
-        this.out.say("nothing waits for approval")
 
 
 def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
-    """Print one call that waits. Raises NotFound and InvalidArguments."""
+    """Print one waiting call. Raises NotFound and InvalidArguments."""
     pending = find(id)
     if this.out.is_json:
         this.out.print_json(to_json(pending, time.time(), reveals=reveals))
@@ -66,7 +64,7 @@ def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
 
 
 def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is_sure: bool) -> None:
-    """Allow a call, once a person has seen it. Raises DynamicMcpError."""
+    """Allow a call after a person has seen it. Raises DynamicMcpError."""
     require_person("approve allow", seen="the call", is_sure=is_sure)
     pending = find(id)
     if scope not in pending.offered:
@@ -81,7 +79,7 @@ def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is
 
 
 def _may_allow(this: Invocation, pending: QueuedApproval, scope: Scope) -> bool:
-    """Show a call, all of it if the person wants to see that, and return whether it may be made."""
+    """Show a call, in full if the person wants, and return whether the person allows it."""
     question = f"Allow it {_HOW_LONG[scope]}?"
     if not view.show_details(this.out, pending, time.time(), is_short=True):
         if click.confirm("Show all of the arguments?", default=True, err=True):
@@ -99,39 +97,34 @@ def deny_call(this: Invocation, id: str, reason: str) -> None:
     send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
 
 
-def open_client() -> ApprovalClient:
-    """Return what waits for this user."""
-    return ApprovalClient(approvals_dir())
-
-
 def find(typed: str) -> QueuedApproval:
-    """Return what waits with this id, or one that begins so. Raises NotFound and InvalidArguments."""
-    found = open_client().find(typed)
+    """Return the waiting call with this id, or its beginning. Raises NotFound and InvalidArguments."""
+    found = ApprovalClient().find(typed)
     if len(found) == 1:
         return found[0]
     if found:
         several = ", ".join(each.id for each in found)
-        raise InvalidArguments(f"more than one call that waits begins with `{escape(typed)}`: {several}")
-    ids = [each.id for each in open_client().list_pending()]
+        raise InvalidArguments(f"several waiting calls begin with `{escape(typed)}`: {several}")
+    ids = [each.id for each in ApprovalClient().list_pending()]
     named = f"waiting: {', '.join(ids)}" if ids else "nothing waits; it was decided, or has expired"
     raise NotFound("call that waits", typed, closest(typed.upper(), ids), hint=named)
 
 
 def of_config(this: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApproval]:
-    """Return what waits in proxies that serve the config of the command line, if it names one."""
+    """Return the calls of proxies that serve the config of the command line, if it names one."""
     config = this.explicit_path()
     return [each for each in waiting if config is None or each.config == str(config)]
 
 
 def send(this: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
-    """Send a decision and say what became of it. Raises InvalidArguments and DynamicMcpError."""
+    """Send a decision and print the result. Raises InvalidArguments and DynamicMcpError."""
     with this.out.progress("waiting for the proxy"):
-        answer = open_client().decide(decision)
+        answer = ApprovalClient().decide(decision)
     if answer.outcome != "taken":
         raise _failure(pending, answer)
     if this.out.is_json_requested:
         scope = decision.scope if decision.verdict == "allow" else None
-        edited = len(decision.arguments) > 0
+        edited = bool(decision.arguments)
         this.out.print_json({"id": pending.id, "verdict": decision.verdict, "scope": scope, "edited": edited})
     this.out.say(f"{pending.id} is {_describe(decision)}: `{pending.name}` of group `{pending.group}`")
 
@@ -157,28 +150,28 @@ _HOW_LONG: dict[Scope, str] = {
 def _describe(decision: ApprovalDecision) -> str:
     if decision.verdict == "deny":
         return "denied"
-    edited = " with the new arguments" if decision.arguments != Raw() else ""
+    edited = " with the new arguments" if decision.arguments else ""
     return f"allowed {_HOW_LONG[decision.scope]}{edited}"
 
 
 # --- edit: a person changes the arguments ---------------------------------------------------------------
 
 
-def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) -> None:
+def edit_call(this: Invocation, id: str, typed: str | None, *, is_sure: bool) -> None:
     """Allow a call once with other arguments. Raises DynamicMcpError."""
-    if given is None or not is_sure:
+    if typed is None or not is_sure:
         require_person("approve edit", seen="the call", is_sure=False)
     pending = find(id)
-    if given is not None:
-        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if given == "-" else given)
-        _confirm_and_send(this, pending, arguments, is_sure=is_sure or given == "-")
+    if typed is not None:
+        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if typed == "-" else typed)
+        _confirm_and_send(this, pending, arguments, is_sure=is_sure or typed == "-")
         return
     edit_in_editor(this, pending)
 
 
 def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
-    """Have the arguments changed in an editor until they are right, and allow the call. Raises DynamicMcpError."""
-    text = "\n".join(view.format_arguments(read_arguments(pending.arguments))) + "\n"
+    """Open the arguments in an editor until they are valid, and allow the call. Raises DynamicMcpError."""
+    text = "\n".join(format_json(read_arguments(pending.arguments))) + "\n"
     while True:
         text = _run_editor(text)
         try:
@@ -199,7 +192,7 @@ def _confirm_and_send(this: Invocation, pending: QueuedApproval, arguments: obje
         if not click.confirm("Allow it once with these arguments?", default=False, err=True):
             this.out.say(f"{pending.id} still waits")
             return
-    encoded = Raw(strict_json.dumps(arguments))
+    encoded = strict_json.dumps(arguments)
     send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
 
 
@@ -217,7 +210,7 @@ def _parse_arguments(text: str) -> dict[str, object]:
 
 
 def _run_editor(text: str) -> str:
-    """Return what a person makes of a text. Raises DynamicMcpError."""
+    """Return the text after the person has edited it. Raises DynamicMcpError."""
     with tempfile.TemporaryDirectory(prefix="dynamic-mcp-edit-") as folder:  # others cannot look into it
         file = Path(folder) / "arguments.json"
         file.touch(mode=0o600)
@@ -243,16 +236,16 @@ def _editor() -> list[str]:
     raise InvalidArguments("there is no editor", hint="set `$EDITOR`, or give the arguments with `--args`")
 
 
-# --- allow --always: how to change the config so that nobody is asked -----------------------------------
+# --- allow --always: how to change the config so that it does not ask -----------------------------------
 
 # The path of what to change, its new value, and what to know about it.
 _Change = tuple[str, object, list[str]]
 
 
 def print_rule(out: Output, pending: QueuedApproval) -> None:
-    """Print the part of the config that asks as it would be without this tool, and what to do with it.
+    """Print the rule that asks, changed so that it leaves this tool out. Nothing is written.
 
-    Nothing is written. A rule that asks wins over one that allows, so the one that asks must leave the tool out.
+    A rule that asks wins over one that allows, so it is the one to change.
     """
     document = _read_document(pending.config)
     found = _without_approve(document, pending) or _without_rule(document, pending)
@@ -260,7 +253,7 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
         out.say(f"the rule `{pending.rule}` asks; it is not in `{pending.config}` as it is now")
         return
     where, changed, notes = found
-    out.say(f"nothing was written; to be asked no more, let `{where}` in `{pending.config}` be:")
+    out.say(f"nothing was written; to stop asking, change `{where}` in `{pending.config}` to:")
     out.print_text(json.dumps(changed, indent=2, ensure_ascii=False))
     for note in notes:
         out.say(f"note: {note}")
@@ -282,8 +275,8 @@ def _without_approve(document: Mapping[str, object], pending: QueuedApproval) ->
     globs = own if isinstance(own, list) else _at(document, "settings", "approve")
     if not isinstance(globs, list):
         return None
-    matching = [glob for glob in globs if fnmatchcase(pending.name.casefold(), str(glob).casefold())]
-    wide = [glob for glob in matching if any(sign in str(glob) for sign in "*?[")]
+    matching = [glob for glob in globs if Globs((str(glob),)).matches_variant(pending.name)]
+    wide = [glob for glob in matching if any(sign in str(glob) for sign in "*?")]
     notes = [f"`{glob}` also asks for other tools; name those that should still be approved" for glob in wide]
     return pending.rule, [glob for glob in globs if glob not in matching], notes
 

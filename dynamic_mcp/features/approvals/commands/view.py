@@ -1,4 +1,4 @@
-"""Prints calls that wait for a person. What a client or a server has written can neither hide nor act in it."""
+"""Prints waiting calls. Texts of clients and servers can neither hide nor control the terminal."""
 
 from __future__ import annotations
 
@@ -9,52 +9,46 @@ from collections.abc import Iterator, Sequence
 
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import secrets
-from dynamic_mcp.config.access import DEFAULT
+from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT
 from dynamic_mcp.features.approvals.queued import QueuedApproval, arguments_of
 from dynamic_mcp.identity import LOCAL
-from dynamic_mcp.system.blank import BLANK
+from dynamic_mcp.system.blank import format_json, reveal
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import cut_values, escape, one_line
+from dynamic_mcp.system.text import cut_values, one_line
 
-# What a terminal shows of one call before a person decides, unless the person wants all of it.
+COLUMNS = ("ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS")
+# Shown of one call before a person decides, unless the person wants all of it.
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
-_WRITTEN_BLANK = {ord(each): each.encode("unicode_escape").decode() for each in BLANK}
 _STYLES = {"+": "green", "-": "red"}
-_NO_RULE = "default, as no rule is about it"
 
 
-def show_table(out: Output, waiting: Sequence[QueuedApproval], now: float) -> None:
-    """Print one line for each call."""
-    columns = ["ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS"]
-    rows = [
-        [
-            each.id,
-            format_seconds(now - each.since),
-            who(each),
-            _printable(each.group),
-            _printable(each.name),
-            _printable(each.access),
-            one_line(_printable(json.dumps(arguments_of(each), ensure_ascii=False)), _LONGEST_CELL),
-        ]
-        for each in waiting
+def to_row(waiting: QueuedApproval, now: float) -> list[str]:
+    """Return the cells of a call by `COLUMNS`."""
+    return [
+        waiting.id,
+        format_seconds(now - waiting.since),
+        who(waiting),
+        reveal(waiting.group),
+        reveal(waiting.name),
+        reveal(waiting.access),
+        one_line(reveal(json.dumps(arguments_of(waiting), ensure_ascii=False)), _LONGEST_CELL),
     ]
-    out.print_table(columns, rows)
 
 
 def show_details(
     out: Output, pending: QueuedApproval, now: float, *, reveals: bool = False, is_short: bool = False
 ) -> bool:
-    """Print all of one call; of long arguments less, if it is to be short. Return whether it was all."""
-    out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
+    """Print one call, with long arguments cut if `is_short`. Return whether nothing was cut."""
+    out.print_line(f"{pending.id}  {reveal(pending.name)} of group {reveal(pending.group)}", "bold")
     for name, value in facts_of(pending, now):
         if value:
-            out.print_line(f"{name}: {_printable(value)}", indent=2)
+            out.print_line(f"{name}: {reveal(value)}", indent=2)
     out.print_line("arguments:", indent=2)
     arguments = arguments_of(pending, reveals=reveals)
-    lines = format_arguments(arguments)
-    shown = _shorten(format_arguments(cut_values(arguments, _LONGEST_VALUE))) if is_short else lines
+    lines = format_json(arguments)
+    shown = _shorten(format_json(cut_values(arguments, _LONGEST_VALUE))) if is_short else lines
     for line in shown:
         out.print_line(line, indent=4)
     if shown != lines:
@@ -68,17 +62,12 @@ def show_details(
     return shown == lines
 
 
-def format_arguments(value: object) -> list[str]:
-    """Return indented JSON in lines, with escapes for what could not be seen."""
-    return ["".join(map(_in_json, line)) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
-
-
 def show_difference(out: Output, old: object, new: object) -> bool:
-    """Print how arguments differ, without what looks like a secret; return whether they do."""
-    lines = format_arguments(old), format_arguments(new)
+    """Print how arguments differ, with secrets masked; return whether they differ."""
+    lines = format_json(old), format_json(new)
     # a secret is one line, as what is shown for it is
     hidden = [secrets.mask_values(each, mask=secrets.count_hidden) for each in (old, new)]
-    shown = format_arguments(hidden[0]), format_arguments(hidden[1])
+    shown = format_json(hidden[0]), format_json(hidden[1])
     for changes in difflib.SequenceMatcher(None, *lines).get_grouped_opcodes(3):
         for kind, start, end, new_start, new_end in changes:
             if kind == "equal":
@@ -98,11 +87,11 @@ def who(pending: QueuedApproval) -> str:
     """Return who makes a call."""
     is_local = pending.issuer == LOCAL.issuer or not pending.subject
     person = "you" if is_local else pending.subject
-    return _printable(f"{person} with {pending.client}" if pending.client else person)
+    return reveal(f"{person} with {pending.client}" if pending.client else person)
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration as people say it: `40 s`, `3 min`, `2 h`."""
+    """Return a duration such as `40 s`, `3 min` or `2 h`."""
     whole = max(0, round(seconds))
     if whole < 120:
         return f"{whole} s"
@@ -110,12 +99,12 @@ def format_seconds(seconds: float) -> str:
 
 
 def facts_of(pending: QueuedApproval, now: float) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a call, by name; empty for what is not."""
+    """Yield the facts about a call, by name; unknown ones are empty."""
     yield "who", who(pending)
     if pending.issuer and pending.issuer != LOCAL.issuer:
         yield "identified by", pending.issuer
     yield "roles", ", ".join(pending.roles) or ("none" if pending.allowed_by else "")
-    yield "allowed by", _NO_RULE if pending.allowed_by == DEFAULT else pending.allowed_by
+    yield "allowed by", DEFAULT_TEXT if pending.allowed_by == DEFAULT else pending.allowed_by
     yield "the tool says" if pending.kind == "tool" else "it says", one_line(pending.description, 400)
     yield "counts as", pending.access
     yield "asked because of", pending.rule
@@ -137,7 +126,7 @@ def _describe_times(pending: QueuedApproval, now: float) -> str:
 
 
 def _shorten(lines: list[str]) -> list[str]:
-    """Return the first lines, which together are not too long."""
+    """Return the first lines, up to a total length."""
     shown: list[str] = []
     room = _MOST_CHARACTERS
     for line in lines:
@@ -146,14 +135,3 @@ def _shorten(lines: list[str]) -> list[str]:
         shown.append(line)
         room -= len(line) + 1
     return shown
-
-
-def _printable(text: str) -> str:
-    """Return text on one line, with escapes for all that shows nothing or that a terminal acts on."""
-    return escape(text).translate(_WRITTEN_BLANK)
-
-
-def _in_json(character: str) -> str:
-    if character.isprintable() and character not in BLANK:
-        return character
-    return json.dumps(character)[1:-1]

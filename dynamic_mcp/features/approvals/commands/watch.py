@@ -1,4 +1,4 @@
-"""`approve watch`: shows calls as they begin to wait, and asks what to do about each."""
+"""`approve watch`: shows each call as it begins to wait, and asks for a decision."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
-from dynamic_mcp.features.approvals.commands.calls import edit_in_editor, of_config, open_client, send
+from dynamic_mcp.features.approvals.commands.calls import edit_in_editor, of_config, send
 from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.system.os_user import os_user
 
 _EVERY_S = 0.5
-# A key that is pressed sooner after a question was shown is not an answer to it.
+# Keys are ignored for so long after a question was shown.
 _TOO_SOON_S = 0.5
 _SCOPES: dict[str, Scope] = {"y": "once", "h": "hour", "s": "session"}
 
 
 def watch_pending(this: Invocation) -> None:
-    """Ask about each call that waits, until Ctrl-C. Raises InvalidArguments without a terminal."""
+    """Ask about each waiting call, until Ctrl-C. Raises InvalidArguments without a terminal."""
     require_person("approve watch", seen="the call", is_sure=False)
     this.out.say("waiting for calls to approve; Ctrl-C ends this")
     left: set[str] = set()
     while True:
-        waiting = of_config(this, open_client().list_pending())
+        waiting = of_config(this, ApprovalClient().list_pending())
         left &= {each.id for each in waiting}
         asked = next((each for each in waiting if each.id not in left), None)
         if asked is None:
@@ -36,7 +37,7 @@ def watch_pending(this: Invocation) -> None:
 
 
 def _ask(this: Invocation, pending: QueuedApproval) -> bool:
-    """Ask about one call until it is decided; return False if it is left waiting."""
+    """Ask about one call until it is decided; return False if the person leaves it for later."""
     this.out.say("")
     shows_all = view.show_details(this.out, pending, time.time(), is_short=True)
     while True:
@@ -55,7 +56,7 @@ def _ask(this: Invocation, pending: QueuedApproval) -> bool:
                 return True
         except DynamicMcpError as exc:
             this.out.print_error(str(exc))
-            return not _waits(pending)
+            return not ApprovalClient().waits(pending.id)
 
 
 def _question(pending: QueuedApproval, *, shows_all: bool) -> str:
@@ -67,7 +68,7 @@ def _question(pending: QueuedApproval, *, shows_all: bool) -> str:
 
 
 def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
-    """Do what a key means; return whether that was a decision."""
+    """Do what a key stands for; return whether that was a decision."""
     scope = _SCOPES.get(key)
     if scope in pending.offered:
         send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
@@ -75,7 +76,7 @@ def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
         send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", by=os_user()))
     elif key == "e":
         edit_in_editor(this, pending)
-        return not _waits(pending)
+        return not ApprovalClient().waits(pending.id)
     else:
         return False
     return True
@@ -88,9 +89,5 @@ def _read_key(pending: QueuedApproval) -> str:
         while True:
             if key := read(_EVERY_S):
                 return key.lower()
-            if not _waits(pending):
+            if not ApprovalClient().waits(pending.id):
                 return ""
-
-
-def _waits(pending: QueuedApproval) -> bool:
-    return any(each.id == pending.id for each in open_client().list_pending())

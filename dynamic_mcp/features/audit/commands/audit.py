@@ -1,10 +1,10 @@
-"""`dynamic-mcp audit`: what has happened, and whether the record of it is whole."""
+"""`dynamic-mcp audit`: shows, counts, exports and verifies the audit log."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from dynamic_mcp.cli.invocation import Invocation
-    from dynamic_mcp.features.audit.commands.options import LineOptions
+    from dynamic_mcp.features.audit.commands.lines import LineOptions
     from dynamic_mcp.features.audit.query import Subject
 
 _SHOW = "show"
-_FORMATS = ("csv", "ocsf", "cloudevents", "jsonl")
+_FORMATS = ("csv", "ocsf", "jsonl")
 
 _config_argument = click.argument("config", required=False, type=click.Path())
 _dir_option = click.option(
@@ -61,7 +61,7 @@ class _AuditGroup(click.Group):
 
 
 def _line_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that say which lines are wanted, which the command gets as LineOptions."""
+    """Add the options that select lines, which the command gets as LineOptions."""
 
     @click.option("--since", metavar="TIME", help="Only from this time on: `1h`, `2d`, `2026-11-23`, or with a time.")
     @click.option("--until", metavar="TIME", help="Only before this time; a date is included.")
@@ -70,55 +70,26 @@ def _line_options(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--group", metavar="GLOB", default="", shell_complete=complete_group, help="Only of these groups.")
     @click.option("--tool", metavar="GLOB", default="", help="Only of these tools, prompts or resource URIs.")
     @click.option("--event", metavar="GLOB", default="", help="Only these events: `call`, `read`, `auth.*`, …")
-    @click.option("--decision", type=click.Choice(["allow", "ask", "deny"]), help="Only so decided.")
-    @click.option("--errors", is_flag=True, help="Only what failed, was denied or cancelled, or ended unknown.")
-    @click.option("--slow", metavar="TIME", help="Only what took at least this long, e.g. `1s`.")
+    @click.option("--decision", type=click.Choice(["allow", "ask", "deny"]), help="Only with this decision.")
+    @click.option("--errors", is_flag=True, help="Only failed, denied and cancelled ones, or with an unknown result.")
+    @click.option("--slow", metavar="TIME", help="Only those that took at least this long, e.g. `1s`.")
     @functools.wraps(function)
-    def command(
-        this: Invocation,
-        /,
-        *,
-        since: str | None,
-        until: str | None,
-        who: str,
-        client: str,
-        group: str,
-        tool: str,
-        event: str,
-        decision: str | None,
-        errors: bool,
-        slow: str | None,
-        count: str = "all",
-        config: str | None = None,
-        **others: object,
-    ) -> int:
-        from dynamic_mcp.features.audit.commands.options import LineOptions
+    def command(this: Invocation, /, *, config: str | None = None, **values: Any) -> int:  # Any: as click parses them
+        from dynamic_mcp.features.audit.commands.lines import LineOptions
 
-        options = LineOptions(
-            since=since,
-            until=until,
-            who=who,
-            client=client,
-            group=group,
-            tool=tool,
-            event=event,
-            decision=decision or "",
-            errors=errors,
-            slow=slow,
-            count=count,
-        )
-        return function(with_config_argument(this, config), options, **others)
+        options = LineOptions(**{name: values.pop(name) for name in LineOptions.__struct_fields__ if name in values})
+        return function(with_config_argument(this, config), options, **values)
 
     return command
 
 
 @click.group(
     cls=_AuditGroup,
-    short_help="Show what was called by whom, and verify it.",
+    short_help="Show who called what, and verify the record.",
     subcommand_metavar="[CONFIG] | COMMAND …",
 )
 def command() -> None:
-    """Show the audit log: who called what, what was decided, and what came of it; the newest at the bottom.
+    """Show the audit log: who called what, what was decided, and the result; the newest at the bottom.
 
     Shows the log of CONFIG, only with its lines, or of the config that serving would find, else of the user. Globs
     know `*` and `?`. When piped, each line is JSON, as it was recorded.
@@ -134,7 +105,7 @@ def command() -> None:
 @_line_options
 def show(this: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
     """Show lines of the audit log."""
-    from dynamic_mcp.features.audit.commands.view import show_lines
+    from dynamic_mcp.features.audit.commands.lines import show_lines
 
     return show_lines(this, options, directory=directory, follows=follows)
 
@@ -152,7 +123,7 @@ def stats(this: Invocation, options: LineOptions, *, directory: str | None, by: 
 
     Tokens are estimated as bytes / 4.
     """
-    from dynamic_mcp.features.audit.commands.stats import show_call_stats
+    from dynamic_mcp.features.audit.commands.lines import show_call_stats
 
     return show_call_stats(this, options, directory=directory, by=by)
 
@@ -175,8 +146,8 @@ def export(
     output: str | None,
     must_replace: bool,
 ) -> int:
-    """Write lines for another program: as CSV, OCSF (API Activity), CloudEvents, or as they are."""
-    from dynamic_mcp.features.audit.commands.exporting import export_lines
+    """Write lines for another program: as CSV, OCSF (API Activity), or as they are."""
+    from dynamic_mcp.features.audit.commands.lines import export_lines
 
     return export_lines(this, options, directory=directory, form=form, output=output, must_replace=must_replace)
 
@@ -197,7 +168,7 @@ def verify(
     seals_file: str | None,
     directory: str | None,
 ) -> int:
-    """Find out whether the log is as it was written. Exits with 1 if something was changed or is missing.
+    """Verify that the log is as it was written. Exits with 1 if something was changed or is missing.
 
     With --key, every seal must be signed with one of the keys. Lines that were cut off at the end show only with
     --seals.
@@ -216,7 +187,7 @@ def verify(
 def seal(this: Invocation, config: str | None, *, is_now: bool, directory: str | None) -> int:
     """Seal the days that have ended and have no seal yet, and print their seals.
 
-    A serving proxy does so by itself. Seals are signed with `settings.audit.seal.key`.
+    A serving proxy does so by itself. Seals are signed with `settings.audit.seal_key`.
     """
     from dynamic_mcp.features.audit.commands.verifying import seal_log
 

@@ -1,4 +1,4 @@
-"""Records in the audit log of a config what a command has changed: who, which command, and names. Never values."""
+"""Records in the audit log of a config what a command has changed: the user, the command, and names; never values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dynamic_mcp.system.os_user import os_user
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
-    from dynamic_mcp.config.observe import Audit
+    from dynamic_mcp.features.audit.config import Audit
 
 
 def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
-    """Record what was done to a config, and return whether it has an audit log.
+    """Record a change of a config, and return whether the config has an audit log.
 
-    A command whose work is done does not fail by it.
+    A failure is only a warning, as the work of the command is done.
     """
     try:
         audit = _read_settings(file)
@@ -32,12 +32,13 @@ def record(this: Invocation, file: Path, event: str, members: Mapping[str, objec
 
 def _read_settings(file: Path) -> Audit | None:
     from dynamic_mcp.config.read import parse
+    from dynamic_mcp.features.audit.config import Audit
 
     try:
         parsed = parse(file)
         has_log = parsed.root.settings is not None and bool(parsed.root.settings.audit)
-        return parsed.resolve(os.environ).audit if has_log else None
-    except ConfigError:  # it is of another version, or somebody is editing it: nobody knows where its log is
+        return parsed.resolve(os.environ).settings_of("audit", Audit) if has_log else None
+    except ConfigError:  # of another version, or edited just now: the place of its log is unknown
         return None
 
 
@@ -47,7 +48,7 @@ def _append(audit: Audit, file: Path, event: str, members: Mapping[str, object])
 
     from dynamic_mcp import __version__
     from dynamic_mcp.config.masking import mask_value
-    from dynamic_mcp.features.audit.line import VERSION, AuditLine
+    from dynamic_mcp.features.audit.chain import VERSION, AuditLine
     from dynamic_mcp.features.audit.log import AuditLog
     from dynamic_mcp.identity import LOCAL
     from dynamic_mcp.system import paths

@@ -1,4 +1,4 @@
-"""`dynamic-mcp audit verify` and `audit seal`: whether the log is as it was written, and what it leads to."""
+"""`dynamic-mcp audit verify` and `audit seal`: verifies the log, and seals its days."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from pathlib import Path
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.audit import chain, days, seals, signing
-from dynamic_mcp.features.audit.commands.options import ReadProgress, find_directory, find_settings, parse_time
-from dynamic_mcp.features.audit.commands.view import describe_count
+from dynamic_mcp.features.audit.commands.lines import (
+    ReadProgress,
+    describe_count,
+    find_directory,
+    find_settings,
+    parse_time,
+)
 from dynamic_mcp.features.audit.verify import Verification, Verifier
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import escape, pluralize
@@ -20,7 +25,7 @@ _MARKS = {"changed": "error", "missing": "error", "gap": "warning", "removed": "
 def verify_log(
     this: Invocation, *, directory: str | None, since: str | None, keys: tuple[str, ...], seals_file: str | None
 ) -> int:
-    """Print what was found in the log; return the exit code, 1 if something was changed or is missing."""
+    """Print the findings; return the exit code, 1 if something was changed or is missing."""
     place, now = find_directory(this, directory), time.time()
     first = "" if since is None else days.day_at(parse_time("--since", since, now))
     settings = find_settings(this) if directory is None else None
@@ -32,61 +37,61 @@ def verify_log(
         keep_s=None if settings is None else settings.keep_s,
     )
     with ReadProgress(this, "verifying the audit log") as progress:
-        found = verifier.verify(first, progress.report)
+        result = verifier.verify(first, progress.report)
     if this.out.is_json:
-        this.out.print_json(_to_json(found))
+        this.out.print_json(_to_json(result))
     else:
-        _show(this, found, place)
-    return 0 if found.is_intact else 1
+        _show(this, result, place)
+    return 0 if result.is_intact else 1
 
 
 def seal_log(this: Invocation, *, directory: str | None, is_now: bool) -> int:
-    """Seal the days that have ended, and print their seals, or with `is_now` one of the log as it is."""
+    """Seal the days that have ended, and print their seals, with `is_now` also one of the log as it is now."""
     place, settings = find_directory(this, directory), find_settings(this) if directory is None else None
-    key = None if settings is None or settings.seal.key is None else _read_private(settings.seal.key)
-    made = seals.seal_days(place, days.day_at(time.time()), signer=key) if place.is_dir() else []
-    for seal in made:
+    key = None if settings is None or settings.seal_key is None else _read_private(settings.seal_key)
+    new = seals.seal_days(place, days.day_at(time.time()), signer=key) if place.is_dir() else []
+    for seal in new:
         this.out.print_text(chain.encode(seal).decode())
     if is_now:
         end = seals.seal_end(place, signer=key)
         if end is None:
             raise DynamicMcpError(f"the audit log in `{place}` has no lines")
         this.out.print_text(chain.encode(end).decode())
-    elif not made:
+    elif not new:
         this.out.say("every day that has ended has its seal")
     return 0
 
 
-def _show(this: Invocation, found: Verification, directory: Path) -> None:
-    for each in found.findings:
+def _show(this: Invocation, result: Verification, directory: Path) -> None:
+    for each in result.findings:
         style = "red" if _MARKS[each.kind] == "error" else ""
         this.out.print_line(f"{this.out.mark(_MARKS[each.kind])} {escape(str(each))}", style)
-    if not found.lines:
+    if not result.lines:
         this.out.say(f"the audit log in `{directory}` has no lines")
         return
-    what = f"{describe_count(found.lines)} of {pluralize(found.days, 'day')}, {pluralize(found.seals, 'seal')}"
-    if not found.is_intact:
+    what = f"{describe_count(result.lines)} of {pluralize(result.days, 'day')}, {pluralize(result.seals, 'seal')}"
+    if not result.is_intact:
         this.out.print_line(f"{this.out.mark('error')} {what}: changed, or parts are missing", "red")
         return
     this.out.print_line(f"{this.out.mark('ok')} {what}: nothing was changed")
-    this.out.print_line(f"it ends with line {found.end_line} of {found.end_day}, hash {found.end_hash}", indent=2)
-    if not found.is_anchored:
-        words = "whether lines after it were cut off shows only with a seal that was kept elsewhere"
+    this.out.print_line(f"it ends with line {result.end_line} of {result.end_day}, hash {result.end_hash}", indent=2)
+    if not result.is_anchored:
+        words = "only a seal that was kept elsewhere shows whether lines after it were cut off"
         this.out.say(f"{words}\nhint: keep the output of `dynamic-mcp audit seal --now`, and give it with `--seals`")
 
 
-def _to_json(found: Verification) -> dict[str, object]:
-    end = {"day": found.end_day, "line": found.end_line, "hash": found.end_hash} if found.lines else None
+def _to_json(result: Verification) -> dict[str, object]:
+    end = {"day": result.end_day, "line": result.end_line, "hash": result.end_hash} if result.lines else None
     return {
-        "intact": found.is_intact,
-        "days": found.days,
-        "lines": found.lines,
-        "seals": found.seals,
+        "intact": result.is_intact,
+        "days": result.days,
+        "lines": result.lines,
+        "seals": result.seals,
         "end": end,
-        "end_is_sealed_elsewhere": found.is_anchored,
+        "end_is_sealed_elsewhere": result.is_anchored,
         "findings": [
             {"kind": each.kind, "file": each.file, "line": each.line or None, "what": each.what}
-            for each in found.findings
+            for each in result.findings
         ],
     }
 
@@ -95,17 +100,17 @@ def _read_lines(file: str) -> list[bytes]:
     return read_bytes(Path(file), may_be_piped=True).splitlines()
 
 
-def _read_public(file: str) -> signing.PublicKey:
+def _read_public(file: str) -> signing.SealVerifyKey:
     path = Path(file)
-    read_bytes(path)  # refuses what is no file
+    read_bytes(path)  # raises for anything but a file
     try:
-        return signing.load_public_key(path)
+        return signing.load_verify_key(path)
     except ValueError as exc:
-        raise InvalidArguments(f"`{file}` is no Ed25519 key in PEM form", hint=str(exc)) from exc
+        raise InvalidArguments(f"`{file}` is not an Ed25519 key in PEM form", hint=str(exc)) from exc
 
 
-def _read_private(file: Path) -> signing.PrivateKey:
+def _read_private(file: Path) -> signing.SealSigningKey:
     try:
-        return signing.load_private_key(file)
+        return signing.load_signing_key(file)
     except ValueError as exc:
-        raise DynamicMcpError(f"`{file}` is no Ed25519 private key in PEM form without a password") from exc
+        raise DynamicMcpError(f"`{file}` is not an Ed25519 private key in PEM form without a password") from exc

@@ -15,14 +15,8 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.features.pins.commands.comparison import Comparison, Difference, Survey, survey, update_lock
-from dynamic_mcp.features.pins.commands.review import (
-    choose,
-    report_errors,
-    say_unchanged,
-    say_unknown,
-)
-from dynamic_mcp.features.pins.commands.text_diff import reveal
+from dynamic_mcp.features.pins.commands.comparison import ServerComparison, Survey, survey, update_lock
+from dynamic_mcp.features.pins.commands.review import choose, report_errors, say_unchanged, say_unknown
 from dynamic_mcp.features.pins.commands.view import (
     difference_to_json,
     is_plain,
@@ -32,25 +26,26 @@ from dynamic_mcp.features.pins.commands.view import (
     title,
 )
 from dynamic_mcp.features.pins.definition import Key
-from dynamic_mcp.features.pins.judgement import pin_all
-from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet
+from dynamic_mcp.features.pins.judgement import Difference, pin_all
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, pins_of_source
+from dynamic_mcp.system.blank import reveal
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 
 _MOST_NAMED = 10
-_Chosen = Sequence[tuple[Comparison, list[Difference]]]
+_Chosen = Sequence[tuple[ServerComparison, list[Difference]]]
 # Why a definition was not approved.
 _CHANGED = "has changed since it was shown"
 _NO_ROOM = "does not fit beside what is pinned of its server"
 
 
 @dataclass
-class _Outcome:
+class _Approval:
     """What was approved, and what was not and why."""
 
-    approved: list[tuple[Comparison, list[Difference]]] = field(default_factory=list)
-    refused: list[tuple[Comparison, Difference, str]] = field(default_factory=list)
+    approved: list[tuple[ServerComparison, list[Difference]]] = field(default_factory=list)
+    refused: list[tuple[ServerComparison, Difference, str]] = field(default_factory=list)
 
 
 def approve_definitions(
@@ -66,7 +61,7 @@ def approve_definitions(
     say_unknown(this, shown)
     if not chosen:
         say_unchanged(this, shown, "nothing to approve")
-        return _finish(this, shown, _Outcome())
+        return _finish(this, shown, _Approval())
     if is_sure and not this.out.is_json:
         _show(this.out, chosen, is_whole=bool(names))
     if not is_sure and not _may_approve(this, chosen, is_whole=bool(names)):
@@ -79,7 +74,7 @@ def approve_definitions(
 
 
 def _may_approve(this: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
-    """Show a person what is to be approved, all of it if wanted, and return whether it may pass."""
+    """Show what is to be approved, all of it if wanted, and return whether the user approves it."""
     out = this.out
     if out.is_json:  # stdout is for a program
         out = Output(sys.stderr, sys.stderr, os.environ, as_json=False, is_quiet=False)
@@ -119,9 +114,9 @@ def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -
     return {server.name: {each.key: each.pin.hash for each in server.differences} for server in now.servers}
 
 
-def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Outcome:
-    """Pin what was shown, unless it is something else now: `offered`, or pinned by somebody else meanwhile."""
-    by, outcome = os_user(), _Outcome()
+def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Approval:
+    """Pin what was shown, unless it is `offered` otherwise now, or another process has pinned something else."""
+    by, outcome = os_user(), _Approval()
 
     def change(lock: PinSet) -> PinSet:
         for server, differences in chosen:
@@ -149,11 +144,11 @@ def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[
 
 
 def _pin(
-    now: PinnedServer | None, server: Comparison, differences: Sequence[Difference], by: str
+    now: PinnedServer | None, server: ServerComparison, differences: Sequence[Difference], by: str
 ) -> tuple[PinnedServer, list[Difference]]:
-    """Return the pins of a server with what was approved, and what that is: nothing that others have pinned since."""
+    """Return the pins of a server with what was approved, and what that is: nothing that has changed meanwhile."""
     source = server.pinning.source
-    pinned = now if now is not None and now.source == source else PinnedServer(source)
+    pinned = pins_of_source(now, source) or PinnedServer(source)
     pins = {
         each.key: replace(each.pin, approved_by=by)
         for each in differences
@@ -171,7 +166,7 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
     return pinned.find(*difference.key) is None
 
 
-def _say(this: Invocation, outcome: _Outcome) -> None:
+def _say(this: Invocation, outcome: _Approval) -> None:
     """Say what was approved, and what was not."""
     if outcome.approved:
         this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
@@ -187,7 +182,7 @@ def _say(this: Invocation, outcome: _Outcome) -> None:
         this.out.say(f"hint: `{format_command('pins', verb, name)}` {does}")
 
 
-def _require_known(server: Comparison) -> None:
+def _require_known(server: ServerComparison) -> None:
     if not server.is_pinned:
         raise InvalidArguments(
             f"`{server.name}` is not pinned", hint="its `definitions` are `trust`; write `warn` or `hold` to pin them"
@@ -198,7 +193,7 @@ def _require_known(server: Comparison) -> None:
         raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")
 
 
-def _finish(this: Invocation, shown: Survey, outcome: _Outcome) -> int:
+def _finish(this: Invocation, shown: Survey, outcome: _Approval) -> int:
     if this.out.is_json:
         this.out.print_json(
             {

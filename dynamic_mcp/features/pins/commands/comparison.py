@@ -1,13 +1,11 @@
-"""What servers offer beside what is pinned of them: from disk as proxies saw it last, or from the servers now."""
+"""Compares servers of a config with its lock file: their catalogs as proxies saw them last, or as they are now."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.access_catalogs import known_catalogs
@@ -15,56 +13,20 @@ from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.features.pins import lock_file
-from dynamic_mcp.features.pins.changes import Change
 from dynamic_mcp.features.pins.definition import Key, PinKind
-from dynamic_mcp.features.pins.findings import Finding
-from dynamic_mcp.features.pins.judgement import PinJudgement, judge
-from dynamic_mcp.features.pins.lock_file import (
-    Pin,
-    PinnedServer,
-    PinSet,
-    find_lock_file,
-)
+from dynamic_mcp.features.pins.judgement import Difference, judge
+from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, find_lock_file, pins_of_source
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.file_store import CorruptFile, NewerFile, StoreError
 from dynamic_mcp.system.text import os_reason
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One definition that is not as it is pinned. `change` is None for a new one, `held` is empty if it passes."""
-
-    key: Key
-    pin: Pin
-    change: Change | None = None
-    held: str = ""
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def before(self) -> Pin | None:
-        """The pin that counts now."""
-        return None if self.change is None else self.change.before
-
-    @property
-    def name(self) -> str:
-        """The name to type; instructions have none of their own."""
-        return self.key[1] or self.key[0].noun
-
-    @property
-    def title(self) -> str:
-        """The kind and the name."""
-        kind, name = self.key
-        return f"{kind.noun} {name}" if name else kind.noun
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What one server offers, compared with what is pinned of it.
+class ServerComparison(Struct, frozen=True):
+    """How the definitions of one server differ from its pins.
 
     `catalog` is None where that is not known, because of an `error` if there was one; with both, a list that has
-    pins could not be read. `is_moved` tells that something
-    else was run when it was pinned, so that those pins do not count.
+    pins could not be read. If it `is_moved`, something else was run when it was pinned, and those pins do not count.
     """
 
     name: str
@@ -78,10 +40,9 @@ class Comparison:
 
     @property
     def version(self) -> str:
-        """What the server says that its version is."""
-        said = self.catalog.hello if self.catalog is not None else None
-        info = (said or {}).get("serverInfo")
-        return (wire.text(wire.member(info, "version")) or "") if info is not None else ""
+        """The version in the server's answer to `initialize`."""
+        hello = (self.catalog.hello if self.catalog is not None else None) or {}
+        return wire.text(wire.member(hello.get("serverInfo", wire.EMPTY_OBJECT), "version")) or ""
 
     @property
     def held(self) -> list[Difference]:
@@ -94,37 +55,36 @@ class Comparison:
         return self.pinning.policy != "trust"
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """Servers of a config, compared with its lock file. `asked` are the names of those that were asked for it."""
 
     config: Config
     file: Path
     lock: PinSet
-    servers: tuple[Comparison, ...]
+    servers: tuple[ServerComparison, ...]
     asked: frozenset[str]
 
 
 def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unchanged: bool = False) -> Survey:
     """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError.
 
-    They are asked if `is_live`. With `asks_unchanged`, so are those that say what is pinned as far as proxies have
-    seen: a command or `doctor` may have seen something newer, and has not kept it.
+    They are asked if `is_live`. With `asks_unchanged`, so are those that differ in nothing that proxies have seen: a
+    command or `doctor` may have seen something newer, and has not kept it.
     """
     whole = this.read_groups()
-    config, file = select(whole, names), find_lock_file(whole)
+    config, file = _select(whole, names), find_lock_file(whole)
     lock, offered = read_lock(file), dict[str, Catalog | DynamicMcpError](known_catalogs(whole))
     servers = () if is_live else tuple(_compare_all(config, lock, offered))
     to_ask = [group.name for group in config.groups] if is_live else []
     if asks_unchanged:
         to_ask += [each.name for each in servers if each.is_pinned and not each.differences]
     if to_ask:
-        offered |= _read_live(this, select(config, tuple(to_ask)))
+        offered |= _read_live(this, _select(config, tuple(to_ask)))
         servers = tuple(_compare_all(config, lock, offered))
     return Survey(config, file, lock, servers, frozenset(to_ask))
 
 
-def select(config: Config, names: tuple[str, ...]) -> Config:
+def _select(config: Config, names: tuple[str, ...]) -> Config:
     """Return the config with only these groups. Raises NotFound."""
     known = {group.name: group for group in config.groups}
     for name in names:
@@ -134,16 +94,16 @@ def select(config: Config, names: tuple[str, ...]) -> Config:
 
 
 def read_lock(file: Path) -> PinSet:
-    """Return what a lock file has; nothing if there is none. Raises DynamicMcpError."""
+    """Return the pins in a lock file; none if there is no file. Raises DynamicMcpError."""
     try:
         return lock_file.read_lock(file)
-    except CorruptFile as exc:
-        hint = "restore it, or remove it and run `dynamic-mcp pins approve --all --live`"
-        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}", hint=hint) from exc
-    except NewerFile as exc:
-        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {exc}", hint="update dynamic-mcp") from exc
-    except OSError as exc:
-        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {os_reason(exc)}") from exc
+    except (OSError, StoreError) as exc:
+        hint = ""
+        if isinstance(exc, CorruptFile):
+            hint = "restore it, or remove it and run `dynamic-mcp pins approve --all --live`"
+        elif isinstance(exc, NewerFile):
+            hint = "update dynamic-mcp"
+        raise DynamicMcpError(f"the lock file `{file}` cannot be read: {os_reason(exc)}", hint=hint) from exc
 
 
 def update_lock(file: Path, change: Callable[[PinSet], PinSet]) -> None:
@@ -156,47 +116,20 @@ def update_lock(file: Path, change: Callable[[PinSet], PinSet]) -> None:
 
 def _compare_all(
     config: Config, lock: PinSet, offered: Mapping[str, Catalog | DynamicMcpError]
-) -> Iterator[Comparison]:
-    catalogs = {name: each for name, each in offered.items() if isinstance(each, Catalog)}
+) -> Iterator[ServerComparison]:
     for group in config.groups:
-        foreign = [catalog.tools for name, catalog in catalogs.items() if name != group.name]
-        error = offered.get(group.name)
-        yield _compare(
-            Comparison(
-                group.name,
-                config.presentations[group.name].pinning,
-                lock.servers.get(group.name),
-                catalogs.get(group.name),
-                error=error if isinstance(error, DynamicMcpError) else None,
-            ),
-            foreign,
-        )
-
-
-def _compare(known: Comparison, foreign: Sequence[Collection[str]]) -> Comparison:
-    """Return what is known of a server with what differs; `foreign` are the tools of each other server."""
-    pinned, is_moved = known.pinned, False
-    if pinned is not None and pinned.source != known.pinning.source:
-        pinned, is_moved = None, True
-    if known.catalog is None or not known.is_pinned:
-        return dataclasses.replace(known, pinned=pinned, is_moved=is_moved)
-    today = datetime.now(UTC).date().isoformat()
-    judged = judge(pinned, known.catalog, known.pinning.policy, today=today, foreign=foreign)
-    differences, gone = tuple(_differences(judged)), tuple(_gone(pinned, known.catalog))
-    found = dataclasses.replace(known, pinned=pinned, is_moved=is_moved, differences=differences, gone=gone)
-    missing = known.catalog.complaint({kind.listed_as for kind, _ in gone if kind.listed_as is not None})
-    return dataclasses.replace(found, error=UpstreamError(known.name, missing)) if missing else found
-
-
-def _differences(judged: PinJudgement) -> Iterator[Difference]:
-    changes: dict[Key, Change] = {(each.kind, each.name): each for each in judged.changes}
-    for key in (*changes, *judged.additions):
-        reason, findings = judged.held.get(key), judged.findings.get(key, ())
-        if reason is not None:
-            yield Difference(key, reason.pin, changes.get(key), reason.text, reason.findings or findings)
-        else:
-            pin = judged.accepted.get(key) or judged.unpinned[key]
-            yield Difference(key, pin, changes.get(key), "", findings)
+        pinning, stored = config.presentations[group.name].pinning, lock.servers.get(group.name)
+        pinned, answer = pins_of_source(stored, pinning.source), offered.get(group.name)
+        catalog = answer if isinstance(answer, Catalog) else None
+        error = answer if isinstance(answer, DynamicMcpError) else None
+        differences: tuple[Difference, ...] = ()
+        gone: tuple[Key, ...] = ()
+        if catalog is not None and pinning.policy != "trust":
+            differences, gone = judge(pinned, catalog, pinning.policy).differences, tuple(_gone(pinned, catalog))
+            missing = catalog.complaint({kind.listed_as for kind, _ in gone if kind.listed_as is not None})
+            error = UpstreamError(group.name, missing) if missing else None
+        is_moved = stored is not None and pinned is None
+        yield ServerComparison(group.name, pinning, pinned, catalog, is_moved, error, differences, gone)
 
 
 def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:

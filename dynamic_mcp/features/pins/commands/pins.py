@@ -1,4 +1,4 @@
-"""`dynamic-mcp pins`: whether servers still say of themselves what was approved."""
+"""`dynamic-mcp pins`: reviews and approves changed definitions of servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 _live_option = click.option(
-    "--live", is_flag=True, help="Ask the servers now, instead of taking what proxies have seen last."
+    "--live", is_flag=True, help="Ask the servers now, instead of using what proxies have seen last."
 )
 _servers_argument = click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=complete_group)
 _names_argument = click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_name)
@@ -38,11 +38,9 @@ class _StatusByDefault(DefaultGroup):
     default = "status"
 
 
-@click.group(
-    cls=_StatusByDefault, short_help="Review what servers say of their tools.", subcommand_metavar="[COMMAND]"
-)
+@click.group(cls=_StatusByDefault, short_help="Review changed definitions of tools.", subcommand_metavar="[COMMAND]")
 def command() -> None:
-    """Compare what servers say of their tools, prompts and themselves with what is pinned, and approve changes.
+    """Compare the definitions of tools and prompts and the instructions of servers with their pins.
 
     Without a command, it shows the status of all servers. SERVER is a server of the config; NAME is a tool, a prompt
     or a resource template as the server names it, or `instructions`.
@@ -66,9 +64,9 @@ def status(this: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
 @_live_option
 @common_options
 def diff(this: Invocation, group: str | None, names: tuple[str, ...], *, live: bool) -> int:
-    """Show how definitions differ from their pins: texts word by word, schemas by line.
+    """Show how definitions differ from their pins, as JSON, line by line.
 
-    Lines with `-` are pinned, lines with `+` are new. Characters that cannot be seen are shown as `<U+200B>`.
+    Lines with `-` are pinned, lines with `+` are new. Characters that cannot be seen are escaped.
     """
     from dynamic_mcp.features.pins.commands.review import show_differences
 
@@ -102,7 +100,7 @@ def approve(
 @click.option("--frozen", is_flag=True, help="Fail for what is new or gone, too: the lock file must be exact.")
 @common_options
 def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
-    """Ask the servers and compare what they say with the lock file, as a step of CI. Nothing is written.
+    """Ask the servers and compare their definitions with the lock file, as a step of CI. Nothing is written.
 
     Exits with 0 if they are equal and with 1 if a definition has changed or would be held back; with 2 if there is no
     lock file, with 4 if a server needs a login, and with 5 if one fails.

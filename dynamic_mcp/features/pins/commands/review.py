@@ -12,14 +12,12 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.read import list_disabled
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.features.pins.commands.comparison import (
-    Comparison,
-    Difference,
+    ServerComparison,
     Survey,
     read_lock,
     survey,
     update_lock,
 )
-from dynamic_mcp.features.pins.commands.text_diff import reveal
 from dynamic_mcp.features.pins.commands.view import (
     MOVED,
     describe,
@@ -29,8 +27,10 @@ from dynamic_mcp.features.pins.commands.view import (
     show_server,
     title,
 )
-from dynamic_mcp.features.pins.definition import Key, PinKind, definitions
+from dynamic_mcp.features.pins.definition import PinKind, definitions
+from dynamic_mcp.features.pins.judgement import Difference, title_of
 from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, find_lock_file
+from dynamic_mcp.system.blank import reveal
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 
@@ -41,16 +41,13 @@ _BESIDE = '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it bes
 def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
     """Print a line for each of these servers, or of all; return the exit code."""
     found = survey(this, servers, is_live=is_live)
-    if this.out.is_json:
-        this.out.print_json(
-            {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
-        )
-    elif found.servers:
-        rows = [
-            [each.name, each.pinning.policy, reveal(each.version), str(count_pins(each.pinned)), _state(each)]
-            for each in found.servers
-        ]
-        this.out.print_table(["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
+    facts = {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
+    rows = [
+        [each.name, each.pinning.policy, reveal(each.version), str(_count_pins(each.pinned)), _state(each)]
+        for each in found.servers
+    ]
+    this.out.print_rows(facts, ["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
+    if rows and not this.out.is_json:
         seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
         this.out.say(f"pins are in `{found.file}`{seen}")
     if any(each.held for each in found.servers):
@@ -70,7 +67,7 @@ def show_differences(this: Invocation, server: str | None, names: tuple[str, ...
     if not any(chosen.values()):
         say_unchanged(this, found)
     if this.out.is_json:
-        this.out.print_json([comparison_to_json(each, chosen[each.name]) for each in found.servers])
+        this.out.print_json([_comparison_to_json(each, chosen[each.name]) for each in found.servers])
         return report_errors(this, found)
     for each in found.servers:
         if chosen[each.name] or (each.gone and not names) or each.is_moved:
@@ -88,7 +85,7 @@ def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: b
     if this.out.is_json:
         servers = [
             {
-                **comparison_to_json(each, list(each.differences)),
+                **_comparison_to_json(each, each.differences),
                 "equal": not drifts[each.name] and each.error is None,
             }
             for each in found.servers
@@ -115,7 +112,7 @@ def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
     if pinned is None:
         raise NotFound("server with pins", server, read_lock(file).servers, hint=f"pins are in `{file}`")
     require_person("pins reset", seen="what it is about", is_sure=is_sure)
-    count = count_pins(pinned)
+    count = _count_pins(pinned)
     question = f"Forget {pluralize(count, 'pin')} of {server}? What it offers next counts as approved."
     if not is_sure and not click.confirm(question, default=False, err=True):
         this.out.say("nothing was forgotten")
@@ -128,11 +125,12 @@ def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
     return 0
 
 
-def choose(server: Comparison, names: tuple[str, ...]) -> list[Difference]:
+def choose(server: ServerComparison, names: tuple[str, ...]) -> list[Difference]:
     """Return what differs of a server, or only these names of it. Raises NotFound."""
     if not names:
         return list(server.differences)
-    known = {name or kind.noun for kind, name in (*_offered(server), *server.gone)}
+    offered = [] if server.catalog is None else [(kind, name) for kind, name, _ in definitions(server.catalog)]
+    known = {name or kind.noun for kind, name in (*offered, *server.gone)}
     for name in names:
         if server.catalog is not None and name not in known:
             raise NotFound(f"tool, prompt or resource template of `{server.name}`", name, known)
@@ -148,7 +146,7 @@ def report_errors(this: Invocation, found: Survey) -> int:
 
 
 def say_unknown(this: Invocation, found: Survey) -> None:
-    """Say of which servers nothing is known."""
+    """Print of which servers nothing is known."""
     for each in found.servers:
         if each.is_pinned and each.catalog is None and each.error is None:
             this.out.say(f"what `{each.name}` offers is not known yet; `--live` asks it")
@@ -157,7 +155,7 @@ def say_unknown(this: Invocation, found: Survey) -> None:
 
 
 def say_unchanged(this: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
-    """Say that there is nothing to show or to approve, and how far that was looked for."""
+    """Print that there is nothing to show or to approve, and whether the servers were asked."""
     pinned = [each for each in found.servers if each.is_pinned]
     if any(each.name not in found.asked for each in pinned):
         this.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
@@ -166,8 +164,7 @@ def say_unchanged(this: Invocation, found: Survey, verdict: str = "nothing diffe
         this.out.say(f"{verdict}: {names} was asked now, and nothing has changed since the last approval")
 
 
-def comparison_to_json(server: Comparison, chosen: list[Difference]) -> dict[str, object]:
-    """Return what differs of a server."""
+def _comparison_to_json(server: ServerComparison, chosen: Sequence[Difference]) -> dict[str, object]:
     return {
         **_server_to_json(server),
         "differences": [difference_to_json(each) for each in chosen],
@@ -176,19 +173,12 @@ def comparison_to_json(server: Comparison, chosen: list[Difference]) -> dict[str
     }
 
 
-def count_pins(pinned: PinnedServer | None) -> int:
-    """Return how many definitions are pinned of a server."""
+def _count_pins(pinned: PinnedServer | None) -> int:
     return 0 if pinned is None else sum(len(pinned.pins(kind)) for kind in PinKind)
 
 
-def _offered(server: Comparison) -> list[Key]:
-    if server.catalog is None:
-        return []
-    return [(kind, name) for kind, name, _ in definitions(server.catalog)]
-
-
 def _without(lock: PinSet, server: str, shown: PinnedServer) -> PinSet:
-    """Return the lock without a server. Raises DynamicMcpError if it is not as it was shown."""
+    """Return the pins without a server. Raises DynamicMcpError if they are not as they were shown."""
     if lock.servers.get(server) != shown:
         command = format_command("pins", "diff", server)
         raise DynamicMcpError(
@@ -197,7 +187,7 @@ def _without(lock: PinSet, server: str, shown: PinnedServer) -> PinSet:
     return lock.with_server(server, None)
 
 
-def _state(server: Comparison) -> str:
+def _state(server: ServerComparison) -> str:
     if not server.is_pinned:
         return "not pinned"
     if server.error is not None:
@@ -207,7 +197,7 @@ def _state(server: Comparison) -> str:
     return (f"{MOVED}; " if server.is_moved else "") + describe_counts(server)
 
 
-def _server_to_json(server: Comparison) -> dict[str, object]:
+def _server_to_json(server: ServerComparison) -> dict[str, object]:
     return {
         "server": server.name,
         "policy": server.pinning.policy,
@@ -218,15 +208,13 @@ def _server_to_json(server: Comparison) -> dict[str, object]:
     }
 
 
-def _status_to_json(server: Comparison) -> dict[str, object]:
-    new = [each for each in server.differences if each.change is None]
-    changed = [each for each in server.differences if each.change is not None]
+def _status_to_json(server: ServerComparison) -> dict[str, object]:
     return {
         **_server_to_json(server),
-        "pinned": count_pins(server.pinned),
+        "pinned": _count_pins(server.pinned),
         "held": [{**key_to_json(each.key), "reason": each.held} for each in server.held],
-        "changed": [key_to_json(each.key) for each in changed],
-        "new": [key_to_json(each.key) for each in new],
+        "changed": [key_to_json(each.key) for each in server.differences if each.before is not None],
+        "new": [key_to_json(each.key) for each in server.differences if each.before is None],
         "gone": [key_to_json(key) for key in server.gone],
         "error": None if server.error is None else str(server.error),
     }
@@ -235,24 +223,20 @@ def _status_to_json(server: Comparison) -> dict[str, object]:
 # --- verifying ----------------------------------------------------------------------------------------------
 
 
-def _drift(server: Comparison, *, is_frozen: bool) -> list[str]:
-    """Return in words what must not differ; with `is_frozen`, that is everything."""
+def _drift(server: ServerComparison, *, is_frozen: bool) -> list[str]:
+    """Describe what must not differ; with `is_frozen`, that is everything."""
     if not server.is_pinned or server.catalog is None:
         return []
     if server.is_moved:
         return [MOVED]
-    words = [describe(each) for each in server.differences if is_frozen or _matters(each)]
+    lines = [describe(each) for each in server.differences if is_frozen or each.before is not None or each.held]
     if is_frozen:
-        words += [reveal(f"{kind.noun} {name}".rstrip()) + ": gone" for kind, name in server.gone]
-    return words
-
-
-def _matters(difference: Difference) -> bool:
-    return difference.change is not None or bool(difference.held)
+        lines += [f"{reveal(title_of(key))}: gone" for key in server.gone]
+    return lines
 
 
 def _say_drifts(this: Invocation, found: Survey, drifts: dict[str, list[str]], stale: Sequence[str]) -> None:
-    """Say what differs: on a terminal in full, else a line for each definition on stderr."""
+    """Print what differs: on a terminal in full, else a line for each definition on stderr."""
     for each in found.servers:
         drift = drifts[each.name]
         if each.error is not None and not drift:

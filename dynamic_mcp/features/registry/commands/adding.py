@@ -11,22 +11,22 @@ from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.features.registry.build import Draft, build, command_line
+from dynamic_mcp.features.registry.build import EntryDraft, build, command_line
 from dynamic_mcp.features.registry.commands.answers import (
-    Person,
+    Prompt,
     complete,
-    find_person,
+    find_prompt,
     format_question,
     parse_answers,
     store_secrets,
 )
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
 from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
-from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.options import Kind, Option, best, matching, questions_about, usable_options
 from dynamic_mcp.features.registry.origin import KEY, origin_of
-from dynamic_mcp.features.registry.questions import Answers
-from dynamic_mcp.features.registry.runtimes import Refused
+from dynamic_mcp.features.registry.questions import ServerAnswers
+from dynamic_mcp.features.registry.runtimes import UnusableOption
 from dynamic_mcp.system.shell import format_command, quote
 from dynamic_mcp.system.text import one_line, replace_unprintable
 
@@ -50,17 +50,17 @@ class AddOptions:
 def add_from_registry(this: Invocation, options: AddOptions) -> int:
     """Add a server of a registry to the config; return the exit code."""
     plan = start_plan(this.config_path(may_be_new=True))
-    person = find_person(this, may_ask=not options.yes)
+    prompt = find_prompt(this, may_ask=not options.yes)
     hit = Inquiry(this, plan.file).find(options.reference, options.registry)
     server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
     if server in plan.servers and not options.may_replace and not options.is_print:
         hint = "--replace overwrites it, --as NAME gives this one another name"
         raise InvalidArguments(f"`{plan.file}` already has a server `{server}`", hint=hint)
     refuse_deleted(hit.document)
-    option = _choose(this, hit.document, options, person)
-    given = parse_answers(options.values, option)
-    taken = complete(given, option, person, kept_variables(plan))
-    answers = store_secrets(given, option, server, plan.vault)
+    option = _choose(this, hit.document, options, prompt)
+    collected = parse_answers(options.values, option)
+    taken = complete(collected, option, prompt, kept_variables(plan))
+    answers = store_secrets(collected, option, server, plan.vault)
     draft = build_or_refuse(hit.document, option, answers)
     shown = {"description": options.description} if options.description else {}
     plan.entries[server] = {
@@ -81,15 +81,15 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
     return 0
 
 
-def build_or_refuse(document: Document, option: Option, answers: Answers) -> Draft:
+def build_or_refuse(document: ServerDocument, option: Option, answers: ServerAnswers) -> EntryDraft:
     """Build an entry. Raises DynamicMcpError if these answers make none."""
     try:
         return build(document, option, answers)
-    except Refused as exc:
+    except UnusableOption as exc:
         raise DynamicMcpError(f"`{document.name}` cannot be used like this: {exc}") from exc
 
 
-def refuse_deleted(document: Document) -> None:
+def refuse_deleted(document: ServerDocument) -> None:
     """Refuse a server that its registry has withdrawn. Raises DynamicMcpError."""
     if document.status == "deleted":
         why = f": {document.message}" if document.message else ", as is done with what is harmful"
@@ -101,8 +101,8 @@ def kept_variables(plan: ConfigPlan) -> Mapping[str, str]:
     return {name: value for name, value in {**os.environ, **plan.vault.values}.items() if value}
 
 
-def show_warnings(this: Invocation, document: Document, warnings: Iterable[str]) -> None:
-    """Say what a person should know before a server is used."""
+def show_warnings(this: Invocation, document: ServerDocument, warnings: Iterable[str]) -> None:
+    """Say what the user should know before a server is used."""
     if document.status == "deprecated":
         why = f": {document.message}" if document.message else ""
         this.out.say(f"warning: `{document.name}` is deprecated{why}")
@@ -115,7 +115,7 @@ def format_words(words: Sequence[str]) -> str:
     return quote(*(replace_unprintable(word) for word in words))
 
 
-def _choose(this: Invocation, document: Document, options: AddOptions, person: Person | None) -> Option:
+def _choose(this: Invocation, document: ServerDocument, options: AddOptions, prompt: Prompt | None) -> Option:
     usable, refusals = usable_options(document)
     found = matching(usable, options.kind, options.pick)
     if not found:
@@ -124,15 +124,17 @@ def _choose(this: Invocation, document: Document, options: AddOptions, person: P
         hint = f"these can be used: {shown}" if shown else f"`{format_command('registry', 'show', document.name)}`"
         what = "nothing that was asked for" if usable else "nothing that can be used here"
         raise DynamicMcpError(f"`{document.name}` {document.version} has {what}{reasons}", hint=hint)
-    if len(found) > 1 and person is not None:
-        return person.choose(found)
+    if len(found) > 1 and prompt is not None:
+        return prompt.choose(found)
     chosen = best(found, lambda program: shutil.which(program) is not None)
     if len(found) > 1:
         this.out.say(f"takes {one_line(chosen.label, 100)}; --pick takes another of its {len(found)} ways to run")
     return chosen
 
 
-def _show(this: Invocation, plan: ConfigPlan, option: Option, answers: Answers, entry: Mapping[str, object]) -> None:
+def _show(
+    this: Invocation, plan: ConfigPlan, option: Option, answers: ServerAnswers, entry: Mapping[str, object]
+) -> None:
     words = command_line(entry)
     this.out.say(f"  runs: {format_words(words)}" if words else f"  reaches: {entry['url']}")
     for kind, verb in (("env", "with"), ("headers", "sends")):

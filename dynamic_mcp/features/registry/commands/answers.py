@@ -1,4 +1,4 @@
-"""The answers to a server's questions: from the command line, else from a person at the terminal.
+"""The answers to a server's questions: from the command line, else from the user at the terminal.
 
 A secret is never read from the command line, which other users of the machine could see.
 """
@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from dynamic_mcp.cli import agreement
@@ -18,31 +17,18 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.document import is_reference
 from dynamic_mcp.features.registry.options import Option, kind_of, questions_about
-from dynamic_mcp.features.registry.questions import Answers, Place, Question, is_unanswered
+from dynamic_mcp.features.registry.questions import ServerAnswers, ServerQuestion, ValuePlace, is_unanswered
 from dynamic_mcp.importer.convert.vault import Vault, to_variable
 from dynamic_mcp.system.text import one_line, os_reason
 
 _SECRET_BYTES = 1 << 16
 
 
-class Person(Protocol):
-    """Who answers questions."""
+class Prompt:
+    """Asks the user at the terminal. Raises KeyboardInterrupt on Ctrl-C."""
 
     def choose(self, options: Sequence[Option]) -> Option:
-        """Choose one of several options."""
-
-    def answer(self, question: Question) -> str:
-        """Answer a question."""
-
-    def answer_secret(self, question: Question) -> str:
-        """Answer a question whose answer must not be shown; empty to give it later."""
-
-
-class TerminalPerson:
-    """The person at the terminal. Raises KeyboardInterrupt on Ctrl-C."""
-
-    def choose(self, options: Sequence[Option]) -> Option:
-        """Choose one of several options."""
+        """Ask for one of several options."""
         import questionary
 
         choices = [
@@ -52,8 +38,8 @@ class TerminalPerson:
         number: int = questionary.select("Which one?", choices=choices).unsafe_ask()
         return options[number]
 
-    def answer(self, question: Question) -> str:
-        """Answer a question until the answer is right."""
+    def ask(self, question: ServerQuestion) -> str:
+        """Ask a question until the answer is right."""
         import questionary
 
         default = question.input.valid_default or ""
@@ -67,8 +53,8 @@ class TerminalPerson:
         field = questionary.text(_ask(question), default=default, validate=lambda text: _judge(question, text))
         return str(field.unsafe_ask())
 
-    def answer_secret(self, question: Question) -> str:
-        """Answer a question without an echo."""
+    def ask_secret(self, question: ServerQuestion) -> str:
+        """Ask a question without an echo; an empty answer sets the variable later."""
         import questionary
 
         field = questionary.password(_ask(question), validate=lambda text: not text or _judge(question, text))
@@ -76,16 +62,16 @@ class TerminalPerson:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What was answered: `answers` by key, and `secrets` by key, which are not in the config."""
+class CollectedAnswers:
+    """ServerAnswers by key, and by key the secrets, which do not go into the config."""
 
     answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
 
-def parse_answers(words: Iterable[str], option: Option) -> Given:
+def parse_answers(words: Iterable[str], option: Option) -> CollectedAnswers:
     """Parse `--set KEY=VALUE`. Raises InvalidArguments and NotFound."""
-    given = Given()
+    collected = CollectedAnswers()
     questions = {each.key: each for each in questions_about(option)}
     for word in words:
         key, equals, text = word.partition("=")
@@ -96,54 +82,56 @@ def parse_answers(words: Iterable[str], option: Option) -> Given:
             listed = ", ".join(f"`{each}`" for each in questions) or "none"
             raise NotFound("value of this server", key, list(questions), hint=f"its values are {listed}")
         if question.is_secret and not is_reference(text):
-            given.secrets[question.key] = _check(question, _read_secret(question.key, text))
+            collected.secrets[question.key] = _check(question, _read_secret(question.key, text))
             continue
-        before = given.answers.get(question.key, ())
+        before = collected.answers.get(question.key, ())
         if before and not question.is_repeated:
             raise InvalidArguments(f"--set: `{question.key}` is given twice")
-        given.answers[question.key] = (*before, _check(question, _absolute(question, text)))
-    return given
+        collected.answers[question.key] = (*before, _check(question, _absolute(question, text)))
+    return collected
 
 
-def complete(given: Given, option: Option, person: Person | None, kept: Mapping[str, str]) -> list[str]:
-    """Ask for what is missing; a secret that is `kept` somewhere is taken from there, which the result says.
+def complete(
+    collected: CollectedAnswers, option: Option, prompt: Prompt | None, kept: Mapping[str, str]
+) -> list[str]:
+    """Ask for what is missing; take a secret that is among the `kept` variables from there, which the result says.
 
     Raises InvalidArguments.
     """
-    missing: list[Question] = []
+    missing: list[ServerQuestion] = []
     taken: list[str] = []
     for question in questions_about(option):
-        if not question.is_required or question.key in given.answers or question.key in given.secrets:
+        if not question.is_required or question.key in collected.answers or question.key in collected.secrets:
             continue
         if question.is_secret and question.variable in kept:
-            given.answers[question.key] = (f"${{{question.variable}}}",)
+            collected.answers[question.key] = (f"${{{question.variable}}}",)
             taken.append(f"`{question.variable}` has a value already, which this server gets")
-        elif person is not None:
-            _ask_person(given, question, person)
-        elif is_unanswered(question, given.answers):
+        elif prompt is not None:
+            _ask_user(collected, question, prompt)
+        elif is_unanswered(question, collected.answers):
             missing.append(question)
     if missing:
         raise InvalidArguments(_format_missing(missing), hint=_format_hint(missing))
     return taken
 
 
-def store_secrets(given: Given, option: Option, server: str, vault: Vault) -> Answers:
+def store_secrets(collected: CollectedAnswers, option: Option, server: str, vault: Vault) -> ServerAnswers:
     """Return all answers, with a variable for each secret, whose value the vault keeps."""
-    answers = dict(given.answers)
+    answers = dict(collected.answers)
     for question in questions_about(option):
-        if question.key in given.secrets:
-            value = given.secrets[question.key]
-            value = quote(value, safe="") if question.place is Place.URL else value
+        if question.key in collected.secrets:
+            value = collected.secrets[question.key]
+            value = quote(value, safe="") if question.place is ValuePlace.URL else value
             answers[question.key] = (f"${{{_keep(question, value, server, vault)}}}",)
     return answers
 
 
-def find_person(this: Invocation, *, may_ask: bool) -> Person | None:
-    """Return the person at the terminal, if there is one who may be asked."""
-    return TerminalPerson() if may_ask and agreement.may_ask(this) else None
+def find_prompt(this: Invocation, *, may_ask: bool) -> Prompt | None:
+    """Return the prompt of a terminal, if there is one."""
+    return Prompt() if may_ask and agreement.may_ask(this) else None
 
 
-def format_question(question: Question) -> str:
+def format_question(question: ServerQuestion) -> str:
     """Return a question for a list: its key, what it is, and what it may be."""
     facts = [
         "required" if question.is_required else "",
@@ -157,16 +145,16 @@ def format_question(question: Question) -> str:
     return f"{question.key}{f' ({known})' if known else ''}: {question.input.description or question.place.value}"
 
 
-def _ask_person(given: Given, question: Question, person: Person) -> None:
+def _ask_user(collected: CollectedAnswers, question: ServerQuestion, prompt: Prompt) -> None:
     if not question.is_secret:
-        given.answers[question.key] = (_absolute(question, person.answer(question)),)
-    elif value := person.answer_secret(question):
-        given.secrets[question.key] = value
+        collected.answers[question.key] = (_absolute(question, prompt.ask(question)),)
+    elif value := prompt.ask_secret(question):
+        collected.secrets[question.key] = value
     else:
-        given.answers[question.key] = (f"${{{question.variable or to_variable(question.key)}}}",)
+        collected.answers[question.key] = (f"${{{question.variable or to_variable(question.key)}}}",)
 
 
-def _keep(question: Question, value: str, server: str, vault: Vault) -> str:
+def _keep(question: ServerQuestion, value: str, server: str, vault: Vault) -> str:
     name = question.variable or f"{server}_{question.key}"
     return vault.keep(server, name, value)
 
@@ -190,34 +178,34 @@ def _read_secret(key: str, text: str) -> str:
         raise InvalidArguments(f"--set: `{text[1:]}` is not UTF-8") from exc
 
 
-def _check(question: Question, text: str) -> str:
+def _check(question: ServerQuestion, text: str) -> str:
     if flaw := question.flaw_of(text):
         raise InvalidArguments(f"`{question.key}` {flaw}")
     return text
 
 
-def _absolute(question: Question, text: str) -> str:
+def _absolute(question: ServerQuestion, text: str) -> str:
     """Return a path as the server finds it, wherever it is started."""
     if question.input.format != "filepath" or not text or is_reference(text) or question.flaw_of(text):
         return text
     return os.path.abspath(Path(text).expanduser())  # noqa: PTH100 - links stay
 
 
-def _judge(question: Question, text: str) -> bool | str:
+def _judge(question: ServerQuestion, text: str) -> bool | str:
     return question.flaw_of(text) or True
 
 
-def _ask(question: Question) -> str:
+def _ask(question: ServerQuestion) -> str:
     about = one_line(question.input.description or question.place.value, 200)
     example = f" (such as {one_line(question.input.placeholder, 100)})" if question.input.placeholder else ""
     note = " (hidden; Enter to set it later)" if question.is_secret else ""
     return f"{one_line(question.key)} - {about}{example}{note}:"
 
 
-def _format_missing(missing: Sequence[Question]) -> str:
+def _format_missing(missing: Sequence[ServerQuestion]) -> str:
     return "\n".join(["values are missing:", *(f"  {format_question(each)}" for each in missing)])
 
 
-def _format_hint(missing: Sequence[Question]) -> str:
+def _format_hint(missing: Sequence[ServerQuestion]) -> str:
     first = missing[0]
     return f"--set {first.key}={'@FILE' if first.is_secret else 'VALUE'} gives one; on a terminal, they are asked for"

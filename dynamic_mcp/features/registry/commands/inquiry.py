@@ -9,19 +9,19 @@ from typing import TypeVar
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
-from dynamic_mcp.config.read import read_registries
 from dynamic_mcp.errors import ConfigError, NotFound
 from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MAX_BYTES
+from dynamic_mcp.features.registry.config import read_registries
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
-from dynamic_mcp.features.registry.origin import Origin
+from dynamic_mcp.features.registry.origin import ServerOrigin
 from dynamic_mcp.system import paths
 
 T = TypeVar("T")
 
 
 class Inquiry:
-    """Asks the registries of a config for a command. What a person should know about the answers is said once."""
+    """Asks the registries of a config for a command. Each note about the answers is shown once."""
 
     def __init__(self, this: Invocation, file: Path) -> None:
         self._this = this
@@ -57,7 +57,7 @@ class Inquiry:
         lookup = self.lookup(only)
         return self.ask(lookup, lookup.find(*split_version(reference)))
 
-    def find_newest(self, origin: Origin) -> Hit:
+    def find_newest(self, origin: ServerOrigin) -> Hit:
         """Return the newest version of a server that comes from a registry. Raises as `find` does."""
         return self.find(origin.name, origin.registry)
 

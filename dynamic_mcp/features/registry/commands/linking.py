@@ -6,29 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
-from dynamic_mcp.features.registry.commands.plan import ConfigPlan, Entry, start_plan, write_plan
-from dynamic_mcp.features.registry.identity import Target, find_image, find_option, has_version
+from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
+from dynamic_mcp.features.registry.identity import EntryTarget, find_image, find_option, has_version
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
 from dynamic_mcp.features.registry.options import Option
-from dynamic_mcp.features.registry.origin import KEY, Origin, origin_of, read_origin
+from dynamic_mcp.features.registry.origin import KEY, ServerOrigin, origin_of, read_origin
 from dynamic_mcp.importer.convert.identity import identify, pinned_version
+from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
 
 
 @dataclass(frozen=True)
-class Match:
+class RegistryMatch:
     """A server of a registry that a server of the config is."""
 
     hit: Hit
     option: Option
-    target: Target
+    target: EntryTarget
 
 
 def link(this: Invocation, server: str | None, reference: str | None, *, yes: bool) -> int:
@@ -38,7 +37,7 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
         raise NotFound("server", server, plan.servers)
     inquiry = Inquiry(this, plan.file)
     lookup = inquiry.lookup()
-    found: dict[str, Origin] = {}
+    found: dict[str, ServerOrigin] = {}
     for name, entry in _unlinked(plan, server):
         matches = inquiry.ask(lookup, _find_matches(lookup, name, entry, reference))
         if len(matches) == 1:
@@ -63,17 +62,17 @@ def _unlinked(plan: ConfigPlan, server: str | None) -> Iterator[tuple[str, Entry
             yield name, entry
 
 
-def _targets_of(entry: Entry) -> list[Target]:
+def _targets_of(entry: Entry) -> list[EntryTarget]:
     """Return what an entry may stand for; usually one thing."""
     kind, name, *_ = (*identify(entry, str(Path.home())).key, "")
     if kind == "url":
-        return [Target("url", name)]
+        return [EntryTarget("url", name)]
     if kind in ("npm", "pypi"):
-        return [Target(kind, name, pinned_version(entry, name))]
+        return [EntryTarget(kind, name, pinned_version(entry, name))]
     return list(find_image(entry))
 
 
-async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: str | None) -> list[Match]:
+async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: str | None) -> list[RegistryMatch]:
     """Return the servers of the registries that an entry is. Raises NotFound, InvalidArguments and RegistryError."""
     targets = _targets_of(entry)
     if reference is not None:
@@ -84,21 +83,21 @@ async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: st
         return matches[:1]
     for target in targets:
         hits = await lookup.search(target.words(server), most_pages=1)
-        if matches := list(_matches([target], hits.found)):
+        if matches := list(_matches([target], hits)):
             return matches
     return []
 
 
-def _matches(targets: list[Target], hits: tuple[Hit, ...] | list[Hit]) -> Iterator[Match]:
+def _matches(targets: list[EntryTarget], hits: list[Hit]) -> Iterator[RegistryMatch]:
     for hit in hits:
         for target in targets:
             option = find_option(target, hit.document)
             if option is not None:
-                yield Match(hit, option, target)
+                yield RegistryMatch(hit, option, target)
                 break
 
 
-async def _origin_of(lookup: Lookup, match: Match) -> Origin:
+async def _origin_of(lookup: Lookup, match: RegistryMatch) -> ServerOrigin:
     """Return where a server comes from: the version that it has pinned, else the newest."""
     chosen, option = match.hit.document, match.option
     if match.target.version and not has_version(match.target, option):
@@ -107,10 +106,12 @@ async def _origin_of(lookup: Lookup, match: Match) -> Origin:
             if other is not None and has_version(match.target, other):
                 chosen, option = document, other
                 break
-    return replace(origin_of(match.hit.registry, chosen, option, {}), digest="")
+    return origin_of(match.hit.registry, chosen, option, {}, is_linked=True)
 
 
-def _say_match(this: Invocation, name: str, matches: list[Match], origin: Origin | None, *, is_named: bool) -> None:
+def _say_match(
+    this: Invocation, name: str, matches: list[RegistryMatch], origin: ServerOrigin | None, *, is_named: bool
+) -> None:
     if origin is not None:
         label = one_line(origin.option, 100)
         this.out.say(f"{name}: {origin.name} {one_line(origin.version)} of `{origin.registry}` ({label})")

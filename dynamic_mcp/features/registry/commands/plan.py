@@ -1,52 +1,44 @@
-"""An entry of the config that comes from a registry, as it would be written: shown first, then written as a whole."""
+"""New entries for servers of a config, and the secrets that go beside it: shown first, then written as a whole."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
-from dynamic_mcp.cli.config_editor import EMPTY, read_text
+from dynamic_mcp.cli.config_editor import read_text
+from dynamic_mcp.cli.import_flow import write_changes
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.machine import open_journal, timestamp
-from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.read import parse_server_names
-from dynamic_mcp.importer.convert import vault
-from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.tree import NOTHING
-
-Entry = Mapping[str, object]
+from dynamic_mcp.importer.convert.plan import OutputConfig, Plan
+from dynamic_mcp.importer.convert.vault import Vault
+from dynamic_mcp.importer.model import Entry
+from dynamic_mcp.importer.planner import read_output
 
 
 @dataclass
 class ConfigPlan:
-    """New entries for servers of a config, and the secrets that go beside it."""
+    """A config, and new entries for it."""
 
-    file: Path
-    before: str | None
-    document: Mapping[str, object]
-    vault: vault.Vault
+    config: OutputConfig
     entries: dict[str, Entry] = field(default_factory=dict)
 
     @property
-    def servers(self) -> Mapping[str, object]:
-        """The servers of the config, as they are written there."""
-        servers = self.document.get("mcpServers")
-        return servers if isinstance(servers, Mapping) else {}
+    def file(self) -> Path:
+        """The config's file."""
+        return self.config.file
 
-    def after(self) -> str:
-        """Return the new text of the config. Raises ConfigError if it would not be valid."""
-        text = self.before or EMPTY
-        for name, entry in self.entries.items():
-            text = edit.put(text, ("mcpServers", name), entry)
-        if self.variables() and not self.vault.configured_name:
-            text = edit.put(text, ("settings", "variables_file"), self.vault.name)
-        parse_server_names(text, self.file)
-        return text
+    @property
+    def vault(self) -> Vault:
+        """The env file of the config."""
+        return self.config.vault
+
+    @property
+    def servers(self) -> Mapping[str, Entry]:
+        """The servers of the config, as they are written there."""
+        return self.config.servers
 
     def variables(self) -> Mapping[str, str]:
         """Return the variables to write."""
@@ -55,32 +47,16 @@ class ConfigPlan:
 
 def start_plan(file: Path) -> ConfigPlan:
     """Return a plan that changes nothing yet, for a config that need not exist. Raises ConfigError."""
-    before = read_text(file) if file.exists() else None
-    if before is not None:
-        parse_server_names(before, file)
-    document = jsonc.loads((before or EMPTY).removeprefix("\ufeff"))
-    assert isinstance(document, dict)
-    return ConfigPlan(file, before, document, vault.Vault(document, file.absolute(), os.path.expanduser("~")))  # noqa: PTH111
+    if file.exists():
+        parse_server_names(read_text(file), file)
+    return ConfigPlan(read_output(file.absolute(), str(Path.home())))
 
 
 def write_plan(this: Invocation, plan: ConfigPlan, title: str) -> None:
     """Write the config and the file with its secrets, both or none. Raises ConfigError and FileError."""
-    changes: list[Change] = []
-    if variables := plan.variables():
-        old = files.read_bytes(plan.vault.file)
-        new = vault.set_variables((old or b"").decode(), variables).encode()
-        changes.append(Change(plan.vault.file, old, new, is_private=True))
-    before = None if plan.before is None else plan.before.encode()
-    edits = tuple(
-        Edit(("mcpServers", name), _before(plan, name), dict(entry)) for name, entry in plan.entries.items()
-    )
-    changes.append(Change(plan.file.absolute(), before, plan.after().encode(), edits, is_private=before is None))
+    result = Plan(plan.config, (), {**plan.servers, **plan.entries})
+    parse_server_names(result.after, plan.file)
     with hold_change_lock():
-        open_journal().apply(title, "", timestamp(), changes)
+        write_changes(result, title, is_private=plan.config.before is None)
     word = "replaced" if any(name in plan.servers for name in plan.entries) else "added"
     record(this, plan.file, "config.changed", {"command": title.partition(" ")[0], word: list(plan.entries)})
-
-
-def _before(plan: ConfigPlan, name: str) -> object:
-    entry = plan.servers.get(name)
-    return dict(entry) if isinstance(entry, Mapping) else NOTHING

@@ -53,25 +53,25 @@ def add_options(command: F) -> F:
     return command
 
 
-def add(this: Invocation, name: str, given: Mapping[str, Any]) -> int:
+def add(this: Invocation, name: str, values: Mapping[str, Any]) -> int:
     """Add a server of a registry to the config; return the exit code."""
     from dynamic_mcp.features.registry.commands.adding import AddOptions, add_from_registry
 
     for member, option in _BY_HAND.items():
-        if given[member]:
+        if values[member]:
             raise click.UsageError(f"{option} goes with a command after `--`, or with --url")
-    if given["is_package"] and given["is_remote"]:
+    if values["is_package"] and values["is_remote"]:
         raise click.UsageError("give either --package or --remote")
     options = AddOptions(
         reference=name,
-        server=given["server"],
-        registry=given["registry"],
-        kind="package" if given["is_package"] else "remote" if given["is_remote"] else None,
-        pick=given["pick"],
-        values=given["values"],
-        description=given["description"],
-        yes=given["yes"],
-        is_print=given["is_print"],
-        may_replace=given["replace"],
+        server=values["server"],
+        registry=values["registry"],
+        kind="package" if values["is_package"] else "remote" if values["is_remote"] else None,
+        pick=values["pick"],
+        values=values["values"],
+        description=values["description"],
+        yes=values["yes"],
+        is_print=values["is_print"],
+        may_replace=values["replace"],
     )
     return add_from_registry(this, options)

@@ -11,10 +11,10 @@ from dynamic_mcp.features.registry.commands.adding import format_words, show_war
 from dynamic_mcp.features.registry.commands.answers import format_question
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
 from dynamic_mcp.features.registry.commands.plan import start_plan
-from dynamic_mcp.features.registry.document import Document
+from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.lookup import Hit
 from dynamic_mcp.features.registry.options import Option, kind_of, questions_about, usable_options
-from dynamic_mcp.features.registry.origin import Origin, read_origin
+from dynamic_mcp.features.registry.origin import ServerOrigin, read_origin
 from dynamic_mcp.features.registry.questions import is_unanswered
 from dynamic_mcp.importer.convert.vault import to_variable
 from dynamic_mcp.system.shell import format_command
@@ -28,19 +28,16 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
     inquiry = Inquiry(this, this.config_path(may_be_new=True))
     lookup = inquiry.lookup(registry)
     hits = inquiry.ask(lookup, lookup.search(words))
-    shown = hits.found if is_all else hits.found[:MOST_SHOWN]
-    if this.out.is_json:
-        this.out.print_json([_summarize(hit) for hit in shown])
-    elif shown:
-        rows = [
-            [hit.document.name, one_line(hit.document.version, 20), _kinds(hit.document), _describe(hit.document)]
-            for hit in shown
-        ]
-        this.out.print_table(["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
+    shown = hits if is_all else hits[:MOST_SHOWN]
+    rows = [
+        [hit.document.name, one_line(hit.document.version, 20), _kinds(hit.document), _describe(hit.document)]
+        for hit in shown
+    ]
+    this.out.print_rows([_summarize(hit) for hit in shown], ["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
     if not shown:
         this.out.say("no server was found; a registry searches names only")
-    elif len(shown) < len(hits.found):
-        this.out.say(f"{pluralize(len(hits.found) - len(shown), 'more server')}; --all shows all")
+    elif len(shown) < len(hits):
+        this.out.say(f"{pluralize(len(hits) - len(shown), 'more server')}; --all shows all")
     return 0
 
 
@@ -78,20 +75,20 @@ def outdated(this: Invocation) -> int:
     inquiry = Inquiry(this, plan.file)
     origins = {name: origin for name, entry in plan.servers.items() if (origin := read_origin(entry)) is not None}
     rows = [_row(name, origin, _newest(inquiry, origin)) for name, origin in origins.items()]
-    if this.out.is_json:
-        keys = ("server", "name", "current", "latest", "state")
-        this.out.print_json([dict(zip(keys, row, strict=True)) for row in rows])
-    elif rows:
-        this.out.print_table(["SERVER", "NAME", "CURRENT", "LATEST", "STATE"], rows)
-    else:
-        this.out.say("no server comes from a registry")
-        this.out.say(f"hint: `{format_command('registry', 'link')}` finds out which are in one")
+    keys = ("server", "name", "current", "latest", "state")
+    this.out.print_rows(
+        [dict(zip(keys, row, strict=True)) for row in rows],
+        [key.upper() for key in keys],
+        rows,
+        if_none="no server comes from a registry\n"
+        f"hint: `{format_command('registry', 'link')}` finds out which are in one",
+    )
     if any(row[-1] == "outdated" for row in rows):
         this.out.say(f"next: `{format_command('registry', 'update')}` updates them")
     return 0
 
 
-def _newest(inquiry: Inquiry, origin: Origin) -> Document | str:
+def _newest(inquiry: Inquiry, origin: ServerOrigin) -> ServerDocument | str:
     """Return the newest version of a server, or why it is not known."""
     try:
         return inquiry.find_newest(origin).document
@@ -101,7 +98,7 @@ def _newest(inquiry: Inquiry, origin: Origin) -> Document | str:
         return str(exc.message)
 
 
-def _row(server: str, origin: Origin, newest: Document | str) -> list[str]:
+def _row(server: str, origin: ServerOrigin, newest: ServerDocument | str) -> list[str]:
     if isinstance(newest, str):
         return [server, origin.name, origin.version, "", newest]
     state = "up to date" if newest.version == origin.version else "outdated"
@@ -128,12 +125,12 @@ def _summarize(hit: Hit) -> dict[str, object]:
     return {key: value for key, value in facts.items() if value}
 
 
-def _kinds(document: Document) -> str:
+def _kinds(document: ServerDocument) -> str:
     kinds = dict.fromkeys([*("remote" for _ in document.remotes), *(each.kind for each in document.packages)])
     return " ".join(one_line(kind, 20) for kind in kinds)
 
 
-def _describe(document: Document) -> str:
+def _describe(document: ServerDocument) -> str:
     status = "" if document.status == "active" else f"({document.status}) "
     return f"{status}{one_line(document.description or document.title, 200)}"
 
@@ -152,7 +149,7 @@ def _facts(hit: Hit) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in pairs.items() if value)
 
 
-def _option_lines(document: Document, option: Option) -> Iterator[str]:
+def _option_lines(document: ServerDocument, option: Option) -> Iterator[str]:
     yield f"{kind_of(option)} {one_line(option.label, 100)}"
     draft = build(document, option, _placeholders(option))
     words = command_line(draft.entry)
@@ -161,7 +158,7 @@ def _option_lines(document: Document, option: Option) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in draft.warnings)
 
 
-def _option_to_json(document: Document, option: Option) -> dict[str, object]:
+def _option_to_json(document: ServerDocument, option: Option) -> dict[str, object]:
     questions = [
         {
             "key": each.key,
@@ -181,6 +178,6 @@ def _option_to_json(document: Document, option: Option) -> dict[str, object]:
 
 
 def _placeholders(option: Option) -> dict[str, tuple[str, ...]]:
-    """Return something for each value that a person must give, so that the entry can be shown."""
+    """Return something for each value that the user must give, so that the entry can be shown."""
     unanswered = (each.key for each in questions_about(option) if is_unanswered(each, {}))
     return {key: (f"${{{to_variable(key)}}}",) for key in unanswered}

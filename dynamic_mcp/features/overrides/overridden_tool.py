@@ -1,4 +1,4 @@
-"""One tool as it is shown, and what its server is sent for what a model gives."""
+"""One tool as it is shown, and the arguments that its server is sent for those of a model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.features.overrides.config import ArgumentOverride, Override
-from dynamic_mcp.features.overrides.schema_document import CannotShow, SchemaDocument, split
-from dynamic_mcp.features.overrides.shown_schema import Argument, show_schema
+from dynamic_mcp.features.overrides.schema import CannotShow, ShownArgument, ToolSchema, split
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.globs import fold
 from dynamic_mcp.system.text import one_line
@@ -18,7 +17,7 @@ from dynamic_mcp.system.text import one_line
 _LONGEST_NAME = 100
 
 
-class ShownTool:
+class OverriddenTool:
     """A tool by the name that clients see, and by the server's own; `entry` is its definition as it is shown."""
 
     def __init__(
@@ -26,7 +25,7 @@ class ShownTool:
         name: str,
         own_name: str,
         entry: Raw,
-        arguments: Sequence[Argument] = (),
+        arguments: Sequence[ShownArgument] = (),
         declared: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
@@ -36,11 +35,11 @@ class ShownTool:
         self._declared = declared
 
     def __repr__(self) -> str:
-        return f"<ShownTool {self.name} of {self.own_name}>"
+        return f"<OverriddenTool {self.name} of {self.own_name}>"
 
     @property
     def changes_arguments(self) -> bool:
-        """Whether the server is sent something else than what a model gives."""
+        """Whether the server is sent other arguments than a model gives."""
         return bool(self._arguments)
 
     def restore(self, given: Raw | None) -> Raw | None:
@@ -104,7 +103,9 @@ class ShownTool:
         return frozenset(map(fold, unshown))
 
 
-def show_tool(own_name: str, entry: Raw, override: Override, *, exact: Mapping[str, ArgumentOverride]) -> ShownTool:
+def show_tool(
+    own_name: str, entry: Raw, override: Override, *, exact: Mapping[str, ArgumentOverride]
+) -> OverriddenTool:
     """Return a tool as an override wants it. Raises CannotShow.
 
     `exact` are the overrides of arguments that name the very tool; the others are about arguments that it describes.
@@ -119,20 +120,20 @@ def show_tool(own_name: str, entry: Raw, override: Override, *, exact: Mapping[s
         changes["description"] = override.description
     if override.annotations:
         changes["annotations"] = {**_members(members.get("annotations")), **override.annotations}
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[ShownArgument, ...] = ()
     declared = frozenset[str]()
     if override.arguments:
-        document = SchemaDocument(members.get("inputSchema", wire.EMPTY_OBJECT))
-        arguments, declared = _arguments(override, exact, document.declared), document.declared
+        schema = ToolSchema(members.get("inputSchema", wire.EMPTY_OBJECT))
+        arguments, declared = _arguments(override, exact, schema.declared), schema.declared
         if arguments:
-            changes["inputSchema"] = show_schema(document, arguments)
+            changes["inputSchema"] = schema.show(arguments)
     shown = Raw(wire.encode({**members, **changes})) if changes else entry
-    return ShownTool(override.rename or own_name, own_name, shown, arguments, declared)
+    return OverriddenTool(override.rename or own_name, own_name, shown, arguments, declared)
 
 
 def _arguments(
     override: Override, exact: Mapping[str, ArgumentOverride], declared: frozenset[str]
-) -> tuple[Argument, ...]:
+) -> tuple[ShownArgument, ...]:
     arguments = tuple(
         _argument(name, each)
         for name, each in override.arguments.items()
@@ -149,9 +150,9 @@ def _members(value: Raw | None) -> Mapping[str, object]:
         return {}
 
 
-def _argument(name: str, override: ArgumentOverride) -> Argument:
+def _argument(name: str, override: ArgumentOverride) -> ShownArgument:
     is_given = override.fixed is None and not override.is_hidden
-    return Argument(
+    return ShownArgument(
         name,
         (override.rename or name) if is_given else name,
         override.description,
@@ -161,13 +162,13 @@ def _argument(name: str, override: ArgumentOverride) -> Argument:
 
 
 def _is_sent(override: ArgumentOverride | None) -> bool:
-    """Tell whether an override is about an argument whether or not the tool describes it."""
+    """Return whether an override is about an argument whether or not the tool describes it."""
     return override is not None and (
         override.fixed is not None or override.default is not None or bool(override.is_hidden)
     )
 
 
-def _check_names(arguments: Sequence[Argument], declared: frozenset[str]) -> None:
+def _check_names(arguments: Sequence[ShownArgument], declared: frozenset[str]) -> None:
     """Check that no two arguments are shown by one name."""
     kept = declared - {each.name for each in arguments}
     taken = set(kept)

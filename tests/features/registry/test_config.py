@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.read import parse, read_registries
-from dynamic_mcp.config.registries import OFFICIAL
+from dynamic_mcp.config.read import parse
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.features.registry.config import OFFICIAL, read_registries
 
 
 def write(folder: Path, registries: object, **settings: object) -> Path:

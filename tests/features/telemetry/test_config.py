@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from dynamic_mcp.config.observe import Telemetry
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.features.telemetry.config import Telemetry
 
 ReadConfig = Callable[..., Config]
 URL = "http://127.0.0.1:4318"

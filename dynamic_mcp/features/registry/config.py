@@ -5,17 +5,22 @@ Serving does not need them, so they are no part of a `Config`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar, cast
 
 from msgspec import Meta
 
+from dynamic_mcp.config import form
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.private import Private
-from dynamic_mcp.config.section import Section, Value
-from dynamic_mcp.config.substitute import Substitution
+from dynamic_mcp.config.read import parse
+from dynamic_mcp.config.section import Private, Section, Value
+from dynamic_mcp.config.substitute import Substitution, Surroundings
 from dynamic_mcp.config.types import NAME_LENGTH, Headers, Url
+from dynamic_mcp.config.upstream import read_variables, variables_files
+from dynamic_mcp.errors import ConfigError
 
 
 class Registry(Section, Private, frozen=True):
@@ -43,9 +48,20 @@ Registries = Annotated[tuple[Registry, ...], Value(_check_registries, written=li
 OFFICIAL = Registry("official", "https://registry.modelcontextprotocol.io")
 
 
-def resolve_registries(own: Sequence[Registry] | None, texts: Substitution) -> tuple[Registry, ...]:
-    """Return the registries with their variables."""
-    return (OFFICIAL,) if own is None else tuple(_resolve(each, number, texts) for number, each in enumerate(own))
+def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registry, ...]:
+    """Return the registries of a config, which need not exist yet. Raises ConfigError, also for an unset variable."""
+    settings = parse(file).root.settings if file.exists() else form.Settings()
+    if settings.registries is None:
+        return (OFFICIAL,)
+    surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
+    variables, _ = read_variables(variables_files(settings, surroundings))  # what lacks its variable says so
+    texts = Substitution({**environment, **variables})
+    own = cast("tuple[Registry, ...]", settings.registries)
+    registries = tuple(_resolve(each, number, texts) for number, each in enumerate(own))
+    if texts.failures:
+        where, _, message = texts.failures[0].partition(": ")
+        raise ConfigError(str(file), where, message)
+    return registries
 
 
 def _resolve(own: Registry, number: int, texts: Substitution) -> Registry:

@@ -1,0 +1,391 @@
+"""`dynamic-mcp audit`, `audit stats` and `audit export`: shows, follows, counts and exports lines of the log."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
+
+from dynamic_mcp import __version__
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.types import parse_seconds
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.days import StoredLine
+from dynamic_mcp.features.audit.export import export
+from dynamic_mcp.features.audit.index import AuditIndex
+from dynamic_mcp.features.audit.query import CallCount, LineFilter, Subject, ms_of
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import escape, pluralize
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.output import Progress
+    from dynamic_mcp.features.audit.config import Audit
+
+_TIME_HINT = "write a time until now such as `90s`, `1h` or `2d`, or a time: `2026-11-23` or `2026-11-23T14:00`"
+# Fewer bytes are read before a person wonders.
+_SOON_READ = 10_000_000
+_FOLLOW_EVERY_S = 0.5
+_COLUMNS = ("TIME", "WHO", "EVENT", "RESULT", "TOOK", "WHAT")
+_STYLES = {"denied": "yellow", "failure": "red", "unknown": "red", "pending": "cyan", "cancelled": "dim"}
+# The estimate of `stats` without a tokenizer; only sizes are recorded, so nothing can be counted.
+_BYTES_PER_TOKEN = 4
+
+
+# --- the options --------------------------------------------------------------------------------------------
+
+
+class LineOptions(Struct, frozen=True, kw_only=True):
+    """The options that select lines, as they were typed; `count` is `all` or a number of last lines."""
+
+    since: str | None = None
+    until: str | None = None
+    who: str = ""
+    client: str = ""
+    group: str = ""
+    tool: str = ""
+    event: str = ""
+    decision: str | None = None
+    errors: bool = False
+    slow: str | None = None
+    count: str = "all"
+
+    def parse(self, this: Invocation) -> LineFilter:
+        """Return the filter; only lines of the config if one is given. Raises InvalidArguments."""
+        now = time.time()
+        config = this.explicit_path()
+        return LineFilter(
+            since=None if self.since is None else int(parse_time("--since", self.since, now) * 1000),
+            until=None if self.until is None else int(parse_time("--until", self.until, now, is_end=True) * 1000),
+            who=self.who,
+            client=self.client,
+            group=self.group,
+            tool=self.tool,
+            event=self.event,
+            decision=self.decision or "",
+            config="" if config is None else str(config),
+            only_errors=self.errors,
+            slow_ms=None if self.slow is None else _parse_duration("--slow", self.slow) * 1000,
+        )
+
+    def parse_count(self) -> int | None:
+        """Return the number of lines; None for all. Raises InvalidArguments."""
+        if self.count == "all":
+            return None
+        if not self.count.isascii() or not self.count.isdigit() or not 0 < int(self.count[:10]) < 10**9:
+            raise InvalidArguments(f"`-n {self.count}` is not a number of lines", hint="`-n all` shows all")
+        return int(self.count)
+
+
+def parse_time(option: str, text: str, now: float, *, is_end: bool = False) -> float:
+    """Return the seconds since 1970 of a time until now, or of a date or time, which is local without a zone.
+
+    A date is its beginning, or its end. Raises InvalidArguments.
+    """
+    try:
+        return now - parse_seconds(text)
+    except FlawError as exc:
+        flaw = exc
+    try:
+        parsed = datetime.fromisoformat(text.strip())
+        if len(text.strip()) <= len("2026-11-23") and is_end:
+            parsed += timedelta(days=1)
+        return parsed.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise InvalidArguments(f"`{option} {text}` is not a time", hint=_TIME_HINT) from flaw
+
+
+def _parse_duration(option: str, text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except FlawError as exc:
+        raise InvalidArguments(f"`{option}` {exc}", hint=exc.hint) from exc
+
+
+def find_settings(this: Invocation) -> Audit | None:
+    """Return the audit settings of the given config, or of the one that serving would find. Raises ConfigError.
+
+    None if it has none, or there is no config: then the log is in its default place.
+    """
+    from dynamic_mcp.config.location import locate
+
+    if this.config_option is None:
+        user_dir = paths.config_dir()
+        if locate(None, os.environ, directory=str(Path.cwd()), user_dir=lambda: str(user_dir)) is None:
+            return None
+    from dynamic_mcp.features.audit.config import Audit
+
+    return this.read_config().settings_of("audit", Audit)
+
+
+def find_directory(this: Invocation, directory: str | None) -> Path:
+    """Return the directory of the log: that of `--dir`, else that of the config. Raises DynamicMcpError."""
+    if directory is not None:
+        if not Path(directory).is_dir():
+            raise InvalidArguments(f"`{directory}` is not a directory")
+        return Path(directory)
+    settings = find_settings(this)
+    return settings.path if settings is not None and settings.path is not None else paths.state_dir() / "audit"
+
+
+@contextmanager
+def _open_index(this: Invocation, directory: Path) -> Iterator[AuditIndex]:
+    """Open the index of a log, up to date, with progress on a terminal."""
+    index = AuditIndex(directory)
+    try:
+        with ReadProgress(this, "indexing the audit log") as progress:
+            index.refresh(progress.report)
+        yield index
+    finally:
+        index.close()
+
+
+class ReadProgress(ExitStack):
+    """Shows how much of the log was read, if that takes a while."""
+
+    def __init__(self, this: Invocation, what: str) -> None:
+        super().__init__()
+        self._this = this
+        self._what = what
+        self._progress: Progress | None = None
+
+    def report(self, done: int, size: int) -> None:
+        """Show how many bytes were read, and how many there are."""
+        if self._progress is None and size - done > _SOON_READ:
+            self._progress = self.enter_context(self._this.out.progress(self._what))
+        if self._progress is not None:
+            self._progress.note = f"{done / 1e6:.0f} of {size / 1e6:.0f} MB"
+
+
+# --- showing ------------------------------------------------------------------------------------------------
+
+
+def show_lines(this: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
+    """Print the matching lines, and with `follows` new ones as they come; return the exit code."""
+    place, wanted, most = find_directory(this, directory), options.parse(this), options.parse_count()
+    with _open_index(this, place) as index:
+        lines = list(index.find(wanted, most))
+        if follows:
+            _print_each(this.out, lines)
+            pause = _pause_for(this.out)
+            for more in index.follow(wanted):
+                _print_each(this.out, more)
+                if not pause():
+                    return 0
+        if this.out.is_json:
+            _print_each(this.out, lines)
+        elif lines:
+            this.out.print_table(_COLUMNS, [_cells(each.known) for each in lines])
+        if most is not None and len(lines) == most and (count := index.count(wanted)) > most:
+            this.out.say(f"the last {most} of {count:,} lines; `-n all` shows all")
+    if not lines and not place.is_dir():
+        this.out.say(f"there is no audit log in `{place}` yet\nhint: `settings.audit` in a config turns it on")
+    elif not lines:
+        this.out.say(f"the audit log in `{place}` has no {'such ' if wanted != LineFilter() else ''}lines")
+    return 0
+
+
+def _print_each(out: Output, lines: list[StoredLine]) -> None:
+    for each in lines:
+        if out.is_json:
+            _print_json(out, each)
+        else:
+            when, who, event, result, took, what = _cells(each.known)
+            text = f"{when} {who or '-'} {event} {what or '-'}: {result}{took and ', '}{took}"
+            out.print_line(text, _STYLES.get(each.known.outcome, ""))
+
+
+def _print_json(out: Output, stored: StoredLine) -> None:
+    """Print a line as it is stored; a damaged one as a text."""
+    try:
+        value: object = json.loads(stored.data)
+    except (ValueError, RecursionError):
+        value = {"damaged": stored.data.decode(errors="backslashreplace")}
+    out.print_json_line({**value, "damaged": True} if isinstance(value, dict) and stored.line is None else value)
+
+
+def _cells(line: AuditLine) -> list[str]:
+    result = f"{line.outcome}: {line.error}" if line.error else line.outcome
+    if line.outcome == "denied" and line.rule:
+        result = f"denied by {line.rule}"
+    elif line.approved_by:
+        result = f"{result}, approved by {line.approved_by}"
+    who = f"{line.subject} ({line.client})" if line.subject and line.client else line.subject or line.client
+    what = " ".join(filter(None, (line.group, line.name)))
+    took = _format_ms(line.ms) if line.ms else ""
+    # a line break in a name must not look like another line of the log
+    return [_format_time(line.at), *map(escape, (who, line.event, result, took, what))]
+
+
+def _format_time(at: str) -> str:
+    """Return a time as local time, with its distance to UTC."""
+    try:
+        return datetime.fromisoformat(at).astimezone().isoformat(sep=" ", timespec="seconds")
+    except (ValueError, OverflowError):
+        return "?"
+
+
+def _format_ms(ms: float) -> str:
+    if ms < 1000:
+        return f"{ms:.1f} ms" if ms < 10 else f"{ms:.0f} ms"
+    return f"{ms / 1000:.1f} s" if ms < 100_000 else f"{ms / 60_000:.0f} min"
+
+
+def describe_count(lines: int) -> str:
+    """Return a number of lines with its noun."""
+    return pluralize(lines, "line") if lines < 1000 else f"{lines:,} lines"
+
+
+def _pause_for(out: Output) -> Callable[[], bool]:
+    """Return a function that waits for a moment, and returns whether the reader of the output is still there."""
+
+    def sleep() -> bool:
+        time.sleep(_FOLLOW_EVERY_S)
+        return True
+
+    if out.is_terminal or not hasattr(select, "poll"):
+        return sleep
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
+    return lambda: not poll.poll(_FOLLOW_EVERY_S * 1000)
+
+
+# --- counting -----------------------------------------------------------------------------------------------
+
+
+class CallStats(Struct, frozen=True):
+    """The calls of one key. `p50_ms` and `p95_ms` are right to 2 %, and `tokens` is an estimate from the bytes."""
+
+    key: tuple[str, ...]
+    calls: int
+    errors: int
+    denied: int
+    p50_ms: float
+    p95_ms: float
+    bytes: int
+    tokens: int
+
+
+def show_call_stats(this: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
+    """Print the figures, most calls first; return the exit code."""
+    with _open_index(this, find_directory(this, directory)) as index:
+        counts = index.count_calls(options.parse(this), by)
+    names = ("group", "tool") if by == "tool" else (by,)
+    stats = sorted(summarize(counts, len(names)), key=lambda each: (-each.calls, each.key))
+    this.out.print_rows(
+        [_to_json(each, names) for each in stats],
+        ["CALLS", "ERRORS", "DENIED", "P50", "P95", "BYTES", "~TOKENS", by.upper()],
+        [_stats_cells(each) for each in stats],
+        if_none="the audit log has no such calls",
+    )
+    return 0
+
+
+def summarize(counts: Iterable[CallCount], width: int) -> list[CallStats]:
+    """Return the figures of each key, which are the first `width` parts of the keys of counts."""
+    by_key: dict[tuple[str, ...], list[CallCount]] = {}
+    for each in counts:
+        by_key.setdefault(each.key[:width], []).append(each)
+    return [_summarize(key, of_key) for key, of_key in by_key.items()]
+
+
+def _summarize(key: tuple[str, ...], counts: list[CallCount]) -> CallStats:
+    counts = sorted(counts, key=lambda each: each.pace)
+    size = sum(each.bytes for each in counts)
+    return CallStats(
+        key,
+        calls=sum(each.calls for each in counts),
+        errors=sum(each.errors for each in counts),
+        denied=sum(each.denied for each in counts),
+        p50_ms=_percentile(counts, 0.5),
+        p95_ms=_percentile(counts, 0.95),
+        bytes=size,
+        tokens=-(-size // _BYTES_PER_TOKEN),
+    )
+
+
+def _percentile(counts: list[CallCount], share: float) -> float:
+    """Return the duration that this share of the calls did not exceed."""
+    reached = itertools.accumulate(each.calls for each in counts)
+    least = share * sum(each.calls for each in counts)
+    pace = next((each.pace for each, calls in zip(counts, reached, strict=True) if calls >= least), 0)
+    return round(ms_of(pace), 3)
+
+
+def _to_json(stats: CallStats, names: tuple[str, ...]) -> dict[str, object]:
+    figures = {name: getattr(stats, name) for name in stats.__struct_fields__ if name != "key"}
+    return {**dict(zip(names, stats.key, strict=True)), **figures}
+
+
+def _stats_cells(stats: CallStats) -> list[str]:
+    counts = [f"{number:,}" for number in (stats.calls, stats.errors, stats.denied)]
+    times = [_format_ms(stats.p50_ms), _format_ms(stats.p95_ms)]
+    name = escape(" ".join(filter(None, stats.key))) or "-"
+    return [*counts, *times, f"{stats.bytes:,}", f"~{stats.tokens:,}", name]
+
+
+# --- exporting ----------------------------------------------------------------------------------------------
+
+
+def export_lines(
+    this: Invocation,
+    options: LineOptions,
+    *,
+    directory: str | None,
+    form: str,
+    output: str | None,
+    must_replace: bool = False,
+) -> int:
+    """Write the matching lines to a private file, or to stdout; return the exit code.
+
+    An existing file is replaced only with `must_replace`.
+    """
+    if output is not None and not must_replace and Path(output).is_file():
+        raise DynamicMcpError(f"`{output}` exists and was not changed", hint="--force replaces it")
+    with _open_index(this, find_directory(this, directory)) as index:
+        lines = index.find(options.parse(this), options.parse_count())
+        texts = export(lines, form, version=__version__)
+        if output is None:
+            for text in texts:
+                this.out.print_text(text)
+            return 0
+        count = _write(Path(output).resolve(), texts) - (form == "csv")  # which has a line of titles
+    this.out.say(f"{describe_count(count)} written to `{output}`")
+    return 0
+
+
+def _write(path: Path, texts: Iterator[str]) -> int:
+    """Write lines to a file, which is replaced once all are written; return their number. Raises OSError."""
+    if path.exists() and not path.is_file():  # a pipe or a device, which stays what it is
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            return _write_lines(file, texts)
+    new = path.with_name(f".new-{os.urandom(8).hex()}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            count = _write_lines(file, texts)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _write_lines(file: TextIO, texts: Iterator[str]) -> int:
+    count = 0
+    for text in texts:
+        file.write(text + "\n")
+        count += 1
+    return count

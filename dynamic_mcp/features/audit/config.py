@@ -1,0 +1,62 @@
+"""The audit log: `settings.audit`, with the variables in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import field
+from msgspec.structs import replace
+
+from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
+from dynamic_mcp.config.types import Duration, File
+
+KEEP_S = 180 * 24 * 3600.0
+
+
+class Audit(Section, frozen=True):
+    """The audit log: who called what, with which result."""
+
+    path: Annotated[
+        File | None, "The directory of the log, relative to this file. Default: one for all configs of the user."
+    ] = None
+    arguments: Annotated[
+        Literal["keys", "redacted", "full", "off"],
+        "What to record of arguments: their names and a keyed digest (`keys`), all of them with secrets masked"
+        " (`redacted`), all of them (`full`), or nothing. Default: keys.",
+    ] = "keys"
+    keep_s: Annotated[Duration, "How long to keep a day's file. Default: 180d."] = field(default=KEEP_S, name="keep")
+    on_failure: Annotated[
+        Literal["continue", "stop-writes"] | None,
+        "What to do while nothing can be recorded: `continue`, or refuse all calls that may change something"
+        " (`stop-writes`). Default: `stop-writes` if clients authenticate, else `continue`.",
+    ] = None
+    seal_key: Annotated[
+        File | None,
+        "The path of a PEM file with an Ed25519 private key that signs the seals of days, relative to this file."
+        " Default: seals are not signed.",
+    ] = None
+
+    @property
+    def stops_writes(self) -> bool:
+        """Whether calls that may change something are refused while nothing can be recorded."""
+        return self.on_failure == "stop-writes"
+
+
+def resolve(
+    own: Audit, file: Path, surroundings: Surroundings, *, authenticates: bool
+) -> tuple[Audit | None, list[str]]:
+    """Return the settings of the audit log with their variables, and warnings about them."""
+    texts = Substitution(surroundings.all_variables())
+
+    def path(key: str, file: Path | None) -> Path | None:
+        return None if file is None else resolve_path(texts.fill(("settings", "audit", key), str(file)), surroundings)
+
+    audit = replace(
+        own,
+        path=path("path", own.path),
+        on_failure=own.on_failure or ("stop-writes" if authenticates else "continue"),
+        seal_key=path("seal_key", own.seal_key),
+    )
+    return audit, [*texts.warnings, *texts.failures]

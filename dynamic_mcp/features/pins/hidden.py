@@ -1,0 +1,54 @@
+"""Finds characters in a definition that no screen shows: they may carry words that only a model reads."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Raw
+
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.blank import INVISIBLE
+
+_MAX_CHARACTERS = 4
+# A definition of printable ASCII characters has none that are hidden.
+_ESCAPES = (b"\\u", b"\\b", b"\x7f")
+_HIDDEN = re.compile(f"[{INVISIBLE}]")
+# What emoji and many scripts need: one of these directly after a visible character beyond ASCII, and keycaps.
+_JOINED = re.compile(
+    f"(?<=[^\\x00-\\x7f{INVISIBLE}])(?:\ufe0f\u200d?|[\u200c-\u200f\ufe0e])|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+)
+
+
+def describe_hidden(form: Raw) -> str:
+    """Say which characters are hidden in a definition in its canonical form; empty if none are."""
+    source = bytes(form)
+    if source.isascii() and not any(escape in source for escape in _ESCAPES):
+        return ""
+    found = sorted({each for text in _texts(form) for each in find_hidden(text)})
+    if not found:
+        return ""
+    named = ", ".join(f"U+{ord(each):04X}" for each in found[:_MAX_CHARACTERS])
+    return f"it has hidden characters: {named}{' and others' if len(found) > _MAX_CHARACTERS else ''}"
+
+
+def find_hidden(text: str) -> list[str]:
+    """Return the characters that are hidden in a text."""
+    return _HIDDEN.findall(_JOINED.sub("", text))
+
+
+def _texts(form: Raw) -> list[str]:
+    """Return each string of a definition, and the names of members."""
+    value = wire.value(form)
+    if value is None and bytes(form) != b"null":  # nested too deeply to be read
+        return [bytes(form).decode("utf-8", "replace")]
+    texts: list[str] = []
+    left: list[object] = [value]
+    while left:
+        match left.pop():
+            case str() as text:
+                texts.append(text)
+            case dict() as members:
+                left += (*members, *members.values())
+            case list() as elements:
+                left += elements
+    return texts
