@@ -71,10 +71,10 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
     parameters = {name: value for name, value in arguments.items() if value is not None}
     result = run(_search(this, this.read_groups(group), parameters))
     blocks = [wire.text(wire.member(block, "text")) or "" for block in wire.elements(wire.member(result, "content"))]
-    tools, *remarks = blocks or ["[]"]
+    tools, *remarks = blocks or ['{"tools": []}']
     if bytes(wire.member(result, "isError")) == b"true":
         raise UpstreamError("", tools)
-    rows = [_match_row(tool, group) for tool in json.loads(tools)]
+    rows = [_match_row(tool, group) for tool in json.loads(tools)["tools"]]
     columns = ["GROUP", "TOOL", "DESCRIPTION"]
     this.out.print_rows(tools.encode(), columns, rows, if_none=f"no tool matches `{query}`")
     for remark in remarks:

@@ -26,7 +26,7 @@ LOCAL_NAME = "local"
 # What a decision is by when no rule matches.
 DEFAULT = "default"
 # The same for people.
-DEFAULT_TEXT = "default, as no rule is about it"
+DEFAULT_TEXT = "default, as no rule matches"
 
 
 class Effect(Enum):

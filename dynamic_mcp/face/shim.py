@@ -111,7 +111,7 @@ class Shim:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the daemon does not serve windows of this config."""
+        """True if the daemon does not serve windows of this config."""
         return self._state is REFUSED
 
     def run(self) -> int | None:

@@ -128,7 +128,7 @@ def error_line(id: Raw, code: int, why: str) -> bytes:
 
 def disconnected() -> Frame:
     """Return the answer to a request whose client has disconnected."""
-    return wire.error_frame(INTERNAL_ERROR, "the client disconnected")
+    return wire.error_frame(INTERNAL_ERROR, "the client has disconnected")
 
 
 def to_answer(method: str, exc: DynamicMcpError) -> Frame:

@@ -26,7 +26,7 @@ def split_batch(line: bytes, revision: Revision) -> list[Raw]:
 
 
 async def answer_batch(
-    tasks: Sequence[asyncio.Task[Any]],  # Any: what they return is among the lines
+    tasks: Sequence[asyncio.Task[Any]],  # Any: their results are among the lines
     lines: Sequence[bytes],
     reply: Callable[[bytes], None],
 ) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded where a daemon serves windows
 
 
 class ClientOrigin(Struct, frozen=True, cache_hash=True):
-    """The origin of requests, as far as it is not in them."""
+    """The origin of requests: their authentication, transport, and scope."""
 
     authentication: Authentication = LOCAL_USER
     transport: Transport = "stdio"

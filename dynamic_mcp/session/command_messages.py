@@ -24,7 +24,7 @@ SESSIONS = "dynamic-mcp/sessions"
 
 
 class GroupOptions(Struct, frozen=True):
-    """How a command uses a group: `result_limit` is in bytes."""
+    """The options of a group for one command; `result_limit` is in bytes."""
 
     timeouts: Timeouts
     result_limit: int

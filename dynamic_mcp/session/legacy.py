@@ -53,7 +53,7 @@ MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 
 
 class _Exchange:
-    """A request of the client that is being answered. Whoever removes it from those in flight replies to it."""
+    """A request of the client in flight. The code that removes it from those in flight sends the answer."""
 
     __slots__ = ("_in_flight", "_journal", "_key", "reply", "request", "task")
 
@@ -145,7 +145,7 @@ class Session:
 
     @property
     def is_being_asked(self) -> bool:
-        """Whether a request to the client is in flight."""
+        """True if a request to the client is in flight."""
         return self._questions.are_open
 
     @property
@@ -213,7 +213,7 @@ class Session:
             return
         self.is_closed = True
         for task in self._tasks():
-            task.cancel("the client disconnected")
+            task.cancel("the client has disconnected")
         self._serving.clear()
         self._questions.close()
         self._server.release(self)

@@ -126,18 +126,18 @@ class ModernDispatcher:
         refusal = refuse_request(frame, bytes(frame.id))
         if refusal is not None:
             raise RequestRefused(refusal)
-        found = self._clients.recall(origin, members.raw_meta)
-        if found is None:
+        recalled = self._clients.recall(origin, members.raw_meta)
+        if recalled is None:
             sender = _read_sender(method, members.meta)
             log_level = (wire.text(sender.log_level) or "") if len(sender.log_level) else ""
         if method in _REMOVED:
             raise _refused(METHOD_NOT_FOUND, f"method not found: `{method}` is not part of MCP {MODERN.name}")
-        if found is None:
+        if recalled is None:
             client = self._find_client(origin, sender, channel)
             if envelope.is_for_one_hop(members.meta):
                 self._clients.remember(origin, members.raw_meta, client, log_level)
         else:
-            client, log_level = found
+            client, log_level = recalled
         if len(client.calls_in_flight) >= self._max_in_flight:
             raise RequestRefused(too_many(self._max_in_flight))
         params = envelope.without_envelope(members.params, members.meta)

@@ -20,19 +20,26 @@ from hashlib import sha256
 from msgspec import Raw
 
 from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
-from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
+from dynamic_mcp.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
+)
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.cache_hints import CacheHint
 from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import disconnected
 from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.listening import Listening, streams_for
-from dynamic_mcp.session.modern_answers import to_modern
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.bounded import BoundedDict
@@ -46,6 +53,9 @@ _GATHER_S = 0.02
 _MAX_RECALLED, _MAX_RECALLED_BYTES = 1024, 1024
 # Notifications of legacy revisions that a request may cause.
 _RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
+
+# Codes of earlier revisions, with their replacements (MCP 2026-07-28, basic, error codes).
+_RETIRED_CODES = {RESOURCE_NOT_FOUND: INVALID_PARAMS, URL_ELICITATION_REQUIRED: INTERNAL_ERROR}
 
 
 class ModernClient:
@@ -99,12 +109,12 @@ class ModernClient:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in flight: no calls, parked ones included, and no streams."""
+        """True if nothing is in flight: no calls, parked ones included, and no streams."""
         return not self.calls_in_flight and not self.listenings
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls other than streams are in flight."""
+        """True if calls other than streams are in flight."""
         return len(self.calls_in_flight) > len(self.listenings)
 
     def has_room(self, frame: Frame) -> bool:
@@ -126,7 +136,7 @@ class ModernClient:
         """End all calls and streams of the client, and release it in the server."""
         self.is_closed = True
         for call in [*self.calls_in_flight]:
-            call.abandon("the client disconnected")
+            call.abandon("the client has disconnected")
         for listening in [*self.listenings]:
             listening.close()
         self._server.release(self)
@@ -173,10 +183,10 @@ class ModernClients:
 
     def recall(self, origin: ClientOrigin, meta: bytes) -> tuple[ModernClient, str] | None:
         """Return the client and the log level of requests with this `_meta`, if they are cached."""
-        found = self._recalled.get((origin, meta))
-        if found is not None:
-            found[0].used_at = self._now()
-        return found
+        recalled = self._recalled.get((origin, meta))
+        if recalled is not None:
+            recalled[0].used_at = self._now()
+        return recalled
 
     def remember(self, origin: ClientOrigin, meta: bytes, client: ModernClient, log_level: str) -> None:
         """Cache the client of requests with this `_meta`, unless it is too long."""
@@ -206,7 +216,7 @@ class ModernClients:
     def _drop(self, client: ModernClient) -> None:
         self._shares.remove(client)
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
-        for key in [key for key, found in self._recalled.items() if found[0] is client]:
+        for key in [key for key, recalled in self._recalled.items() if recalled[0] is client]:
             del self._recalled[key]
         client.close()
 
@@ -280,7 +290,7 @@ class ModernCall:
 
     @property
     def is_parked(self) -> bool:
-        """Whether the call waits for its client to return."""
+        """True if the call waits for its client to return."""
         return self._channel is None
 
     @property
@@ -439,7 +449,7 @@ class ModernCall:
 
     def _to_modern(self, answer: Frame) -> Frame:
         client, server, method = self.client, self._server, self.method
-        return to_modern(answer, method, server.server_info(client), server.cache_hint(client, method))
+        return _convert_answer(answer, method, server.server_info(client), server.cache_hint(client, method))
 
     def _answer(self, frame: Frame) -> None:
         channel, self._channel = self._channel, None
@@ -510,3 +520,22 @@ def _name_undeclared(answer: Frame, undeclared: Mapping[str, object]) -> Frame:
 
 def _is_object(data: Raw) -> bool:
     return bytes(data)[:1] == b"{"
+
+
+def _convert_answer(answer: Frame, method: str, server_info: Raw, hint: CacheHint | None) -> Frame:
+    """Return an answer for a modern client. `hint` is for results that may be cached."""
+    if len(answer.error):
+        return _with_current_code(answer)
+    if bytes(answer.result)[:1] != b"{":
+        return answer
+    members = None
+    if hint is not None and envelope.result_type(answer.result) == envelope.COMPLETE:
+        members = hint.members
+    return Frame(result=envelope.as_modern(answer.result, server_info, members))
+
+
+def _with_current_code(answer: Frame) -> Frame:
+    code = wire.value(wire.member(answer.error, "code"))
+    if isinstance(code, int) and code in _RETIRED_CODES:
+        return Frame(error=wire.with_member(answer.error, _RETIRED_CODES[code], "code"))
+    return answer

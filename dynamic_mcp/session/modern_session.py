@@ -103,7 +103,7 @@ class LineChannel:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the request is a stream, which is answered when it ends."""
+        """True if the request is a stream, which is answered when it ends."""
         return self.frame.method == "subscriptions/listen"
 
     def notify(self, frame: Frame) -> None:

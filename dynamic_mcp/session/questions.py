@@ -59,7 +59,7 @@ class Questions:
 
     @property
     def are_open(self) -> bool:
-        """Whether any request waits for its answer."""
+        """True if any request waits for its answer."""
         return bool(self._in_flight)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None], send: Callable[[bytes], None]) -> Frame:

@@ -83,7 +83,7 @@ class LineSession(Protocol):
 
     @property
     def is_greeted(self) -> bool:
-        """Whether a legacy client has sent `initialize`."""
+        """True if a legacy client has sent `initialize`."""
         ...
 
     def answer(self, frame: Frame) -> Awaitable[Frame]:

@@ -22,12 +22,12 @@ class Member(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in flight, and no stream is open."""
+        """True if nothing is in flight, and no stream is open."""
         ...
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests are in flight."""
+        """True if requests are in flight."""
         ...
 
     @property

@@ -56,7 +56,7 @@ class StreamSession:
 
     @property
     def is_greeted(self) -> bool:
-        """Whether a legacy client has sent `initialize`."""
+        """True if a legacy client has sent `initialize`."""
         return self.legacy.is_greeted
 
     def notify(self, frame: Frame) -> None:

@@ -97,10 +97,10 @@ class KeyDirectory:
         if not self.has_keys():
             return ()
         fitting = (key for key in self._keys if algorithm in key.algorithms and (kid is None or key.kid == kid))
-        found = tuple(islice(fitting, _MAX_TRIED))
-        if found and self._now() - self._fetched_at >= FRESH_S and self.may_fetch():
+        keys = tuple(islice(fitting, _MAX_TRIED))
+        if keys and self._now() - self._fetched_at >= FRESH_S and self.may_fetch():
             self._start_fetch()
-        return found
+        return keys
 
     def _start_fetch(self) -> asyncio.Task[None]:
         if self._fetch is None:

@@ -39,6 +39,8 @@ def test_a_list_has_what_the_profile_selects(profiled: CliRunner) -> None:
         assert (done.code, done.err) == (0, "")
         assert {(tool["group"], tool["name"]) for tool in done.json} == {("full", "echo"), ("full", "add")}
     assert profiled.run("resources", "odd", "--profile", "review").code == 2
+    shown = profiled.run_on_terminal("tools", "--query", "echo", "--profile", "review").out
+    assert "echo" in next(line for line in shown.splitlines() if line.startswith("full"))
     found = profiled.run("tools", "--query", "echo", "--profile", "review").json
     assert {tool["group"] for tool in found["tools"]} == {"full"}
 

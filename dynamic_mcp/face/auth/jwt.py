@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from asyncio import Future
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.face.auth.audiences import Audiences
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial, Provider
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication, Principal
@@ -156,3 +156,39 @@ def _read_scopes(claims: Mapping[str, object], claim: str | None) -> frozenset[s
     names = ("scope", "scp") if claim is None else (claim,)
     value = next((each for name in names if (each := find_claim(claims, name)) is not None), None)
     return frozenset(scope for text in read_texts(value) for scope in text.split())
+
+
+class Audiences:
+    """The audiences that this server accepts (RFC 8707; RFC 9068, section 4).
+
+    These are the audiences of the config, if it has any. Otherwise they are `public_url`, with and without a trailing
+    slash, and its origin, which some clients request; and the URL of a group or a profile, for requests to that URL
+    only. `paths` are the paths of the MCP endpoint as they appear in requests.
+    """
+
+    def __init__(self, configured: Sequence[str], public_url: str | None, paths: Sequence[str] = ()) -> None:
+        self._public_url = None if configured or public_url is None else public_url.rstrip("/")
+        self._paths = tuple(paths)
+        self._everywhere = frozenset(configured)
+        if self._public_url is not None:
+            parts = urlsplit(self._public_url)
+            origin = f"{parts.scheme}://{parts.netloc}"
+            self._everywhere |= {self._public_url, f"{self._public_url}/", origin, f"{origin}/"}
+
+    def accept(self, audiences: Sequence[str], head: RequestHead) -> bool:
+        """Return whether one of the audiences of a token is accepted for this request."""
+        if not self._everywhere.isdisjoint(audiences):
+            return True
+        below = self._below(head)
+        return bool(below) and f"{self._public_url}{below}" in (each.rstrip("/") for each in audiences)
+
+    def _below(self, head: RequestHead) -> str:
+        """Return the part of the request's path after the endpoint: nothing, or `/` and more."""
+        if self._public_url is None:
+            return ""
+        path = head.target.partition(b"?")[0].decode("ascii", "replace")
+        for each in self._paths:
+            for endpoint in (each, f"{head.root_path.rstrip('/')}{each}"):
+                if path.startswith(f"{endpoint}/"):
+                    return path[len(endpoint) :].rstrip("/")
+        return ""

@@ -30,7 +30,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 class _Verdict(Enum):
-    """Whether the user at a browser is the one that a link was sent to."""
+    """The result of comparing the user at a browser with the one that a link was sent to."""
 
     SAME = "same"
     UNKNOWN = "unknown"

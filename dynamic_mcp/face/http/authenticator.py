@@ -71,7 +71,7 @@ class Authenticator(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether every client that reaches the address is the local user."""
+        """True if every client that reaches the address is the local user."""
         ...
 
     def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:

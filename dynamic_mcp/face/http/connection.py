@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class _State(Enum):
-    """What a connection waits for. A request leads from IDLE through HEAD, BODY and ANSWER back to IDLE.
+    """The state of a connection. A request leads from IDLE through HEAD, BODY and ANSWER back to IDLE.
 
-    A request that arrives at once skips HEAD and BODY. HEAD leads back to IDLE after an empty line, BODY if the
-    answer precedes the end of the body. All states lead to LINGERING and CLOSING, and LINGERING to CLOSING.
+    The members are named by what the connection waits for. A request that arrives at once skips HEAD and BODY. HEAD
+    leads back to IDLE after an empty line, BODY if the answer precedes the end of the body. All states lead to
+    LINGERING and CLOSING, and LINGERING to CLOSING.
     """
 
     IDLE = auto()

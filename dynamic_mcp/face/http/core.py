@@ -25,13 +25,12 @@ from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, 
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.guard import BrowserGuard
 from dynamic_mcp.face.http.header_checks import VERSION
-from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id
+from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id, refuse_post
 from dynamic_mcp.face.http.modern import Dispatcher, ModernRequests, is_legacy, is_modern, refuse_version
 from dynamic_mcp.face.http.old_transport import OldPost
 from dynamic_mcp.face.http.options import HttpOptions
-from dynamic_mcp.face.http.paths import Endpoint, Paths, Route
+from dynamic_mcp.face.http.paths import Paths, Route, ServedEndpoint
 from dynamic_mcp.face.http.post import Post
-from dynamic_mcp.face.http.post_checks import refuse_post
 from dynamic_mcp.face.http.replay import KEEP_FOR_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.face.http.session import HttpSession
@@ -52,12 +51,12 @@ _MAX_INITIALIZE_BYTES = 1 << 20
 # At the limit of sessions, one that was not used for this long is ended to make room for a new one.
 _ABANDONED_AFTER_S = 300.0
 
-_MCP = Endpoint.MCP  # reading a member from its class takes ten times as long
-_METHODS: dict[Endpoint, bytes] = {
+_MCP = ServedEndpoint.MCP  # reading a member from its class takes ten times as long
+_METHODS: dict[ServedEndpoint, bytes] = {
     _MCP: b"GET, POST, DELETE, OPTIONS",
-    Endpoint.EVENTS: b"GET, OPTIONS",
-    Endpoint.MESSAGES: b"POST, OPTIONS",
-    Endpoint.READY: b"GET, HEAD, OPTIONS",
+    ServedEndpoint.EVENTS: b"GET, OPTIONS",
+    ServedEndpoint.MESSAGES: b"POST, OPTIONS",
+    ServedEndpoint.READY: b"GET, HEAD, OPTIONS",
 }
 _MODERN_METHODS = b"POST, OPTIONS"
 
@@ -133,7 +132,7 @@ class HttpFace:
             return self._authenticate(head, exchange, checked.route, checked)
         path = head.target.partition(b"?")[0]
         route = self._paths.find(path, head.root_path)
-        if route is not None and route.place is Endpoint.HEALTH:
+        if route is not None and route.place is ServedEndpoint.HEALTH:
             return status.health(head.method)
         if route is None:
             return self._begin_page(head, exchange, path)
@@ -142,7 +141,7 @@ class HttpFace:
             return self._record_refusal(head, refused)
         if head.method == "OPTIONS":
             return self._guard.preflight(head, _METHODS[route.place])
-        if route.place is Endpoint.READY and head.method in ("GET", "HEAD"):
+        if route.place is ServedEndpoint.READY and head.method in ("GET", "HEAD"):
             return self._report_ready()
         return self._authenticate(head, exchange, route, None)
 
@@ -200,19 +199,19 @@ class HttpFace:
         if not self._is_accessible(head, route, arrival.authentication):
             return _not_found()
         method = head.method
-        if route.place is Endpoint.MCP and method != "POST" and is_modern(head):
+        if route.place is ServedEndpoint.MCP and method != "POST" and is_modern(head):
             why = f"MCP {MODERN.name} only uses POST: no sessions, and streams are answers to `subscriptions/listen`"
             return refusal(405, why, ((b"allow", _MODERN_METHODS),))
         match route.place:
-            case Endpoint.MCP if method == "POST":
+            case ServedEndpoint.MCP if method == "POST":
                 return self._begin_first_post(arrival)
-            case Endpoint.MCP if method == "GET":
+            case ServedEndpoint.MCP if method == "GET":
                 return self._listen(arrival)
-            case Endpoint.MCP if method == "DELETE":
+            case ServedEndpoint.MCP if method == "DELETE":
                 return self._delete(arrival)
-            case Endpoint.EVENTS if method == "GET":
+            case ServedEndpoint.EVENTS if method == "GET":
                 return self._open_old_stream(arrival)
-            case Endpoint.MESSAGES if method == "POST":
+            case ServedEndpoint.MESSAGES if method == "POST":
                 return self._begin_old_post(arrival)
         allowed = (b"allow", _METHODS[route.place])
         return refusal(405, f"the method `{method[:50]}` is not allowed for this path", (allowed,))

@@ -86,12 +86,12 @@ class BodyReceiver(Protocol):
 
     @property
     def sender(self) -> Authentication | None:
-        """Who sent the request; None if that is not known yet."""
+        """The sender of the request; None if it is not known yet."""
         ...
 
     @property
     def needs_client(self) -> bool:
-        """Whether the answer is useless once the client's input has ended; else the client may still read it."""
+        """True if the answer is useless once the client's input has ended; else the client may still read it."""
         ...
 
     def receive_body(self, body: bytes) -> None:

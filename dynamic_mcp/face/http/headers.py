@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import refusal
+
 _EVENT_ID = re.compile(rb"(\d{1,15})-(\d{1,15})")
 # How many values of a header are cached.
 _CACHED_VALUES = 256
@@ -38,6 +41,15 @@ def parse_event_id(value: bytes) -> tuple[int, int] | None:
     """Return the stream and the number of an event; None if the id is not one of ours."""
     match = _EVENT_ID.fullmatch(value)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def refuse_post(headers: Mapping[bytes, bytes]) -> Response | None:
+    """Return the refusal of a message's head; None if the body may follow, unless it is too long."""
+    if not is_json(headers):
+        return refusal(415, "`Content-Type` must be `application/json`")
+    if not accepts_answers(headers):
+        return refusal(406, "`Accept` must name both `application/json` and `text/event-stream`")
+    return None
 
 
 @lru_cache(_CACHED_VALUES)

@@ -60,7 +60,7 @@ class InputBuffer:
             return
         if type(self._data) is not bytearray:
             self._data = bytearray(self._data)
-        del self._data[:count]  # which does not copy what remains
+        del self._data[:count]  # does not copy the rest
 
     def _skip_line(self) -> bool:
         """Skip one empty line before a request, which some clients send after a body (RFC 9112, 2.2)."""

@@ -33,12 +33,12 @@ class ListenAddress(Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return all(_is_loopback(each) for each in self.addresses)
 
     @property
     def is_any(self) -> bool:
-        """Whether it includes all addresses of this machine."""
+        """True if it includes all addresses of this machine."""
         return any(ip_address(each.partition("%")[0]).is_unspecified for each in self.addresses)
 
     def list_hosts(self) -> tuple[str, ...]:

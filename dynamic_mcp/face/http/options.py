@@ -8,10 +8,10 @@ DEFAULT_PATH = "/mcp"
 
 
 class HttpOptions(Struct, frozen=True):
-    """How to serve over HTTP.
+    """The options of an `HttpFace`.
 
     `own_hosts` are the names and addresses of the listen addresses, as in `Host` without a port, `own_origins` the
-    origins of its own pages as browsers send them. `accepts_any_address` is set if it listens on all addresses of the
+    origins of our pages as browsers send them. `accepts_any_address` is set if it listens on all addresses of the
     machine. `trusted_proxies` are the addresses and networks whose `X-Forwarded-Host` is trusted, `unix` means every
     peer of a Unix socket, and `forwarders` are those whose `X-Forwarded-For` is trusted. `profile` is for clients
     whose path names none. `max_in_flight` limits the requests of one session.

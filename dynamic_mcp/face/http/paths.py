@@ -14,7 +14,7 @@ from msgspec import Struct
 _PROFILE = b"profile/"
 
 
-class Endpoint(Enum):
+class ServedEndpoint(Enum):
     """The endpoint at a path."""
 
     MCP = auto()
@@ -27,7 +27,7 @@ class Endpoint(Enum):
 class Route(Struct, frozen=True, gc=False):
     """The meaning of a path; `only` is the name of a single group, `profile` that of a profile."""
 
-    place: Endpoint
+    place: ServedEndpoint
     only: str | None = None
     profile: str | None = None
 
@@ -43,15 +43,15 @@ class Paths:
         self._profile = profile
         mcp = path.rstrip("/").encode()
         self._routes = {
-            mcp: Route(Endpoint.MCP, profile=profile),
-            mcp + b"/": Route(Endpoint.MCP, profile=profile),
-            b"/sse": Route(Endpoint.EVENTS, profile=profile),
-            b"/messages": Route(Endpoint.MESSAGES),
-            b"/messages/": Route(Endpoint.MESSAGES),
-            b"/health": Route(Endpoint.HEALTH),
-            b"/ready": Route(Endpoint.READY),
+            mcp: Route(ServedEndpoint.MCP, profile=profile),
+            mcp + b"/": Route(ServedEndpoint.MCP, profile=profile),
+            b"/sse": Route(ServedEndpoint.EVENTS, profile=profile),
+            b"/messages": Route(ServedEndpoint.MESSAGES),
+            b"/messages/": Route(ServedEndpoint.MESSAGES),
+            b"/health": Route(ServedEndpoint.HEALTH),
+            b"/ready": Route(ServedEndpoint.READY),
         }
-        self._below = ((mcp + b"/", Endpoint.MCP), (b"/sse/", Endpoint.EVENTS))
+        self._below = ((mcp + b"/", ServedEndpoint.MCP), (b"/sse/", ServedEndpoint.EVENTS))
 
     def find(self, path: bytes, root_path: str = "") -> Route | None:
         """Return the route of a path; None if there is none. The server's `root_path` takes precedence over ours."""

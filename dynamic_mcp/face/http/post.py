@@ -161,7 +161,7 @@ class Post(Arrived):
     def notify(self, frame: Frame) -> None:
         """Send a notification over the stream that answers the request."""
         state = self._answer.state
-        if state is OVER:  # a task goes on after the answer
+        if state is OVER:  # a task continues after the answer
             self.client.notify(frame)
         elif state is not GONE:
             self._answer.notify(frame)

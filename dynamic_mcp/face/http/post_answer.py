@@ -9,16 +9,17 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol
 
+from dynamic_mcp.errors import INSUFFICIENT_SCOPE
 from dynamic_mcp.face import limits
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, with_headers
-from dynamic_mcp.face.http.scopes import find_missing, with_body
 from dynamic_mcp.face.http.stream import Stream
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.legacy import MAY_BE_MISSED
 
+_SCOPE_ERROR = b'"code":%d' % INSUFFICIENT_SCOPE
 # An answer that takes longer is sent as a stream, which can be kept alive.
 _ANSWER_AS_JSON_WITHIN_S = 5.0
 
@@ -66,7 +67,7 @@ class PostAnswer:
 
     @property
     def is_unread(self) -> bool:
-        """Whether the stream was closed because the client does not read."""
+        """True if the stream was closed because the client does not read."""
         return self._stream is not None and self._stream.is_unread
 
     def begin(self, streams: StreamOpener, now: float) -> None:
@@ -100,8 +101,8 @@ class PostAnswer:
         if self._stream is not None:
             self._stream.send(line)
             self.end_stream()
-        elif scopes := find_missing(line):
-            self.respond(with_body(self._lacks_scope(scopes), line))
+        elif scopes := _find_missing_scopes(line):
+            self.respond(_with_body(self._lacks_scope(scopes), line))
         else:
             self.respond(Response(status, JSON + headers if status != 503 else JSON + headers + RETRY_AFTER, line))
 
@@ -143,3 +144,20 @@ class PostAnswer:
         """Start a stream if the answer takes long."""
         if self.state is WAITING and now - self._began_at >= _ANSWER_AS_JSON_WITHIN_S:
             self.open_stream()
+
+
+def _find_missing_scopes(line: bytes) -> tuple[str, ...]:
+    """Return the scopes that an answer names as missing; none for other answers."""
+    if _SCOPE_ERROR not in line or wire.is_batch(line):
+        return ()
+    error = wire.parse(line).error
+    if not len(error) or bytes(wire.member(error, "code")) != b"%d" % INSUFFICIENT_SCOPE:
+        return ()
+    scopes = wire.value(wire.member(error, "data", "scopes"))
+    return tuple(map(str, scopes)) if isinstance(scopes, list) else ()
+
+
+def _with_body(refusal: Response, line: bytes) -> Response:
+    """Return a refusal with the answer as its body."""
+    others = tuple(header for header in refusal.headers if header[0] != b"content-type")
+    return Response(refusal.status, JSON + others, line)

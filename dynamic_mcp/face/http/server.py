@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import socket
 import ssl
+import stat
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypedDict
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
@@ -17,7 +22,6 @@ from dynamic_mcp.face.http.connection import HttpConnection
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Handler
 from dynamic_mcp.face.http.forwarding import Forwarding
-from dynamic_mcp.face.http.listening import UnixSocket, bind_tcp
 
 # Clients that may connect at once before one is accepted.
 _BACKLOG = 2048
@@ -42,7 +46,7 @@ class HttpServer:
     ) -> None:
         self._connections = Connections(handler, clock=clock, wall_clock=wall_clock)
         self._servers: list[asyncio.Server] = []
-        self._unix_sockets: list[UnixSocket] = []
+        self._unix_sockets: list[_UnixSocket] = []
 
     def __repr__(self) -> str:
         return f"<HttpServer {len(self._servers)} listening, {len(self._connections)} connections>"
@@ -60,7 +64,7 @@ class HttpServer:
             await self._open_unix(address.path, tls, unix_mode)
             return ()
         loop = asyncio.get_running_loop()
-        sockets = await loop.run_in_executor(None, bind_tcp, address)  # it resolves a name
+        sockets = await loop.run_in_executor(None, _bind_tcp, address)  # it resolves a name
         addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
         try:
             while sockets:
@@ -72,7 +76,7 @@ class HttpServer:
         return addresses
 
     async def _open_unix(self, path: str, tls: ssl.SSLContext | None, mode: int) -> None:
-        bound = UnixSocket(path, mode)
+        bound = _UnixSocket(path, mode)
         loop = asyncio.get_running_loop()
         try:
             self._servers.append(await loop.create_unix_server(self._accept, sock=bound.socket, **_options(tls)))
@@ -126,3 +130,90 @@ def _options(tls: ssl.SSLContext | None) -> _Options:
     if tls is None:
         return {"backlog": _BACKLOG}
     return {"backlog": _BACKLOG, "ssl": tls, "ssl_handshake_timeout": _HANDSHAKE_WITHIN_S}
+
+
+# --- sockets ---------------------------------------------------------------------------------------------
+
+
+def _bind_tcp(address: TcpAddress) -> list[socket.socket]:
+    """Return a bound socket for each address of the host. Raises OSError."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, kind, protocol, _, where in dict.fromkeys(found):
+            try:
+                bound.append(_bind(family, kind, protocol, where))
+            except OSError as exc:
+                if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = exc  # a name may have an IPv6 address on a machine without IPv6
+    except BaseException:
+        for each in bound:
+            each.close()
+        raise
+    if missing is not None and not bound:
+        raise missing
+    return bound
+
+
+def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:
+    listening = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # on Windows it would let two processes use the same port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(where)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+class _UnixSocket:
+    """A bound Unix socket. A stale socket file is replaced, and ours is removed at the end."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        """Bind. Raises OSError, with EADDRINUSE if the path is in use."""
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError(errno.EAFNOSUPPORT, "asyncio has no Unix sockets on Windows", path)
+        self._path = Path(path)
+        _remove_stale(self._path)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o777 & ~mode)  # so that it never exists with other permissions
+        try:
+            self.socket.bind(path)
+        except BaseException:
+            self.socket.close()
+            raise
+        finally:
+            os.umask(before)
+        self._inode = self._path.stat().st_ino
+
+    def remove(self) -> None:
+        """Remove the file, unless it was replaced."""
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise OSError(errno.EADDRINUSE, "the path is a file that is not a socket", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise OSError(errno.EADDRINUSE, "another process listens here", str(path)) from exc
+        else:
+            raise OSError(errno.EADDRINUSE, "another process listens here", str(path))

@@ -106,14 +106,14 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no stream is connected, and requests in flight, if any, wait for the client."""
+        """True if no stream is connected, and requests in flight, if any, wait for the client."""
         if any(each.is_connected for each in self.streams.values()):
             return False
         return not self.in_flight or self.session.is_being_asked
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests are in flight that do not wait for the client."""
+        """True if requests are in flight that do not wait for the client."""
         return bool(self.in_flight) and not self.session.is_being_asked
 
     # --- streams ---------------------------------------------------------------------------------------

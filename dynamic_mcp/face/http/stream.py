@@ -29,7 +29,7 @@ class StreamOwner(Protocol):
 
     @property
     def may_poll(self) -> bool:
-        """Whether the client reconnects if a stream ends before the answer (MCP 2025-11-25)."""
+        """True if the client reconnects when a stream ends before the answer (MCP 2025-11-25)."""
         ...
 
     def now(self) -> float:
@@ -59,7 +59,7 @@ class Stream:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.is_unread = False
-        """Whether the connection was closed because the client does not read."""
+        """True if the connection was closed because the client does not read."""
         self.written_at = 0.0
         self._now = now
         self._exchange: Exchange | None = None

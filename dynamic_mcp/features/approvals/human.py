@@ -162,7 +162,7 @@ class HumanApproval:
             reporting.cancel()
             pending.close()
             if question.verdict is None and not question.has_waiting and not self._is_queued(question):
-                self._close([question], "the client disconnected")
+                self._close([question], "the client has disconnected")
                 self._approvals.forget(question)
         return self._outcome(pending)
 

@@ -50,7 +50,7 @@ class OAuthClient(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether any program on the user's computer could pose as this client."""
+        """True if any program on the user's computer could pose as this client."""
         return all(is_loopback(each) for each in self.redirect_uris)
 
 

@@ -116,10 +116,10 @@ def refresh(
     connection: sqlite3.Connection, token: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
 ) -> bytes | GrantError:
     """Return the answer with new tokens, or repeat the last one, which a client may not have received."""
-    found = _find(connection, token)
-    if found is None:
+    login = _find(connection, token)
+    if login is None:
         return GrantError("unknown refresh token")
-    row, number = found
+    row, number = login
     if row.grant.client_id != client_id:
         return GrantError("the refresh token was issued to another client")
     if row.until <= now:
@@ -134,7 +134,7 @@ def refresh(
     forget_answers(connection, now)
     successor = _new_token(row.id, row.secret, number + 1)
     answer = issue(connection, Family(row.id, row.grant), successor)
-    until = min(now + lifetimes.refresh_s, row.made + _MAX_LIFETIMES * lifetimes.refresh_s)
+    until = min(now + lifetimes.refresh_s, row.created + _MAX_LIFETIMES * lifetimes.refresh_s)
     connection.execute(
         "UPDATE families SET number = ?, newest = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
         (number + 1, hash_of(successor), now, until, sealing.seal(answer, token), row.id),
@@ -150,8 +150,8 @@ def forget_answers(connection: sqlite3.Connection, now: float) -> bool:
 
 def find_family(connection: sqlite3.Connection, token: str) -> Family | None:
     """Return the login of a refresh token, newest or not."""
-    found = _find(connection, token)
-    return None if found is None else Family(found[0].id, found[0].grant)
+    login = _find(connection, token)
+    return None if login is None else Family(login[0].id, login[0].grant)
 
 
 def revoke(connection: sqlite3.Connection, family: str, lifetimes: Lifetimes, now: float) -> None:
@@ -167,7 +167,7 @@ def revoked(connection: sqlite3.Connection, now: float) -> frozenset[str]:
     return frozenset(id for (id,) in connection.execute("SELECT family FROM revoked WHERE until > ?", (now,)))
 
 
-class _Login(Private, frozen=True):
+class _LoginRow(Private, frozen=True):
     """A stored login; `number` and the hash `newest` are those of its newest refresh token."""
 
     shown: ClassVar = ("id", "number")
@@ -176,13 +176,13 @@ class _Login(Private, frozen=True):
     secret: bytes
     number: int
     newest: str
-    made: float
+    created: float
     renewed: float
     until: float
     answer: bytes | None
 
 
-def _find(connection: sqlite3.Connection, token: str) -> tuple[_Login, int] | None:
+def _find(connection: sqlite3.Connection, token: str) -> tuple[_LoginRow, int] | None:
     """Return the login and the number of a refresh token that we have issued."""
     body, _, mac = token.rpartition(".")
     id, _, rest = body.partition(".")
@@ -192,7 +192,7 @@ def _find(connection: sqlite3.Connection, token: str) -> tuple[_Login, int] | No
     ).fetchone()
     if row is None or not text.isdecimal() or len(text) > 9:
         return None
-    login = _Login(row[0], decode_as(row[1], AccessGrant), *row[2:])
+    login = _LoginRow(row[0], decode_as(row[1], AccessGrant), *row[2:])
     is_ours = hmac.compare_digest(mac.encode(), _mac(body, login.secret).encode())
     return (login, int(text)) if is_ours else None
 

@@ -28,7 +28,7 @@ from dynamic_mcp.features.login_server.grants import Lifetimes
 from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider, NotIdentified
 from dynamic_mcp.features.login_server.metadata import Metadata
 from dynamic_mcp.features.login_server.registration import Registration
-from dynamic_mcp.features.login_server.tokens import TokenGrants
+from dynamic_mcp.features.login_server.tokens import TokenIssuer
 from dynamic_mcp.identity import Authentication
 
 
@@ -67,7 +67,7 @@ class LoginProvider(Provider):
         fetch = fetch or guarded_fetch(http.public_url, may_be_local=login.has_local_documents)
         self._documents = ClientDocuments(database, fetch, now)
         self._access = AccessTokens(at, database, now)
-        self._tokens = tokens = TokenGrants(
+        self._tokens = tokens = TokenIssuer(
             at,
             database,
             Lifetimes(login.access_ttl_s, login.refresh_ttl_s),
@@ -119,7 +119,7 @@ _Pages = dict[bytes, dict[str, Page]]
 def _list_pages(
     at: Addresses,
     authorization: AuthorizationEndpoint,
-    tokens: TokenGrants,
+    tokens: TokenIssuer,
     registration: Registration,
     metadata: Metadata,
 ) -> _Pages:

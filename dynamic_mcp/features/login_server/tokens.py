@@ -33,7 +33,7 @@ _LATER_S = 1.0
 _VERIFIER = re.compile(r"[A-Za-z0-9\-._~]{43,128}", re.ASCII)
 
 
-class TokenGrants:
+class TokenIssuer:
     """Issues and revokes tokens. `on_revoke` is called when a login was revoked."""
 
     def __init__(

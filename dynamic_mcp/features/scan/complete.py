@@ -1,4 +1,4 @@
-"""Reads a program's completions of its own commands and flags: cobra's `__complete`, and git's helper."""
+"""Reads a program's completions of its commands and flags: cobra's `__complete`, and git's helper."""
 
 from __future__ import annotations
 

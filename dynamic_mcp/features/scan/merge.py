@@ -52,10 +52,10 @@ def _group(facts: Sequence[CommandFact], whole: CommandFact | None) -> list[list
     names: list[set[str]] = []
     for fact in [each for each in (whole,) if each] + [each for each in facts if each is not whole]:
         for flag in fact.flags:
-            found = next((i for i, group_names in enumerate(names) if group_names.intersection(flag.names)), None)
-            if found is not None:
-                groups[found].append((fact.source, flag))
-                names[found].update(flag.names)
+            index = next((i for i, group_names in enumerate(names) if group_names.intersection(flag.names)), None)
+            if index is not None:
+                groups[index].append((fact.source, flag))
+                names[index].update(flag.names)
             elif whole is None or fact is whole:
                 groups.append([(fact.source, flag)])
                 names.append(set(flag.names))

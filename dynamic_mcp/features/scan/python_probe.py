@@ -75,10 +75,10 @@ def _describe_click(command: Any, name: str, depth: int, count: list[int]) -> di
     below = {}
     if hasattr(command, "list_commands") and depth < _MAX_DEPTH:
         for each in command.list_commands(context):
-            found = command.get_command(context, each)
+            child = command.get_command(context, each)
             count[0] += 1
-            if found is not None and not getattr(found, "hidden", False) and count[0] < _MAX_COMMANDS:
-                below[each] = _describe_click(found, each, depth + 1, count)
+            if child is not None and not getattr(child, "hidden", False) and count[0] < _MAX_COMMANDS:
+                below[each] = _describe_click(child, each, depth + 1, count)
     return {
         "description": (command.help or "").split("\f")[0].strip(),
         "flags": [_click_flag(param) for param in params if param.param_type_name == "option"],

@@ -100,7 +100,7 @@ class _Command(Struct):
     commands: dict[str, _Command] = {}
 
 
-class _Answer(Struct):
+class _ProbeOutput(Struct):
     kind: str
     command: _Command
 
@@ -108,7 +108,7 @@ class _Answer(Struct):
 def read_probe(text: str) -> list[CommandFact]:
     """Return the commands in the probe's output, which is its last line. Raises msgspec.DecodeError."""
     last = text.rstrip().rpartition("\n")[2]
-    answer = decode_as(last, _Answer)
+    answer = decode_as(last, _ProbeOutput)
     return list(_read_command(answer.command, (), f"{answer.kind} introspection"))
 
 

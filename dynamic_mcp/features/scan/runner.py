@@ -73,7 +73,7 @@ class Runner:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether a limit is reached."""
+        """True if a limit is reached."""
         return (
             len(self.results) >= self._limits.runs
             or self._bytes >= self._limits.total_bytes

@@ -187,7 +187,7 @@ class Scanner:
 
 
 def _with_usage(fact: CommandFact, path: Path_, usage: str) -> CommandFact:
-    """Return a command without a help of its own, with the usage from the list of commands."""
+    """Return a command that lacks help, with the usage from the list of commands."""
     words, _ = read_usage([f"{path[-1]} {usage}"] if usage else [], (), is_group=False)
     return msgspec.structs.replace(
         fact,

@@ -8,8 +8,7 @@ from asyncio import Future
 from typing import Any
 
 from dynamic_mcp.config.auth import Jwt
-from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.jwt import JwtProvider
+from dynamic_mcp.face.auth.jwt import Audiences, JwtProvider
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.identity import Authentication

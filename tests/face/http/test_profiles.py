@@ -6,7 +6,7 @@ import pytest
 
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.face.http.core import HttpFace
-from dynamic_mcp.face.http.paths import Endpoint, Paths, Route
+from dynamic_mcp.face.http.paths import Paths, Route, ServedEndpoint
 from tests.face.http.modern_parties import ModernHttpClient, modern
 from tests.face.http.parties import HELLO, HttpClient, face_of
 from tests.fakes import FakeUpstream, Json, Opener
@@ -150,7 +150,7 @@ async def test_a_modern_client_of_a_profile_cannot_tell_another_server_from_none
 
 def test_only_the_last_part_of_a_path_is_decoded() -> None:
     paths = Paths("/mcp", "/root")
-    assert paths.find(b"/root/mcp/profile/a%20b") == Route(Endpoint.MCP, profile="a b")
-    assert paths.find(b"/sse/profile/x") == Route(Endpoint.EVENTS, profile="x")
-    assert paths.find(b"/mcp/profile") == Route(Endpoint.MCP, "profile")
+    assert paths.find(b"/root/mcp/profile/a%20b") == Route(ServedEndpoint.MCP, profile="a b")
+    assert paths.find(b"/sse/profile/x") == Route(ServedEndpoint.EVENTS, profile="x")
+    assert paths.find(b"/mcp/profile") == Route(ServedEndpoint.MCP, "profile")
     assert paths.find(b"/mcp/profile/a%2Fb") is None

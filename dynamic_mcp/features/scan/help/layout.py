@@ -48,7 +48,7 @@ def read_layout(text: str) -> Layout:
     """Split a help text into its parts."""
     text = _OVERSTRIKE.sub("", text).replace("\u2010", "-").replace("\u2011", "-").replace("\u2212", "-")
     lines = [line.expandtabs(8).rstrip() for line in text.splitlines()[:_MAX_LINES]]
-    return _Reader(lines).read()
+    return _LayoutReader(lines).read()
 
 
 def join(lines: Sequence[str]) -> str:
@@ -60,7 +60,7 @@ def join(lines: Sequence[str]) -> str:
     return text
 
 
-class _Reader:
+class _LayoutReader:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._layout = Layout()

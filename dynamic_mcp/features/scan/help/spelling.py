@@ -42,14 +42,14 @@ def read_spelling(text: str) -> Spelling | None:
     text = _NUMBER.sub("", text)
     names: list[str] = []
     off: list[str] = []
-    found = _Found()
+    value = _ValueSpelling()
     position, is_off = 0, False
     while match := _NAME.match(text, position):
         name = match["dashes"] + match["name"]
         (off if off or is_off else names).append(name)
         if match["no"]:
             off.append(f"{match['dashes']}no-{match['name']}")
-        position = found.read(text, match.end())
+        position = value.read(text, match.end())
         separator = _SEPARATOR.match(text, position)
         if separator is None:
             break
@@ -63,15 +63,15 @@ def read_spelling(text: str) -> Spelling | None:
     return Spelling(
         names=tuple(name for name in dict.fromkeys(names) if name not in off and not _is_off(name, names)),
         off=tuple(dict.fromkeys([*off, *(name for name in names if _is_off(name, names))])),
-        placeholder=found.placeholder,
-        second=found.second,
-        is_optional=found.is_optional,
-        sign=found.sign,
+        placeholder=value.placeholder,
+        second=value.second,
+        is_optional=value.is_optional,
+        sign=value.sign,
         rest=rest.lstrip(" ,:."),
     )
 
 
-class _Found:
+class _ValueSpelling:
     """The value of a flag, while its names are parsed."""
 
     def __init__(self) -> None:

@@ -84,14 +84,14 @@ def shorten(text: str) -> str:
 
 
 def _read_flags(form: _Form, entries: Sequence[HelpEntry]) -> Iterator[FlagFact]:
-    spelled = [(entry, found) for entry in entries if (found := read_spelling(entry.head)) is not None]
-    has_equals = form in _WITH_EQUALS or any(found.sign == "=" for _, found in spelled)
-    seen: set[str] = set()
+    spelled = [(entry, each) for entry in entries if (each := read_spelling(entry.head)) is not None]
+    has_equals = form in _WITH_EQUALS or any(spelling.sign == "=" for _, spelling in spelled)
+    names: set[str] = set()
     for entry, spelling in spelled:
         description = join([spelling.rest, entry.description])
         for flag in _flags_of(form, spelling, description, has_equals=has_equals):
-            if not seen.intersection(flag.names):
-                seen.update(flag.names)
+            if not names.intersection(flag.names):
+                names.update(flag.names)
                 yield flag
 
 
@@ -120,9 +120,9 @@ def _flags_of(form: _Form, spelling: Spelling, description: str, *, has_equals: 
 
 def _explain(words: Sequence[WordFact], entries: Sequence[HelpEntry]) -> Iterator[WordFact]:
     """Yield the words of a usage with their descriptions in the text."""
-    said = {_name(entry.head): entry for entry in entries if _ARGUMENTS.match(entry.heading)}
+    explained = {_name(entry.head): entry for entry in entries if _ARGUMENTS.match(entry.heading)}
     for word in words:
-        entry = said.get(word.name)
+        entry = explained.get(word.name)
         if entry is None:
             yield word
             continue
@@ -145,12 +145,11 @@ def _name(head: str) -> str:
 def _read_subcommands(form: _Form, layout: Layout, path: Sequence[str]) -> Iterator[Subcommand]:
     if form == "docopt" or (layout.usage and layout.usage[0].startswith("git ")):
         yield from map(Subcommand, commands_of_usage(layout.usage, path))
-    seen: set[str] = set()
+    names: set[str] = set()
     for entry in layout.words:
-        found = list(_commands_of(entry, layout))
-        for each in found:
-            if each.name not in seen:
-                seen.add(each.name)
+        for each in _commands_of(entry, layout):
+            if each.name not in names:
+                names.add(each.name)
                 yield each
 
 
@@ -167,15 +166,15 @@ def _commands_of(entry: HelpEntry, layout: Layout) -> Iterator[Subcommand]:
                 yield Subcommand(word.strip())
         return
     head = entry.head.removeprefix("- ")
-    found = _COMMAND.match(head)
-    if found is None or found[1].endswith("."):
+    match = _COMMAND.match(head)
+    if match is None or match[1].endswith("."):
         return
-    rest = head[found.end() :].strip()
-    is_listed = head != entry.head and found[1].endswith(":")  # `- name: what it does`
+    rest = head[match.end() :].strip()
+    is_listed = head != entry.head and match[1].endswith(":")  # `- name: what it does`
     if is_listed:
-        yield Subcommand(found[1].rstrip(":"), shorten(join([rest, entry.description])))
+        yield Subcommand(match[1].rstrip(":"), shorten(join([rest, entry.description])))
     elif not rest or rest[:1] in _USAGE_SIGNS or entry.has_gap:
-        yield Subcommand(found[1].rstrip(":"), shorten(entry.description), rest if rest[:1] in _USAGE_SIGNS else "")
+        yield Subcommand(match[1].rstrip(":"), shorten(entry.description), rest if rest[:1] in _USAGE_SIGNS else "")
 
 
 def _parsers_of(entry: HelpEntry) -> Iterator[Subcommand]:
@@ -288,7 +287,7 @@ def _read_cobra(spelling: Spelling, description: str) -> ValueFact:
         return ValueFact(type="integer")
     if _DURATION.fullmatch(text):
         return ValueFact(type="string")
-    return read_value("string", description)  # what stands there is the default
+    return read_value("string", description)  # it shows the default
 
 
 def _read_go(spelling: Spelling, description: str) -> ValueFact:
