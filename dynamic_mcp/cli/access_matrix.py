@@ -1,4 +1,4 @@
-"""Shows what each role may do with each tool that is known."""
+"""Shows the effect of the access rules for each role and each known tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_TOOLS = "no tools are known"
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """A tool, its class, and what follows for each role."""
+    """A tool, its class, and the effect for each role."""
 
     group: str
     tool: str
@@ -59,7 +59,7 @@ def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]
 
 
 def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> str:
-    """Return what follows for somebody who has this role alone, and of whom nothing else is known."""
+    """Return the effect for a subject about which only this role is known."""
     somebody = Authentication(Principal("token", ""), "bearer", (role,))
     judgement = policy.rules_for(somebody).for_group(group).judge(AccessKind.TOOL, tool, access)
     if judgement.settled is None:

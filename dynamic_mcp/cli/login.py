@@ -50,7 +50,7 @@ class _RemoteGroup:
     unset: str = ""
 
 
-# A group by its name, or a server that is in no config; None is all groups.
+# A group by its name, or a server given by its URL; None means all groups.
 Which = str | DirectServer | None
 
 
@@ -79,7 +79,7 @@ def log_out(this: Invocation, which: Which) -> None:
 
 
 def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | None) -> None:
-    """Revoke and delete the tokens that a person has at one server, or at all groups. Raises DynamicMcpError."""
+    """Revoke and delete the tokens of one user at one server, or at all groups. Raises DynamicMcpError."""
     found = [
         (group, person)
         for group in _select_groups(this, which)
@@ -115,7 +115,7 @@ def show_status(this: Invocation, which: Which) -> int:
     return LOGIN_NEEDED if any(row["state"] in failures for row in own) else 0
 
 
-# --- which groups ----------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------
 
 
 def _select_groups(this: Invocation, which: Which, *, only_remote: bool = True) -> list[_RemoteGroup]:
@@ -141,7 +141,7 @@ def _remote_group(config: GroupConfig, root: Config, command: str, out: Output) 
 
 
 def _list_personal(groups: list[_RemoteGroup]) -> list[_RemoteGroup]:
-    """Return the groups once more for each person who has a login of its own to them."""
+    """Return an entry for each group and each user with a personal login to it."""
     folder = login_folder()
     return [_of_person(group, person) for group in groups for person in list_persons(folder, group.remote)]
 
@@ -221,7 +221,7 @@ def _report_no_login(group: _RemoteGroup) -> None:
 
 
 async def _show_link(out: Output, url: str, *, open_browser: bool) -> None:
-    """Show the link to the person, in a browser if there is one. The link is data and goes to stdout."""
+    """Open the link in a browser if there is one, and print it to stdout, as data."""
     from dynamic_mcp.oauth.browser import has_browser, open_link
 
     is_open = open_browser and has_browser(os.environ) and await open_link(url)
@@ -231,7 +231,7 @@ async def _show_link(out: Output, url: str, *, open_browser: bool) -> None:
 
 
 def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
-    """Read the address that the browser ended up on from stdin, while we also wait for the browser itself."""
+    """Read the redirect address from stdin, while also waiting for the browser."""
     loop = asyncio.get_running_loop()
 
     def take(line: str) -> None:
@@ -246,7 +246,7 @@ def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
         while (data := _read_chunk()) and not loop.is_closed():
             *lines, rest = (rest + data).split(b"\n")
             for line in filter(None, lines):
-                with contextlib.suppress(RuntimeError):  # the login is over
+                with contextlib.suppress(RuntimeError):  # the login has ended
                     loop.call_soon_threadsafe(take, line.decode("utf-8", "replace"))
 
     threading.Thread(target=read, name="pasted", daemon=True).start()
@@ -255,12 +255,12 @@ def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
 def _read_chunk() -> bytes:
     try:
         return os.read(0, 65536)
-    except OSError:  # there is no stdin
+    except OSError:  # stdin is closed
         return b""
 
 
 async def _ask_token(group: _RemoteGroup) -> Login:
-    """Ask for a token that the person has created, and try it. Raises LoginFailed."""
+    """Ask the user for a token, and test it. Raises LoginFailed."""
     from dynamic_mcp.oauth.probe import probe
     from dynamic_mcp.oauth.services import token_hint
 

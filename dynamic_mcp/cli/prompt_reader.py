@@ -69,7 +69,7 @@ async def _get(this: Invocation, config: Config, name: str, arguments: dict[str,
             try:
                 return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
             except DynamicMcpError:
-                if failure is not None:  # which says more, and which the proxy has now recorded
+                if failure is not None:  # the more precise error, and the proxy has recorded the request
                     raise failure from None
                 raise
 

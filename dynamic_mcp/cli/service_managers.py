@@ -1,4 +1,4 @@
-"""The service managers of Linux and macOS, told what to do through their own commands."""
+"""The service managers of Linux and macOS, controlled through their commands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import replace_unprintable
 
-# How long a daemon may take to end its calls and its servers.
+# The time for a daemon to end its calls and its servers.
 _STOP_S = 30
 # systemd refuses the path of a program with these, so a shell starts it.
 _NOT_IN_A_PROGRAM = frozenset("\"'\\") | frozenset(map(chr, (*range(32), 127)))
-# The version makes the file differ after an upgrade, so that installing again replaces the daemon of before.
+# The version makes the file differ after an upgrade, so that installing again replaces the old daemon.
 _ORIGIN = f"Written by `dynamic-mcp daemon install` {__version__}; `dynamic-mcp daemon uninstall` removes it."
 _UNIT = """\
 # {origin}
@@ -53,15 +53,13 @@ _POLL_S = 0.1
 
 
 class ServiceManager(Protocol):
-    """What runs a service, which a file describes. The methods may raise DynamicMcpError."""
+    """Runs a service that a file describes. The methods may raise DynamicMcpError."""
 
     @property
-    def name(self) -> str:
-        """The name by which the manager knows the service."""
+    def name(self) -> str: ...
 
     @property
-    def file(self) -> Path:
-        """The file of the service."""
+    def file(self) -> Path: ...
 
     @property
     def removal(self) -> list[str]:
@@ -74,7 +72,7 @@ class ServiceManager(Protocol):
         """Raise DynamicMcpError, with what to do, if the manager cannot be reached."""
 
     def is_running(self) -> bool:
-        """Tell whether the service runs, and starts with each login."""
+        """Return whether the service runs and starts with each login."""
 
     def start(self) -> None:
         """Start the service, again if it runs, now and with each login."""
@@ -95,7 +93,6 @@ class Systemd:
 
     @property
     def name(self) -> str:
-        """The name of the unit."""
         return service_name(self.config)
 
     @property
@@ -107,11 +104,9 @@ class Systemd:
 
     @property
     def removal(self) -> list[str]:
-        """The command that stops the service and forgets it, before its file is removed."""
         return ["systemctl", "--user", "disable", "--now", self.name]
 
     def format_file(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
-        """Return the content of the file for a service that runs `command`, with these variables set."""
         return unit_text(command, self.config, variables).encode()
 
     def check(self) -> None:
@@ -125,21 +120,17 @@ class Systemd:
             )
 
     def is_running(self) -> bool:
-        """Tell whether the service runs, and starts with each login."""
         return all(self._try(question).returncode == 0 for question in ("is-enabled", "is-active"))
 
     def start(self) -> None:
-        """Start the service, again if it runs, now and with each login."""
         self._do("daemon-reload")
         self._do("enable", self.name)
         self._do("restart", self.name)
 
     def stop(self) -> None:
-        """Stop the service and forget it."""
         _require(self.removal, self.environment, hint=self._hint)
 
     def forget_file(self) -> None:
-        """Forget the file, which has been removed."""
         self._do("daemon-reload")
         self._try("reset-failed")  # fails if the service had not failed
 
@@ -164,7 +155,6 @@ class Launchd:
 
     @property
     def name(self) -> str:
-        """The label of the job."""
         return job_label(self.config)
 
     @property
@@ -174,11 +164,9 @@ class Launchd:
 
     @property
     def removal(self) -> list[str]:
-        """The command that stops the service and forgets it, before its file is removed."""
         return ["launchctl", "bootout", self._target]
 
     def format_file(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
-        """Return the content of the file for a service that runs `command`, with these variables set."""
         return job_bytes(command, self.config, variables, home=Path.home())
 
     def check(self) -> None:
@@ -192,12 +180,11 @@ class Launchd:
             )
 
     def is_running(self) -> bool:
-        """Tell whether the job is loaded, and starts with each login, and runs."""
+        """Return whether the job is loaded, runs, and starts with each login."""
         done = _run(["launchctl", "print", self._target], self.environment)
         return "state = running" in map(str.strip, done.stdout.splitlines())
 
     def start(self) -> None:
-        """Start the service, again if it runs, now and with each login."""
         self.stop()
         self._do("enable", self._target)  # a disabled job cannot be loaded
         self._do("bootstrap", self._domain, str(self.file))
@@ -296,7 +283,7 @@ def job_bytes(command: Sequence[str], config: Path, environment: Mapping[str, st
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": _STOP_S,
         "ExitTimeOut": _STOP_S,
-        "ProcessType": "Interactive",  # its servers answer people, so they are not throttled
+        "ProcessType": "Interactive",  # its servers are interactive, so they are not throttled
         "WorkingDirectory": str(home),
     }
     if environment:

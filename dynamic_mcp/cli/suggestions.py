@@ -93,7 +93,7 @@ def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
-    """Return what begins as the word does, with descriptions.
+    """Return the matches for the typed prefix, with descriptions.
 
     A value with a line break or a control character cannot be typed.
     """
@@ -107,7 +107,7 @@ def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> lis
 
 
 def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
-    """Yield the config and the cached catalog of the group on the command line, as its server has it."""
+    """Yield the config and the unfiltered cached catalog of the group on the command line."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
@@ -123,7 +123,7 @@ def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
 def _arguments(
     known: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
 ) -> list[CompletionItem]:
-    """Offer keys that have no value yet, or the values of the key that is typed."""
+    """Complete keys without a value, or the values of the typed key."""
     name, equals, _ = incomplete.partition("=")
     given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
     if equals:
@@ -136,7 +136,7 @@ def _arguments(
 
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
-    """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
+    """Yield the cached catalog of the group on the command line, filtered by the config."""
     for config, catalog in own_catalogs(ctx):
         yield _show(catalog, config, ctx.params["group"])
 
@@ -167,5 +167,5 @@ def _config(ctx: click.Context) -> Config | None:
 
     try:
         return read(find_config(ctx.params.get("config_file") or ctx.params.get("config")), os.environ)
-    except ConfigError:  # a prompt is no place for error messages
+    except ConfigError:  # completion must not print errors
         return None

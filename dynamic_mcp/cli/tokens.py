@@ -1,4 +1,4 @@
-"""The `token` command: tokens of HTTP clients, of which only hashes are kept."""
+"""The `token` command: tokens of HTTP clients, stored as hashes only."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def revoke_token(this: Invocation, id: str) -> None:
 
 
 def _parse_lifetime(text: str) -> float | None:
-    """Return seconds; None is for ever. Raises InvalidArguments."""
+    """Return seconds; None for `never`. Raises InvalidArguments."""
     if text.strip() == "never":
         return None
     days = _DAYS.fullmatch(text.strip())
@@ -80,7 +80,7 @@ def _parse_lifetime(text: str) -> float | None:
 
 
 def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
-    """Return why a token may not be what somebody wants."""
+    """Return the reasons why a token may not work as intended."""
     doubts: list[str] = []
     if config.http is None or not any(isinstance(each, auth.BearerAuth) for each in config.http.auth):
         doubts.append(
@@ -99,7 +99,7 @@ def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
 
 
 def _facts(token: StoredToken) -> dict[str, object]:
-    """Return what the audit log says of a token; by its `id`, which is no part of it."""
+    """Return the fields of a token for the audit log; its `id` is not part of the secret."""
     row = _row(token)
     return {"id": row["id"], "for": row["subject"], "roles": row["roles"], "expires_at": row["expires_at"]}
 
