@@ -23,16 +23,16 @@ def known_catalogs(config: Config) -> dict[str, Catalog]:
 
 def read_catalogs(this: Invocation, config: Config, *, connects: bool) -> Mapping[str, Catalog]:
     """Return the stored catalogs by group, and report missing ones; with `connects`, fetch those first."""
-    known = known_catalogs(config)
-    missing = tuple(group for group in config.groups if group.name not in known)
+    catalogs = known_catalogs(config)
+    missing = tuple(group for group in config.groups if group.name not in catalogs)
     if missing and connects:
         _connect(this, replace(config, groups=missing))
-        known = known_catalogs(config)
+        catalogs = known_catalogs(config)
     for group in config.groups:
-        if group.name not in known:
+        if group.name not in catalogs:
             hint = "" if connects else "; `--connect` reads them"
             this.out.say(f"the tools of group `{group.name}` are not known{hint}")
-    return known
+    return catalogs
 
 
 def _connect(this: Invocation, config: Config) -> None:

@@ -53,23 +53,23 @@ class _Case:
         """Return the decision, whether the item is listed, and whether the decision depends on the arguments."""
         if self.rules is None:
             return Decision(Effect.ALLOW), True, False
-        own = self.rules.for_group(self.group)
-        judgement = own.judge(self.kind, self.name, self.access)
+        group_rules = self.rules.for_group(self.group)
+        judgement = group_rules.judge(self.kind, self.name, self.access)
         return judgement.decide(self.arguments), judgement.is_visible, judgement.settled is None
 
     def considered(self) -> list[ConsideredRule]:
         if self.policy is None or self.rules is None:
             return []
-        own = self.rules.for_group(self.group)
-        reasons = self._reasons(own)
+        group_rules = self.rules.for_group(self.group)
+        reasons = self._reasons(group_rules)
         rules = [rule for role in sorted(self.rules.roles) for rule in self.policy.rules[role]]
         considered = [
             ConsideredRule(rule.source.id, rule.source.effect.value, describe_rule(rule.source), not why, why)
             for rule in rules
             for why in (reasons.get(id(rule), "its servers do not match"),)
         ]
-        if own.approve is not None:
-            considered.append(self._consider_approve(own.approve))
+        if group_rules.approve is not None:
+            considered.append(self._consider_approve(group_rules.approve))
         return considered
 
     def _consider_approve(self, approve: Approve) -> ConsideredRule:
@@ -82,8 +82,8 @@ class _Case:
         about = f"tools {', '.join(approve.globs)} of {self.group}, if allowed"
         return ConsideredRule(approve.id, Effect.ASK.value, about, not mismatch, mismatch)
 
-    def _reasons(self, own: GroupRules) -> dict[int, str]:
-        return {id(rule): why for rule, why in own.explain(self.kind, self.name, self.access, self.arguments)}
+    def _reasons(self, group_rules: GroupRules) -> dict[int, str]:
+        return {id(rule): why for rule, why in group_rules.explain(self.kind, self.name, self.access, self.arguments)}
 
 
 def check_access(this: Invocation, question: AccessQuery) -> int:

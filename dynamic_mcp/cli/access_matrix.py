@@ -60,14 +60,14 @@ def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]
 
 def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> str:
     """Return the effect for a subject about which only this role is known."""
-    somebody = Authentication(Principal("token", ""), "bearer", (role,))
-    judgement = policy.rules_for(somebody).for_group(group).judge(AccessKind.TOOL, tool, access)
+    authentication = Authentication(Principal("token", ""), "bearer", (role,))
+    judgement = policy.rules_for(authentication).for_group(group).judge(AccessKind.TOOL, tool, access)
     if judgement.settled is None:
         return DEPENDS if judgement.is_visible else Effect.DENY.value
-    own = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
+    caller_rules = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
     return (
         DEPENDS
-        if own and DEFAULT in (judgement.settled.rule, judgement.settled.allowed_by)
+        if caller_rules and DEFAULT in (judgement.settled.rule, judgement.settled.allowed_by)
         else judgement.settled.effect.value
     )
 

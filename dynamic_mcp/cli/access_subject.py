@@ -44,8 +44,12 @@ class AccessQuery:
     @property
     def target(self) -> tuple[AccessKind, str]:
         """The kind and name of the requested item. Raises InvalidArguments."""
-        given = [(AccessKind.TOOL, self.tool), (AccessKind.PROMPT, self.prompt), (AccessKind.RESOURCE, self.resource)]
-        named = [(kind, name) for kind, name in given if name is not None]
+        options = [
+            (AccessKind.TOOL, self.tool),
+            (AccessKind.PROMPT, self.prompt),
+            (AccessKind.RESOURCE, self.resource),
+        ]
+        named = [(kind, name) for kind, name in options if name is not None]
         if len(named) != 1:
             raise InvalidArguments("give one of `--tool`, `--prompt` and `--resource`")
         if self.arguments is not None and named[0][0] is AccessKind.RESOURCE:

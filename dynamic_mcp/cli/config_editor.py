@@ -86,8 +86,8 @@ def _read_with(file: Path, name: str) -> str:
     text = read_text(file)
     names = parse_server_names(text, file)
     if name not in names:
-        known = ", ".join(f"`{each}`" for each in names) or "none"
-        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {known}")
+        server_names = ", ".join(f"`{each}`" for each in names) or "none"
+        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {server_names}")
     return text
 
 

@@ -112,15 +112,15 @@ class DaemonClient:
         options = msgspec.to_builtins(view_options(self._config))
         deadline = asyncio.get_running_loop().time() + _LOAD_WITHIN_S
         while True:
-            there = {each.name: each for each in (await self._exchange(VIEW, options, GroupFactsList)).groups}
-            missing = [group.name for group in self._config.groups if group.name not in there]
+            facts = {each.name: each for each in (await self._exchange(VIEW, options, GroupFactsList)).groups}
+            missing = [group.name for group in self._config.groups if group.name not in facts]
             if not missing:
                 break
             if asyncio.get_running_loop().time() > deadline:
                 why = f"the daemon of `{self._config.file}` has not loaded the group `{missing[0]}`"
                 raise DaemonError(why, hint="`dynamic-mcp logs` may say why; `--alone` does without the daemon")
             await asyncio.sleep(_POLL_S)
-        self._groups = {each.name: DaemonGroup(self, each, there[each.name]) for each in self._config.groups}
+        self._groups = {each.name: DaemonGroup(self, each, facts[each.name]) for each in self._config.groups}
 
     async def list_sessions(self) -> SessionList:
         """Return the other sessions of the daemon."""

@@ -84,11 +84,11 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
-    known = cache(partial(_read_catalogs, config))
+    load_catalogs = cache(partial(_read_catalogs, config))
     found = [
-        *_check_access(config, known),
+        *_check_access(config, load_catalogs),
         *_check_address(config),
-        *_check_features(config, known),
+        *_check_features(config, load_catalogs),
         *_check_variables(file, os.environ),
     ]
     return config, [*findings, *found]
@@ -100,7 +100,7 @@ def _read_catalogs(config: Config) -> Mapping[str, Catalog]:
     return known_catalogs(config)
 
 
-def _check_access(config: Config, known: KnownCatalogs) -> list[Finding]:
+def _check_access(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
     """Return the findings about access rules; most configs have none."""
     if config.access is None and config.http is None:
         return []
@@ -111,7 +111,7 @@ def _check_access(config: Config, known: KnownCatalogs) -> list[Finding]:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    return list(check_access_rules(config, known(), token_roles))
+    return list(check_access_rules(config, load_catalogs(), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
@@ -248,10 +248,10 @@ def _details(report: ServerReport) -> str:
     return "; ".join(parts)
 
 
-def _check_features(config: Config, known: KnownCatalogs) -> list[Finding]:
+def _check_features(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
     """Return the findings of features that need no connection."""
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, load_catalogs)]
 
 
 async def _probe_features(config: Config) -> list[Finding]:

@@ -83,7 +83,7 @@ def _check(option: str, check: Callable[[Given], Taken], value: Given) -> Taken:
 
 
 def _first_name(words: HttpWords) -> str:
-    given = {
+    options = {
         "--tls-cert": words.tls_cert,
         "--tls-key": words.tls_key,
         "--root-path": words.root_path,
@@ -91,4 +91,4 @@ def _first_name(words: HttpWords) -> str:
         "--allowed-origin": words.allowed_origins,
         "--insecure": words.insecure,
     }
-    return next(name for name, value in given.items() if value)
+    return next(name for name, value in options.items() if value)

@@ -285,10 +285,12 @@ def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
     command = ["git", *_SAFE_GIT_OPTIONS, "check-ignore", "--quiet", "--", str(file)]
     quiet = {**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
-        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_GIT_WITHIN_S, check=False)
+        result = subprocess.run(
+            command, cwd=folder, env=quiet, capture_output=True, timeout=_GIT_WITHIN_S, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return True  # without git it is unknown, and a needless warning is harmless
-    return done.returncode == 1
+    return result.returncode == 1
 
 
 def _show_readings(out: Output, readings: Sequence[Reading]) -> None:

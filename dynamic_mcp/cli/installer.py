@@ -127,10 +127,10 @@ def _install(
 def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
     """Remove our entry from a tool's settings; return the exit code."""
     with hold_change_lock():
-        done = _uninstall(tool, scope, project, dry_run=dry_run)
+        actions = _uninstall(tool, scope, project, dry_run=dry_run)
     if not dry_run:
         _record(this, "uninstall", reader.find_tool(tool), ToolScope(scope))
-    return report(this, done)
+    return report(this, actions)
 
 
 def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:

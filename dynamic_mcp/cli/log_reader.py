@@ -131,11 +131,11 @@ def _show(out: Output, record: Record) -> None:
         out.print_json_line(record)
         return
     try:
-        when = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
+        timestamp = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
     except ValueError:
-        when = "?"
+        timestamp = "?"
     level = str(record.get("level", ""))
-    text = f"{when} {level:7} {record.get('message', '')}"
+    text = f"{timestamp} {level:7} {record.get('message', '')}"
     if "traceback" in record:
         text += f"\n{record['traceback']}"
     out.print_line(text, _STYLES.get(level, ""))

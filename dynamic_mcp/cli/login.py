@@ -100,9 +100,9 @@ def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | N
 def show_status(this: Invocation, which: Which) -> int:
     """Print which groups are logged in; return the exit code."""
     groups = _select_groups(this, which, only_remote=which is not None)
-    own = asyncio.run(_list_rows(groups))
-    rows = [*own, *asyncio.run(_list_rows(_list_personal(groups)))]
-    persons = ("person",) if len(rows) > len(own) else ()
+    group_rows = asyncio.run(_list_rows(groups))
+    rows = [*group_rows, *asyncio.run(_list_rows(_list_personal(groups)))]
+    persons = ("person",) if len(rows) > len(group_rows) else ()
     columns = ("group", *persons, "state", "until", "scope", "issuer")
     this.out.print_rows(
         rows,
@@ -112,7 +112,7 @@ def show_status(this: Invocation, which: Which) -> int:
     )
     failures = {"expired"} if which is None else {"expired", "not logged in"}
     failures |= {group.unset for group in groups if group.unset}
-    return LOGIN_NEEDED if any(row["state"] in failures for row in own) else 0
+    return LOGIN_NEEDED if any(row["state"] in failures for row in group_rows) else 0
 
 
 # --- selection -------------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> 
     """Record a login or its end, at a server of a config."""
     if not isinstance(which, DirectServer):
         person = group.remote.login_of
-        whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
-        record(this, this.config_path(), event, {"group": group.name, **whose})
+        user_fields = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
+        record(this, this.config_path(), event, {"group": group.name, **user_fields})
 
 
 # --- login -----------------------------------------------------------------------------------------------
@@ -164,21 +164,21 @@ def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> 
 
 async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> bool:
     """Log in to a group; return whether there is a new token. Raises LoginFailed."""
-    known = await group.bearer.load_login()
+    stored_login = await group.bearer.load_login()
     if group.unset:
         group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
         return False
     if group.remote.has_own_authorization:
         group.out.say(f"{group.name}: uses the Authorization header of the config")
         return False
-    if not is_explicit and known is not None and known.token is not None and not ask_token:
+    if not is_explicit and stored_login is not None and stored_login.token is not None and not ask_token:
         group.out.say(f"{group.name}: already logged in")
         return False
     if not group.remote.oauth.needs_user:
         await group.bearer.get_header()
         group.out.say(f"{group.name}: logs in by itself, with the configured client")
         return False
-    login = await _ask_token(group) if ask_token else await _browse(group, known, open_browser=open_browser)
+    login = await _ask_token(group) if ask_token else await _browse(group, stored_login, open_browser=open_browser)
     if login is None:
         return False
     if not await group.bearer.adopt(login):
@@ -187,7 +187,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
     return True
 
 
-async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: bool) -> Login | None:
+async def _browse(group: _RemoteGroup, stored_login: Login | None, *, open_browser: bool) -> Login | None:
     """Log in with a browser, or with a pasted token if there is no client id. Return None if no login is needed."""
     from dynamic_mcp.oauth.login import LoginAborted, NoClient, NoLogin, begin_login
     from dynamic_mcp.oauth.probe import probe
@@ -196,7 +196,7 @@ async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: boo
     if outcome.status is None:
         raise LoginFailed(group.name, outcome.reason, hint="check the `url`, and the network or VPN")
     try:
-        async with begin_login(group.remote, group.bearer.policy, outcome.challenge, known) as attempt:
+        async with begin_login(group.remote, group.bearer.policy, outcome.challenge, stored_login) as attempt:
             if outcome.is_open() and attempt.is_assumed():
                 _report_no_login(group)
                 return None
@@ -287,21 +287,21 @@ def _read_token() -> str:
 
 async def _log_out(group: _RemoteGroup) -> bool:
     """Revoke and delete the tokens of a group; return whether there were any. Raises LoginFailed."""
-    known = await group.bearer.load_login()
+    stored_login = await group.bearer.load_login()
     label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
-    if known is None or known.token is None:
+    if stored_login is None or stored_login.token is None:
         group.out.say(f"{label}: not logged in")
         return False
-    if known.revocation_endpoint is not None and known.client is not None:
+    if stored_login.revocation_endpoint is not None and stored_login.client is not None:
         from dynamic_mcp.oauth.tokens import TokenEndpoint
         from dynamic_mcp.web.documents import open_documents
         from dynamic_mcp.web.endpoints import TokenRequestFailed
 
         try:
             async with open_documents(group.bearer.policy) as web:
-                await TokenEndpoint(web, known, group.remote.oauth).revoke(known.token)
+                await TokenEndpoint(web, stored_login, group.remote.oauth).revoke(stored_login.token)
         except TokenRequestFailed as exc:
-            why = f"`{known.revocation_endpoint}` {exc}"
+            why = f"`{stored_login.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")
     try:
         await group.bearer.forget()

@@ -157,8 +157,8 @@ def _format_count(files: int) -> str:
 
 
 def _default_description(server: ForeignServer) -> str:
-    own = server.entry.get("description")
-    return own if isinstance(own, str) and own else describe(server.name, server.entry)
+    description = server.entry.get("description")
+    return description if isinstance(description, str) and description else describe(server.name, server.entry)
 
 
 def _require_answer(answer: object) -> list[Reading]:

@@ -111,10 +111,10 @@ class Systemd:
 
     def check(self) -> None:
         """Raise DynamicMcpError, with what to do, if systemd cannot be reached."""
-        done = _run(["systemctl", "--user", "show", "--property=Version"], self.environment)
-        if done.returncode != 0:
+        result = _run(["systemctl", "--user", "show", "--property=Version"], self.environment)
+        if result.returncode != 0:
             raise DynamicMcpError(
-                f"systemd does not answer for this user: {_reason(done)}",
+                f"systemd does not answer for this user: {_reason(result)}",
                 hint="run this in a login session of your own, without `sudo` and `su`; or start"
                 " `dynamic-mcp daemon run` in another way",
             )
@@ -171,18 +171,18 @@ class Launchd:
 
     def check(self) -> None:
         """Raise DynamicMcpError, with what to do, if there is no login session."""
-        done = _run(["launchctl", "print", self._domain], self.environment)
-        if done.returncode != 0:
+        result = _run(["launchctl", "print", self._domain], self.environment)
+        if result.returncode != 0:
             raise DynamicMcpError(
-                f"launchd has no login session of this user: {_reason(done)}",
+                f"launchd has no login session of this user: {_reason(result)}",
                 hint="log in at the screen, and run this in a terminal there; or start `dynamic-mcp daemon run` in"
                 " another way",
             )
 
     def is_running(self) -> bool:
         """Return whether the job is loaded, runs, and starts with each login."""
-        done = _run(["launchctl", "print", self._target], self.environment)
-        return "state = running" in map(str.strip, done.stdout.splitlines())
+        result = _run(["launchctl", "print", self._target], self.environment)
+        return "state = running" in map(str.strip, result.stdout.splitlines())
 
     def start(self) -> None:
         self.stop()
@@ -219,9 +219,9 @@ class Launchd:
 
 
 def _require(command: list[str], environment: Mapping[str, str], *, hint: str) -> None:
-    done = _run(command, environment)
-    if done.returncode != 0:
-        raise DynamicMcpError(f"`{quote(*command)}` failed: {_reason(done)}", hint=hint)
+    result = _run(command, environment)
+    if result.returncode != 0:
+        raise DynamicMcpError(f"`{quote(*command)}` failed: {_reason(result)}", hint=hint)
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -245,9 +245,9 @@ def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.Compl
         raise DynamicMcpError(f"`{quote(*command)}` did not end within {_BOUND_S} s", hint="try again") from exc
 
 
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+def _reason(result: subprocess.CompletedProcess[str]) -> str:
+    lines = result.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {result.returncode}"
 
 
 def service_name(config: Path) -> str:

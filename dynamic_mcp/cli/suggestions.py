@@ -81,7 +81,7 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
         members = wire.members(prompt).get("arguments") if prompt is not None else None
         found = [wire.members(each) for each in wire.elements(members or wire.EMPTY_ARRAY)]
         named = [(wire.text(each.get("name")) or "", wire.text(each.get("description")) or "") for each in found]
-        return _arguments([(name, (), False, said) for name, said in named if name], ctx, incomplete)
+        return _arguments([(name, (), False, description) for name, description in named if name], ctx, incomplete)
     return []
 
 
@@ -100,8 +100,8 @@ def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> lis
     from click.shell_completion import CompletionItem
 
     return [
-        CompletionItem(value, help=one_line(said, None) or None)
-        for value, said in offered
+        CompletionItem(value, help=one_line(description, None) or None)
+        for value, description in offered
         if value.startswith(incomplete) and value.isprintable()
     ]
 
@@ -116,22 +116,23 @@ def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
     if config is None:
         return
     for group in config.groups:
-        if group.name == name and (kept := catalog_store.load(group)) is not None:
-            yield config, kept.catalog
+        if group.name == name and (stored_catalog := catalog_store.load(group)) is not None:
+            yield config, stored_catalog.catalog
 
 
 def _arguments(
-    known: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
+    keys: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
 ) -> list[CompletionItem]:
     """Complete keys without a value, or the values of the typed key."""
     name, equals, _ = incomplete.partition("=")
-    given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
+    typed_keys = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
     if equals:
         return completion_items(
-            ((f"{key}={value}", "") for key, values, *_ in known if key == name for value in values), incomplete
+            ((f"{key}={value}", "") for key, values, *_ in keys if key == name for value in values), incomplete
         )
     return completion_items(
-        ((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete
+        ((f"{key}=", description) for key, _, is_list, description in keys if is_list or key not in typed_keys),
+        incomplete,
     )
 
 

@@ -122,17 +122,17 @@ class _Field(Struct, frozen=True):
 
     @classmethod
     def of(cls, name: str, schema: Raw, *, is_required: bool) -> _Field:
-        own = msgspec.convert(_object(schema), _Property, strict=False)
-        return cls(name, schema, own, _keyed(_choices(own)), is_required)
+        kind = msgspec.convert(_object(schema), _Property, strict=False)
+        return cls(name, schema, kind, _keyed(_choices(kind)), is_required)
 
     @property
     def question(self) -> str:
-        own = self.kind
-        label = one_line(own.title or self.name, _LONGEST_LABEL)
-        about = f" ({one_line(own.description, _LONGEST_LABEL)})" if own.description else ""
+        kind = self.kind
+        label = one_line(kind.title or self.name, _LONGEST_LABEL)
+        about = f" ({one_line(kind.description, _LONGEST_LABEL)})" if kind.description else ""
         titles = {key: one_line(each.title or each.value, _LONGEST_LABEL) for key, each in self.choices.items()}
         choices = ", ".join(f"{key} = {title}" for key, title in titles.items())
-        default = "" if own.default is None else f" (Enter: {one_line(str(own.default), _LONGEST_LABEL)})"
+        default = "" if kind.default is None else f" (Enter: {one_line(str(kind.default), _LONGEST_LABEL)})"
         return f"{label}{about}{choices and ': '}{choices}{default}"
 
     @property
@@ -211,14 +211,14 @@ def _object(data: Raw) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _choices(own: _Property) -> list[_Choice]:
-    if own.type == "array":
-        own = msgspec.convert(own.items, _Property, strict=False)
-    titled = own.one_of or own.any_of
+def _choices(kind: _Property) -> list[_Choice]:
+    if kind.type == "array":
+        kind = msgspec.convert(kind.items, _Property, strict=False)
+    titled = kind.one_of or kind.any_of
     if titled:
         return [_Choice(str(each.get("const", "")), str(each.get("title", ""))) for each in titled]
-    names = own.enum_names if len(own.enum_names) == len(own.enum) else own.enum
-    return [_Choice(*pair) for pair in zip(own.enum, names, strict=True)]
+    names = kind.enum_names if len(kind.enum_names) == len(kind.enum) else kind.enum
+    return [_Choice(*pair) for pair in zip(kind.enum, names, strict=True)]
 
 
 def _keyed(choices: Sequence[_Choice]) -> Mapping[str, _Choice]:

@@ -29,16 +29,20 @@ def create_token(this: Invocation, subject: str, roles: tuple[str, ...], expires
         raise InvalidArguments(f"`--as` needs a name of 1 to {_LONGEST_NAME} printable characters")
     lifetime_s = _parse_lifetime(expires)
     config = this.read_config()
-    token, made = token_store(config.file).create(
+    token, stored_token = token_store(config.file).create(
         subject, tuple(dict.fromkeys(roles)), lifetime_s=lifetime_s, now=time.time()
     )
-    record(this, config.file, "token.created", _facts(made))
+    record(this, config.file, "token.created", _facts(stored_token))
     if this.out.is_json_requested:
-        this.out.print_json({**_row(made), "token": token})
+        this.out.print_json({**_row(stored_token), "token": token})
     else:
         this.out.print_text(token)
-    until = "it does not expire" if made.expires_at is None else f"it expires on {_format_time(made.expires_at)}"
-    this.out.say(f"token {made.id} is for `{subject}`, and is shown only now; {until}")
+    until = (
+        "it does not expire"
+        if stored_token.expires_at is None
+        else f"it expires on {_format_time(stored_token.expires_at)}"
+    )
+    this.out.say(f"token {stored_token.id} is for `{subject}`, and is shown only now; {until}")
     for note in _find_doubts(config, roles):
         this.out.say(note)
 
@@ -89,10 +93,10 @@ def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
         )
     if config.access is None:
         return [*doubts, "the config has no `settings.access`, so roles mean nothing yet"] if roles else doubts
-    known = list(config.access.roles)
+    role_names = list(config.access.roles)
     for role in roles:
-        if role not in known:
-            near = closest(role, known)
+        if role not in role_names:
+            near = closest(role, role_names)
             guess = f"\nhint: did you mean `{near[0]}`?" if near else ""
             doubts.append(f"`settings.access` has no role `{escape(role)}`, so it allows nothing{guess}")
     return doubts

@@ -119,10 +119,10 @@ def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
     names = [group.name for group in config.groups]
     selected = [name for name in names if profile.selects(name)]
     yield Finding(Level.OK if selected else Level.NOTE, where, f"has {', '.join(selected) or 'no servers'}")
-    known = [*names, *list_disabled(config.file)]
+    server_names = [*names, *list_disabled(config.file)]
     for glob in profile.servers:
-        if glob != "*" and not any(fnmatchcase(name, glob) for name in known):
-            near = ", ".join(f"`{each}`" for each in closest(glob, known))
+        if glob != "*" and not any(fnmatchcase(name, glob) for name in server_names):
+            near = ", ".join(f"`{each}`" for each in closest(glob, server_names))
             hint = f"did you mean {near}?" if near else "it takes the names in `mcpServers`"
             yield Finding(Level.WARNING, f"{where}.servers", f"`{glob}` matches no server", hint)
 
