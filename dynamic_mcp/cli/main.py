@@ -74,7 +74,7 @@ def _is_config_alone(args: list[str]) -> bool:
 
 
 def _report_os_error(exc: OSError) -> int:
-    """Report what the system refused, mostly access to a file, or space on a full disk."""
+    """Report an error of the system, such as a denied access or a full disk."""
     from dynamic_mcp.system.text import os_reason
 
     what, why = os.fsdecode(exc.filename or ""), os_reason(exc)

@@ -335,7 +335,7 @@ class Progress:
         self.note = ""
 
     def complete(self, name: str) -> None:
-        """Remove a name from those that are pending."""
+        """Remove a name from the pending ones."""
         if name in self._pending:
             self._pending.remove(name)
 

@@ -69,7 +69,7 @@ class ServiceManager(Protocol):
         """Return the content of the file for a service that runs `command`, with these variables set."""
 
     def check(self) -> None:
-        """Raise DynamicMcpError, with what to do, if the manager cannot be reached."""
+        """Raise DynamicMcpError with a hint if the manager cannot be reached."""
 
     def is_running(self) -> bool:
         """Return whether the service runs and starts with each login."""
@@ -110,7 +110,7 @@ class Systemd:
         return unit_text(command, self.config, variables).encode()
 
     def check(self) -> None:
-        """Raise DynamicMcpError, with what to do, if systemd cannot be reached."""
+        """Raise DynamicMcpError with a hint if systemd cannot be reached."""
         result = _run(["systemctl", "--user", "show", "--property=Version"], self.environment)
         if result.returncode != 0:
             raise DynamicMcpError(
@@ -170,7 +170,7 @@ class Launchd:
         return job_bytes(command, self.config, variables, home=Path.home())
 
     def check(self) -> None:
-        """Raise DynamicMcpError, with what to do, if there is no login session."""
+        """Raise DynamicMcpError with a hint if there is no login session."""
         result = _run(["launchctl", "print", self._domain], self.environment)
         if result.returncode != 0:
             raise DynamicMcpError(

@@ -1,4 +1,4 @@
-"""`dynamic-mcp access`: who may use what, and why."""
+"""`dynamic-mcp access`: show the effect of access rules."""
 
 from __future__ import annotations
 
