@@ -209,7 +209,7 @@ class Output:
 
     @property
     def may_ask(self) -> bool:
-        """Whether the user can answer questions: at a terminal in the foreground, without `--quiet`."""
+        """Return whether the user can answer: at a terminal in the foreground, without `--quiet`."""
         if self._is_quiet or sys.stdin is None or not (sys.stdin.isatty() and self._stderr.isatty()):
             return False
         return sys.platform == "win32" or _own_terminal(sys.stdin) is not None
