@@ -43,11 +43,11 @@ class SseTransport:
         self._reader: asyncio.Task[None] | None = None
 
     def attach(self, link: Link) -> None:
-        """Set the link that gets what the server sends."""
+        """Set the link that receives the messages of the server."""
         self._link = self._outbox.link = link
 
     async def start(self, within_s: float) -> None:
-        """Open the stream and learn where to post messages. Raises UpstreamError and LoginNeeded."""
+        """Open the stream and wait for the URL to post messages to. Raises UpstreamError and LoginNeeded."""
         self._reader = asyncio.create_task(self._read(), name=f"stream of {self._endpoint.group}")
         try:
             async with asyncio.timeout(within_s):
@@ -64,7 +64,6 @@ class SseTransport:
         self._outbox.send(line)
 
     async def close(self) -> None:
-        """Cancel everything in flight, and the stream."""
         try:
             await self._outbox.close()
             if self._reader is not None:
@@ -84,7 +83,6 @@ class SseTransport:
             pass  # the link reports it
 
     async def post_message(self, body: bytes) -> None:
-        """Post a notification or an answer."""
         await self._post(body, b"")
 
     def start_listening(self) -> None:
