@@ -45,7 +45,7 @@ _LINK_HINT = "whoever uses it is sent a link to log in"
 
 
 class BearerCredentials:
-    """Credentials for one server, shared by all requests to it. Implements Authorization."""
+    """Credentials for one server, shared by all requests to it. Implements ServerCredentials."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class BearerCredentials:
         self._retry_at = float("-inf")
         self._step_ups: list[float] = []
 
-    # --- Authorization ---------------------------------------------------------------------------------
+    # --- ServerCredentials -----------------------------------------------------------------------------
 
     async def get_header(self) -> str | None:
         """Return the header to send, with a renewed token if necessary. Raises Unreachable."""
@@ -140,7 +140,7 @@ class BearerCredentials:
             return await self.save_login(login)
 
     async def save_login(self, login: Login) -> bool:
-        """Use another login; return whether it was saved."""
+        """Replace the login; return whether it was saved."""
         self._version += 1
         login = self._login = replace(login, person=self.remote.login_of)
         is_saved = True

@@ -33,7 +33,7 @@ _DONE = "You can close this window and go back to your work."
 
 
 class Callback:
-    """The listener: enter it as a context, send the browser away, then await `wait_for_response`."""
+    """The listener: enter it as a context, send the user to the browser, then await `wait_for_response`."""
 
     def __init__(self, port: int | None, state: str) -> None:
         self._port = port

@@ -24,7 +24,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True)
 class Token:
-    """An access token and what came with it; times are seconds since 1970."""
+    """An access token and the other members of its response; times are seconds since 1970."""
 
     access: str = field(repr=False)
     obtained_at: float

@@ -59,7 +59,7 @@ class Logins:
         return bearer
 
     def begin(self, group: str, remote: Remote) -> PendingLogin | None:
-        """Start a login in the background, or join the one in progress; None for a group that has no logins."""
+        """Start a login in the background, or join the one in progress; None for a group without logins."""
         bearer = self._find(group, remote)
         if bearer is None or not bearer.remote.oauth.needs_user or remote.login_of is not None:
             return None

@@ -154,7 +154,7 @@ class HttpEndpoint:
                     content += part
                     if len(content) > _ERROR_BYTES:
                         break
-        except (TimeoutError, httpx2.HTTPError):  # the status says enough
+        except (TimeoutError, httpx2.HTTPError):  # the status is enough
             pass
         return bytes(content[:_ERROR_BYTES])
 

@@ -115,7 +115,7 @@ def error_code(answer: wire.Frame) -> int | None:
 
 
 def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, Raw]:
-    """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
+    """Return the members of a result that the proxy itself must read. Raises ErrorAnswer and ProtocolViolation."""
     if len(answer.error):
         error = bytes(answer.error).decode("utf-8", "replace")
         if not isinstance(config.upstream, Broken):

@@ -60,13 +60,12 @@ class HttpTransport:
         self._is_session_lost = False
 
     def attach(self, link: Link) -> None:
-        """Set the link that receives the messages of the server."""
         self._link = self._outbox.link = self._reader.link = link
 
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Post one message; the link learns later if it fails. Raises NotSent if the link is ending."""
+        """Post one message; a failure is reported to the link later. Raises NotSent if the link is ending."""
         self._outbox.send(line)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors of a remote server, in messages that name the server and say what to do.
+"""Errors of a remote server, with messages that name the server and a remedy.
 
 Errors are classified by their type, never by their text. `NotSent` means that the request did not reach the server.
 """

@@ -49,7 +49,6 @@ class ModernHttpTransport:
         self._is_closed = False
 
     def attach(self, link: Link) -> None:
-        """Set the link that receives the messages of the server."""
         self._link = link
 
     def send(self, line: bytes) -> None:
@@ -78,7 +77,7 @@ class ModernHttpTransport:
         finally:
             await self._endpoint.close()
 
-    # --- Receiver --------------------------------------------------------------------------------------
+    # --- MessageReceiver -------------------------------------------------------------------------------
 
     def is_awaiting(self, id: bytes) -> bool:
         return self._link.is_awaiting(id)

@@ -187,7 +187,7 @@ async def open_remote(
 async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: float) -> ServerHello | None:
     """Send `server/discover` and return the answer; None if the upstream is legacy.
 
-    Raises Refused for a modern upstream that has no revision in common with the proxy, and UpstreamError and
+    Raises ErrorAnswer for a modern upstream that has no revision in common with the proxy, and UpstreamError and
     LoginNeeded if the era remains unknown.
     """
     try:
@@ -230,7 +230,7 @@ async def _ask(link: Link, stamp: Stamp, within_s: float) -> Frame:
 
 
 def _check_versions(versions: Raw, config: GroupConfig) -> None:
-    """Return if an upstream without our modern revision supports a legacy one. Raises Refused."""
+    """Return if an upstream without our modern revision supports a legacy one. Raises ErrorAnswer."""
     names = _versions(versions)
     if not any(revision.name in names for revision in LEGACY):
         if MODERN.name in names:

@@ -37,7 +37,7 @@ async def open_link(
     The link has the era of the client if the upstream supports it; `lacks` is the era that the upstream does not
     support. Credentials come from the config's headers, else from `logins`, which is called only for a remote server.
 
-    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
+    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, ErrorAnswer and LoginNeeded.
     """
     from dynamic_mcp.upstream import opener
 

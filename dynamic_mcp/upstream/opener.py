@@ -227,7 +227,7 @@ class _RemoteServer:
 
 
 async def _import_remote() -> None:
-    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
+    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # other calls go on during the import
 
 
 def _may_be_modern(refusal: HttpError | ErrorAnswer) -> bool:

@@ -43,7 +43,6 @@ class SseTransport:
         self._reader: asyncio.Task[None] | None = None
 
     def attach(self, link: Link) -> None:
-        """Set the link that receives the messages of the server."""
         self._link = self._outbox.link = link
 
     async def start(self, within_s: float) -> None:
@@ -60,7 +59,7 @@ class SseTransport:
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Post one message; the link learns later if it fails. Raises NotSent if the link is ending."""
+        """Post one message; a failure is reported to the link later. Raises NotSent if the link is ending."""
         self._outbox.send(line)
 
     async def close(self) -> None:

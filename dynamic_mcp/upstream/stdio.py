@@ -149,7 +149,6 @@ class StdioTransport:
             self._keep_stderr(line)
 
     def _handle_stdin_end(self) -> None:
-        """End the link because the server has closed its input."""
         if not self._is_ending:
             self._closed_pipe = "input"
             self._end_soon()
@@ -158,7 +157,7 @@ class StdioTransport:
         """End the link; a last message without a line end still counts."""
         self._pacer.finish()
         rest = self._lines.take_rest()
-        with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
+        with contextlib.suppress(wire.Malformed):  # the end of the server explains more than half a message
             wire.parse(rest)
             self.receive(rest)
         self._end_soon()  # the exit code, if there is one, comes a moment later and is the better reason
@@ -233,7 +232,6 @@ class LinePacer:
             self._pass_on()
 
     def finish(self) -> None:
-        """Pass on all remaining lines."""
         while self._lines:
             self._receive(self._lines.popleft())
 

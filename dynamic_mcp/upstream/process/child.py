@@ -1,4 +1,4 @@
-"""A child process in its own process group, with pipes that no other child inherits, and its end as an event.
+"""A child process in a new process group, with pipes that no other child inherits, and its end as an event.
 
 A child that has exited is reaped only once its group is being ended; until then, its pid still identifies the group.
 

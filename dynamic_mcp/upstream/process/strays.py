@@ -72,7 +72,7 @@ def adopt_orphans() -> None:
 
 @contextlib.contextmanager
 def leaving_orphans() -> Iterator[None]:
-    """Adopt no orphans within this context: the application of another author may have children like orphans."""
+    """Adopt no orphans while the application of another author runs: its children would look like orphans."""
     global _applications
     _applications += 1
     try:
@@ -222,8 +222,8 @@ class _Origins:
 def _read_settled_mark(pid: int) -> str | None:
     """Return the mark of a child of ours that may just be starting; None if it has ended, or takes too long.
 
-    Until it has become another program it shows our environment, and for a moment after that none at all: on a busy
-    machine also when its start has returned.
+    Before `exec` it shows our environment, and for a moment after that none at all: on a busy machine this may last
+    beyond the return of its start.
     """
     us = read_stat(os.getpid())
     for _ in range(_STARTING_POLLS):
@@ -341,5 +341,4 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def _read_table() -> dict[int, ProcessStat]:
-    """Return all processes by their ids."""
     return {pid: stat for pid in list_pids() if (stat := read_stat(pid)) is not None}
