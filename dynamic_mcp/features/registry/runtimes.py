@@ -54,7 +54,7 @@ class StartWords(Struct, frozen=True):
 
 
 def programs_of(package: Package) -> tuple[str, ...]:
-    """Return the command that starts a package. Raises Refused."""
+    """Return the command that starts a package. Raises UnusableOption."""
     _check(package)
     known = _PROGRAMS[package.kind]
     if package.hint in known:
@@ -65,7 +65,7 @@ def programs_of(package: Package) -> tuple[str, ...]:
 
 
 def start(package: Package, words: StartWords) -> list[str]:
-    """Return the whole command line. Raises Refused."""
+    """Return the whole command line. Raises UnusableOption."""
     program = programs_of(package)
     runtime = own_words(package, words.runtime)
     if (operand := examine(package.kind, runtime).operand) is not None:
@@ -112,7 +112,7 @@ def image_of(package: Package) -> str:
 
 
 def _check(package: Package) -> None:
-    """Refuse what cannot be started, and what would be something else than a package. Raises Refused."""
+    """Refuse what cannot be started, and what would be something else than a package. Raises UnusableOption."""
     kind, identifier = package.kind, package.identifier
     if kind not in _PROGRAMS:
         raise UnusableOption(_REFUSED.get(kind, f"this program does not know how to start packages of `{kind[:50]}`"))
