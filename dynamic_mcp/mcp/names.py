@@ -39,12 +39,12 @@ def group_template(group: str, template: str) -> str:
 
 
 def is_ours(uri: str) -> bool:
-    """Return whether a URI or template is one of the proxy's own, which no server can have."""
+    """Return whether a URI or template belongs to the proxy itself and not to a server."""
     return uri[: len(_SCHEME)].lower() == _SCHEME
 
 
 def split_group_uri(uri: str) -> tuple[str, str] | None:
-    """Return the group and the upstream's own URI of a group URI; None for any other URI.
+    """Return the group and the upstream's URI of a group URI; None for any other URI.
 
     The part after the group is an encoded URI, or a template (expanded or not), which is not encoded.
     """
