@@ -1,4 +1,4 @@
-"""Read the files of tools into servers of our form. Nothing is run or written; a bad file is one error."""
+"""Reads the files of tools into servers of our form. Never runs or writes anything; a bad file is one error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find_tool(name: str) -> Adapter:
 def list_sources(
     adapter: Adapter, machine: Machine, scopes: Collection[ToolScope] = tuple(ToolScope)
 ) -> list[SettingsSource]:
-    """Return the files that the tool would read, existing or not; the one that it writes itself comes first."""
+    """Return the files that the tool would read, existing or not; the one that it writes itself is first."""
     found = locations.list_candidates(adapter, machine, scopes)
     return [SettingsSource(adapter.name, place.scope, file) for place, file in found]
 
@@ -65,7 +65,7 @@ def read_tool(adapter: Adapter, scopes: Collection[ToolScope] | None, machine: M
 
 
 def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
-    """Read the user's settings of one tool, and tell how many servers its files of this directory have besides."""
+    """Read the user's settings of one tool, and count the other servers in its files of this directory."""
     readings = read_tool(adapter, (ToolScope.USER,), machine)
     users = {reading.source.file for reading in readings}  # this directory may be the home directory itself
     others = [
@@ -76,7 +76,7 @@ def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
 
 
 def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> list[Reading]:
-    """Read the files of all tools; a shared file belongs to the first tool that finds something in it."""
+    """Read the files of all tools; a shared file belongs to the first tool that recognizes something in it."""
     read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
@@ -86,7 +86,7 @@ def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> l
 
 
 def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
-    """Read a file in the format and shape that are detected, or in those of `adapter`."""
+    """Read a file in the detected format and shape, or in those of `adapter`."""
     scope = ToolScope.PROJECT if file.absolute().is_relative_to(machine.project) else ToolScope.USER
     source = SettingsSource("file", scope, file)
     try:
@@ -140,7 +140,7 @@ def _make_superseded(source: SettingsSource, newer: Path) -> Reading:
 def _count_unrequested(
     adapter: Adapter, scope: ToolScope, machine: Machine, known: Container[Path] = ()
 ) -> Iterator[tuple[FileLocation, Reading]]:
-    """Yield readings that tell how many servers of a scope are left out, except in `known` files."""
+    """Yield readings with the number of a scope's omitted servers, except in `known` files."""
     of_scope = _read_scope(adapter, scope, machine)
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
     count = sum(len(reading.servers) for _, reading in found)
@@ -222,7 +222,7 @@ def _detect_adapter(file: Path, document: object) -> Adapter:
         return named
     name = _detect_by_content(file, document)
     by_name = {adapter.name: adapter for adapter in TOOLS}
-    # the content tells where the servers are, but not reliably which variable syntax applies
+    # the content shows where the servers are, but not reliably which variable syntax applies
     known = by_name.get(name)
     if known is None:
         return GENERIC
@@ -337,7 +337,7 @@ class _ServerCollection:
 def _collect(
     document: Mapping[str, object], adapter: Adapter, place: FileLocation | None, off: Sequence[str]
 ) -> _ServerCollection:
-    """Collect the servers from where the tool keeps them, else from where other tools do.
+    """Collect the servers from the tool's usual place, else from those of other tools.
 
     `off` are names, or globs, of the servers that another file disables.
     """
@@ -352,7 +352,7 @@ def _collect(
 
 
 def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInput]:
-    """Return what the tool prompts its user for, by id."""
+    """Return the inputs that the tool prompts its user for, by id."""
     found: dict[str, PromptedInput] = {}
     for path in adapter.inputs:
         for value in find_values(document, path):
@@ -363,7 +363,7 @@ def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInp
 
 
 def _is_server_like(value: object) -> bool:
-    """Return whether an object says how to start or reach something."""
+    """Return whether an object has a program or a URL."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES

@@ -1,4 +1,4 @@
-"""One foreign server during its conversion: its fields by meaning, and the notices about them."""
+"""A foreign server during its conversion: its fields by meaning, and the notices about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """What all servers of one file share."""
+    """The properties that all servers of one file share."""
 
     adapter: Adapter
     source: SettingsSource
@@ -45,7 +45,7 @@ class Context:
 
 @dataclass(frozen=True)
 class FieldValue:
-    """One field of a server as it is in the file."""
+    """One field of a server, as in the file."""
 
     name: str
     value: object
@@ -137,7 +137,7 @@ class ServerDraft:
 
 
 def make_draft(context: Context, name: str, server: Mapping[str, object]) -> ServerDraft:
-    """Sort the fields of a server by meaning; unknown fields are noted."""
+    """Sort the fields of a server by meaning; unknown fields get a notice."""
     draft = ServerDraft(context, name, {}, [])
     known = {**COMMON, **context.adapter.fields}
     for original in _flatten(server, known):

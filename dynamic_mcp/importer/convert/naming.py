@@ -1,4 +1,4 @@
-"""Names of servers: which are valid in our config, and whether a server is dynamic-mcp itself."""
+"""Names of servers: validity in our config, and detection of dynamic-mcp itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHER_OPTIONS = frozenset(
 
 
 def legalize(name: str, taken: Container[str]) -> tuple[str, str]:
-    """Return a valid name that is not taken, and a remark if it is unusual or differs from the given one."""
+    """Return a valid name that is not taken, and a remark if it is unusual or differs from the original."""
     made = replace_unprintable(name, " ")
     made = made.strip() if made != name else made
     if not made.strip():

@@ -1,4 +1,4 @@
-"""Find the files of a tool on a machine. Each system's paths can be resolved on every other system."""
+"""Finds the files of a tool on a machine. Each system's paths can be resolved on every other system."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _exists(file: Path) -> bool:
         file.lstat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    except OSError:  # a directory without permission: reading the file reports that
+    except OSError:  # no permission for the directory: reading the file reports that
         return True
     return True
 
