@@ -84,16 +84,16 @@ class SemanticIndex:
         from dynamic_mcp.embeddings.endpoint import EndpointError
         from dynamic_mcp.embeddings.vectors import text_key
 
-        known = [[self._vectors.get(text_key(text)) for text in each] for each in texts]
-        if self._texts is not None and not all(vector for each in known for vector in each):
+        vectors = [[self._vectors.get(text_key(text)) for text in each] for each in texts]
+        if self._texts is not None and not all(vector for each in vectors for vector in each):
             self.update(self._texts)
-        if not any(vector for each in known for vector in each):
+        if not any(vector for each in vectors for vector in each):
             return []
         try:
             async with asyncio.timeout(self._query_within_s):
                 vector_of_query = await self._embed_query(query[:MAX_QUERY])
                 return await asyncio.to_thread(
-                    lambda: [[_cosine(vector_of_query, vector) for vector in each] for each in known]
+                    lambda: [[_cosine(vector_of_query, vector) for vector in each] for each in vectors]
                 )
         except EndpointError as exc:
             self._report_failure(exc)
@@ -159,12 +159,12 @@ class SemanticIndex:
 
     async def _embed_query(self, query: str) -> Vector:
         assert self._endpoint is not None, "only called with an endpoint"
-        known = self._queries.pop(query, None)
-        if known is None:
-            (known,) = await self._endpoint.embed([query], self._query_within_s)
+        vector = self._queries.pop(query, None)
+        if vector is None:
+            (vector,) = await self._endpoint.embed([query], self._query_within_s)
             self._is_failing = False
-        self._queries[query] = known
-        return known
+        self._queries[query] = vector
+        return vector
 
     def _report_failure(self, error: EndpointError) -> None:
         if not self._is_failing:

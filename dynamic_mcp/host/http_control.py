@@ -197,10 +197,10 @@ class HttpControl:
         service = self._service
         if service is None:  # imports run in a thread, since other clients may be served already
             service = (await asyncio.to_thread(self._load))(self._proxy)
-        before = service.url
+        old_url = service.url
         await service.serve(http, config.file, max_body_bytes=config.max_message_bytes)
         self._service = service
         if http.profile is not None and http.profile not in config.profiles:
             log.error(_PROFILE_GONE, http.profile, config.file)
-        if service.url != before:
+        if service.url != old_url:
             log.info("serving %s over HTTP at %s", config.file, service.url)

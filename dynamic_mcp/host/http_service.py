@@ -111,7 +111,7 @@ class HttpService:
         listener = self._listener
         if listener is None or not listener.is_at(http):
             self._listener = await self._move(face, http, place)
-            self._let_go(listener)
+            self._drain(listener)
         elif listener.certificate is not None and http.tls is not None:
             await asyncio.to_thread(listener.certificate.replace, http.tls)
 
@@ -144,30 +144,30 @@ class HttpService:
     async def _move(self, face: HttpFace, http: Http, place: ListenAddress | None) -> _Listener:
         """Listen at another address, beside the old listener unless both need the same port."""
         certificate = None if http.tls is None else await asyncio.to_thread(Certificate, http.tls)
-        before = self._listener
+        old = self._listener
         try:
             return await _listen(face, http, place, certificate)
         except OSError as exc:
-            if before is None or exc.errno != errno.EADDRINUSE or not _overlaps(before.address, http.listen):
+            if old is None or exc.errno != errno.EADDRINUSE or not _overlaps(old.address, http.listen):
                 raise _to_error(http.listen, exc) from exc
-        before.server.close()
+        old.server.close()
         try:
             return await _listen(face, http, place, certificate)
         except OSError as exc:
-            await self._restore(face, before)
+            await self._restore(face, old)
             raise _to_error(http.listen, exc) from exc
 
-    async def _restore(self, face: HttpFace, before: _Listener) -> None:
+    async def _restore(self, face: HttpFace, old: _Listener) -> None:
         """Listen at the old address again after the new one failed."""
-        self._let_go(before)
+        self._drain(old)
         self._listener = None
         try:
-            place = await resolve_address(before.address) if isinstance(before.address, TcpAddress) else None
-            self._listener = await _listen(face, self._http, place, before.certificate)
+            place = await resolve_address(old.address) if isinstance(old.address, TcpAddress) else None
+            self._listener = await _listen(face, self._http, place, old.certificate)
         except (OSError, ListenError) as exc:
-            log.error("HTTP is not served at `%s` any more: %s", before.address, exc)  # noqa: TRY400
+            log.error("HTTP is not served at `%s` any more: %s", old.address, exc)  # noqa: TRY400
 
-    def _let_go(self, listener: _Listener | None) -> None:
+    def _drain(self, listener: _Listener | None) -> None:
         """Close an old listener after its requests in flight end; its clients reconnect."""
         if listener is not None:
             self._background.create(listener.server.drain(self._http.shutdown_timeout_s), name="end of a listener")

@@ -113,19 +113,21 @@ def read_entry(adapter: Adapter, target: TargetFile, machine: Machine) -> Mappin
 
 def find_target(adapter: Adapter, scope: ToolScope, machine: Machine) -> TargetFile:
     """Return the file with a tool's own settings: the first that exists, else the first that may be created."""
-    known = [
+    targets = [
         TargetFile(place, file)
         for place, file in locations.list_candidates(adapter, machine, (scope,))
         if is_writable(place, file)
     ]
-    if not known:
+    if not targets:
         scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
         hint = " or ".join(f"--scope {each.value}" for each in ToolScope if each in scopes)
         raise DynamicMcpError(f"{adapter.title} has no writable file of the scope `{scope.value}`", hint=hint)
-    existing = [each for each in known if each.file.is_file()]
-    own = [each for each in existing if not each.place.servers] or existing
+    existing = [each for each in targets if each.file.is_file()]
+    preferred = [each for each in existing if not each.place.servers] or existing
     return (
-        own[0] if own else next((each for each in known if not (each.place.legacy or each.place.servers)), known[0])
+        preferred[0]
+        if preferred
+        else next((each for each in targets if not (each.place.legacy or each.place.servers)), targets[0])
     )
 
 
@@ -256,9 +258,9 @@ class _InstallationBuilder:
             self._missing_names.append(name)
         elif shape.off_list:
             names = file.document.get(shape.off_list)
-            known = names if isinstance(names, list) else []
-            if name not in known:
-                file.put((*shape.off_list, len(known)), name)
+            disabled_names = names if isinstance(names, list) else []
+            if name not in disabled_names:
+                file.put((*shape.off_list, len(disabled_names)), name)
                 self._disabled_names.append(name)
         elif shape.off is not None and isinstance(server, dict):
             key, value = shape.off

@@ -60,7 +60,8 @@ class ForeignServer:
     """One server of a tool in the form of our config; `entry` is the object under `mcpServers`.
 
     `exports` are the variables that the entry refers to and that the tool used to prompt for. `inherits` is the
-    part of the tool's environment that it passes on, None for a remote server. The tool ignores a server that `is_refused`.
+    part of the tool's environment that it passes on, None for a remote server. The tool ignores a server that
+    `is_refused`.
     """
 
     name: str

@@ -281,11 +281,11 @@ def plan_replacement(
 ) -> Replacement:
     """Find the tool's servers in these scopes that are among the `servers` of the output, and the enabled others."""
     matcher = Matcher(servers, str(machine.home), known_values(output.vault, machine.environment))
-    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(ToolScope), machine)}
+    targets = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(ToolScope), machine)}
     replaced: dict[TargetFile, list[str]] = {}
     remaining: list[RemainingServer] = []
     for reading in _read_once(adapter, machine):
-        target = known.get((reading.source.scope, reading.source.file))
+        target = targets.get((reading.source.scope, reading.source.file))
         placed = _resolve_paths(reading, output.file, machine.project)
         for server in placed.servers:
             name = matcher.find_same(server, _names(reading))

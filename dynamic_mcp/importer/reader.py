@@ -39,10 +39,10 @@ _SERVER_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamabl
 
 def find_tool(name: str) -> Adapter:
     """Return the tool with this name or alias; `_` equals `-`. Raises NotFound with the closest names."""
-    names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}
-    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
-    if wanted in names:
-        return names[wanted]
+    names = {alias: adapter for adapter in TOOLS for alias in (adapter.name, *adapter.aliases)}
+    normalized_name = name.strip().lower().replace("_", "-").replace(" ", "-")
+    if normalized_name in names:
+        return names[normalized_name]
     raise NotFound(
         "tool", make_printable(name), names, hint="`dynamic-mcp import --list` shows what is on this machine"
     )
@@ -95,8 +95,8 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
         return Reading(source, error=str(exc))
     if adapter is None and _is_server_like(document.value):
         document = replace(document, value={file.stem: document.value})
-    known = adapter or _detect_adapter(file, document.value)
-    return _read_document(document, known, None, source, machine)
+    tool = adapter or _detect_adapter(file, document.value)
+    return _read_document(document, tool, None, source, machine)
 
 
 def _read_scopes(
@@ -105,15 +105,19 @@ def _read_scopes(
     if scopes is not None:
         return [each for scope in _BY_SCOPE if scope in scopes for each in _read_scope(adapter, scope, machine)]
     found = _read_scope(adapter, ToolScope.PROJECT, machine)
-    own = [(place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)]
-    if not any(each.servers or each.error for _, each in own):
+    candidates = [
+        (place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)
+    ]
+    if not any(each.servers or each.error for _, each in candidates):
         users = [
             *_read_scope(adapter, ToolScope.USER, machine),
             *_count_unrequested(adapter, ToolScope.LOCAL, machine),
         ]
-        return [*(each for each in own if each[1].notices), *users]
-    known = {reading.source.file for _, reading in found}  # a project may be the home directory itself
-    left_out = (_count_unrequested(adapter, scope, machine, known) for scope in (ToolScope.LOCAL, ToolScope.USER))
+        return [*(each for each in candidates if each[1].notices), *users]
+    read_files = {reading.source.file for _, reading in found}  # a project may be the home directory itself
+    left_out = (
+        _count_unrequested(adapter, scope, machine, read_files) for scope in (ToolScope.LOCAL, ToolScope.USER)
+    )
     return [*found, *(each for some in left_out for each in some)]
 
 
@@ -223,11 +227,11 @@ def _detect_adapter(file: Path, document: object) -> Adapter:
     name = _detect_by_content(file, document)
     by_name = {adapter.name: adapter for adapter in TOOLS}
     # the content shows where the servers are, but not reliably which variable syntax applies
-    known = by_name.get(name)
-    if known is None:
+    detected = by_name.get(name)
+    if detected is None:
         return GENERIC
-    syntax = dict.fromkeys((*GENERIC.variables, *known.variables)) if known.variables else ()
-    return replace(known, variables=tuple(syntax), is_bare=True, inherits=None)
+    syntax = dict.fromkeys((*GENERIC.variables, *detected.variables)) if detected.variables else ()
+    return replace(detected, variables=tuple(syntax), is_bare=True, inherits=None)
 
 
 def _detect_by_content(file: Path, document: object) -> str:
@@ -418,14 +422,14 @@ def _iter_items(value: dict[str, object] | list[object], adapter: Adapter) -> It
     if isinstance(value, dict):
         yield from ((name, server) for name, server in value.items() if name != "$schema")
         return
-    seen: set[str] = set()
+    names: set[str] = set()
     for i, server in enumerate(value):
         keys = (adapter.named_by, "name", "id", "key")
         named = next((server[key] for key in keys if key in server), None) if isinstance(server, dict) else None
         name = named if isinstance(named, str) and named else f"server-{i + 1}"
-        while name in seen:
+        while name in names:
             name = f"{name}-{i + 1}"
-        seen.add(name)
+        names.add(name)
         yield name, server
 
 

@@ -131,10 +131,10 @@ def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | Non
         return Raw(
             b"".join((b"{", _COMPLETE_MEMBER, b',"_meta":{"', _SERVER_INFO, b'":', server_info, b"}", comma, rest))
         )
-    own = wire.members(result)
-    if "_meta" not in own or bytes(own["_meta"]).startswith(b"{"):
-        own["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(own)}))
-    return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **own}))
+    result_members = wire.members(result)
+    if "_meta" not in result_members or bytes(result_members["_meta"]).startswith(b"{"):
+        result_members["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(result_members)}))
+    return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **result_members}))
 
 
 class StateRefused(Exception):

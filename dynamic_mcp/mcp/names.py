@@ -50,8 +50,8 @@ def split_group_uri(uri: str) -> tuple[str, str] | None:
     """
     if not uri.startswith(_SCHEME):
         return None
-    group, slash, own = uri.removeprefix(_SCHEME).partition("/")
-    if not (slash and group and own):
+    group, slash, path = uri.removeprefix(_SCHEME).partition("/")
+    if not (slash and group and path):
         return None
-    is_plain = ":" in own or "{" in own  # an encoded URI has neither
-    return unquote(group), own if is_plain else unquote(own)
+    is_plain = ":" in path or "{" in path  # an encoded URI has neither
+    return unquote(group), path if is_plain else unquote(path)

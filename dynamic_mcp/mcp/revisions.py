@@ -54,8 +54,8 @@ def find(name: str | None) -> Revision | None:
 
 def negotiate(name: str | None) -> Revision:
     """Return the revision to answer a client that requested `name` (basic/lifecycle, version negotiation)."""
-    found = find(name)
-    return NEWEST if found is None or found.is_stateless else found
+    revision = find(name)
+    return NEWEST if revision is None or revision.is_stateless else revision
 
 
 def closest_older(name: str | None) -> Revision:

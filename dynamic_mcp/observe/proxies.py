@@ -82,7 +82,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a group; `tools` is None while unknown. `failures` counts calls without a result.
 
     `missing` gives the lists that could not be read, and the reasons. `person` is the user whose login it uses, if
-    each user has one; `person_issuer` is the issuer of that name. Calls and failures include those of ended instances.
+    each user has one; `person_issuer` is the issuer of that name. Calls and failures include ended instances'.
     `copies` gives the reason for several instances, or for another group of this name.
     """
 

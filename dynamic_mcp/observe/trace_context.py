@@ -41,8 +41,8 @@ def parse_context(parent: str, state: str = "") -> TraceContext | None:
     version, trace_id, span_id, flags, more = match.groups()
     if version == "ff" or (version == "00" and more) or not int(trace_id, 16) or not int(span_id, 16):
         return None
-    kept = state.strip() if _STATE.fullmatch(state.strip()) else ""
-    return TraceContext(trace_id, span_id, int(flags, 16) & (SAMPLED | _RANDOM), kept)
+    valid_state = state.strip() if _STATE.fullmatch(state.strip()) else ""
+    return TraceContext(trace_id, span_id, int(flags, 16) & (SAMPLED | _RANDOM), valid_state)
 
 
 def begin_trace() -> str:

@@ -123,10 +123,10 @@ class GroupIndex:
 
     def similar_words(self, word: str) -> Iterator[tuple[str, float]]:
         """Yield the words of the tools with a similar spelling, each with its likeness (0 to 1)."""
-        own = trigrams(word)
-        shared = Counter(other for gram in own for other in self._by_gram.get(gram, ()))
+        grams = trigrams(word)
+        shared = Counter(other for gram in grams for other in self._by_gram.get(gram, ()))
         for other, count in shared.items():
-            likeness = 2 * count / (len(own) + len(other))
+            likeness = 2 * count / (len(grams) + len(other))
             if likeness >= (MIN_LIKENESS if other[0] == word[0] else MIN_LIKENESS_OTHER_START):
                 yield other, likeness
 

@@ -186,14 +186,14 @@ def _is_compound(word: str) -> bool:
 
 def _fuse(scores: dict[int, float], similarity: Sequence[float | None]) -> dict[int, float]:
     """Combine the scores by words and the similarities, each relative to its best; unknown ones do not count."""
-    known = [value for value in similarity if value is not None]
-    if not known:
+    similarities = [value for value in similarity if value is not None]
+    if not similarities:
         return scores
-    mean, top = fmean(known), max(known)
+    mean, top = fmean(similarities), max(similarities)
     if top <= mean:
         return scores
     if not scores:
-        spread = pstdev(known, mean)
+        spread = pstdev(similarities, mean)
         threshold = mean + FIT_DEVIATIONS * spread if top >= mean + OUTLIER_DEVIATIONS * spread else math.inf
         return {
             number: value - mean

@@ -18,7 +18,7 @@ PACKAGES = {
 
 
 def install_hint(extra: str, prefix: Path | None = None) -> str:
-    """Return the command that adds the packages of an extra to the environment in `prefix`, by default the running one.
+    """Return the command that adds an extra's packages to the environment in `prefix`, by default the running one.
 
     pipx and uv mark the environments of their tools with a file.
     """

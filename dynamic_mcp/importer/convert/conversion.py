@@ -329,5 +329,5 @@ def _set_names(draft: ServerDraft, tools: dict[str, object], part: str, original
 
 
 def _add_names(tools: dict[str, object], part: str, names: list[str]) -> None:
-    known = tools.get(part)
-    tools[part] = [*known, *names] if isinstance(known, list) else names
+    patterns = tools.get(part)
+    tools[part] = [*patterns, *names] if isinstance(patterns, list) else names

@@ -139,9 +139,9 @@ class ServerDraft:
 def make_draft(context: Context, name: str, server: Mapping[str, object]) -> ServerDraft:
     """Sort the fields of a server by meaning; unknown fields get a notice."""
     draft = ServerDraft(context, name, {}, [])
-    known = {**COMMON, **context.adapter.fields}
-    for original in _flatten(server, known):
-        meaning = known.get(original.name)
+    meanings = {**COMMON, **context.adapter.fields}
+    for original in _flatten(server, meanings):
+        meaning = meanings.get(original.name)
         if isinstance(meaning, TimeoutField):
             draft.timeouts.append((meaning, original))
         elif meaning is None:
@@ -157,17 +157,17 @@ def parse_members(value: object) -> dict[str, object] | None:
         return value
     if not isinstance(value, list):
         return None
-    made: dict[str, object] = {}
+    members: dict[str, object] = {}
     for each in value:
         match each:
             case str() if "=" in each:
                 name, _, text = each.partition("=")
-                made[name] = text
+                members[name] = text
             case {"name": str(name), "value": text} | {"key": str(name), "value": text}:
-                made[name] = text
+                members[name] = text
             case _:
                 return None
-    return made
+    return members
 
 
 def make_printable(text: str, longest: int = _LONGEST_NAME) -> str:

@@ -206,9 +206,9 @@ class _Conversion:
         return to_variable_name(*words[1:] if words[0] == "file" else words)
 
     def _add_input(self, id: str) -> None:
-        asked = self._scene.inputs.get(id, PromptedInput(id, is_known=False))
-        default = None if asked.is_secret else asked.default
-        reason = f"the tool prompts for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
+        prompted = self._scene.inputs.get(id, PromptedInput(id, is_known=False))
+        default = None if prompted.is_secret else prompted.default
+        reason = f"the tool prompts for `{id}`" if prompted.is_known else f"the input `{id}` is not defined"
         if default is not None and ("}" in default or "${" in default):
             default, reason = None, f"{reason}, and its default cannot be expressed here"
         self._ask_user(id, reason, default)

@@ -177,12 +177,12 @@ def has_switch(adapter: Adapter) -> bool:
 
 def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:
     """Return the path of the object or list for servers, existing or not."""
-    known = [keys_of(path) for path in paths]
+    containers = [keys_of(path) for path in paths]
     if adapter.quirk in ("opencode", "kilocode"):
         inner = at(document, ("mcp", "servers"))
         if isinstance(inner, dict) and not inner.keys() & {"command", "url", "type"}:
             return ("mcp", "servers")
-    return next((keys for keys in known if at(document, keys) is not NOTHING), known[0])
+    return next((keys for keys in containers if at(document, keys) is not NOTHING), containers[0])
 
 
 def keys_of(path: str) -> Keys:
