@@ -136,11 +136,11 @@ class Adapter:
     `off_elsewhere` other files with such names; `is_off_in_any_case` ignores the case of the names. A server that is
     missing in the lists at `allowed` gets a notice. `inputs` are JSONPaths of the values that the tool prompts for.
 
-    `variables` are expanded everywhere, `env_variables` only in variables and headers; `empties` tells where an unset
-    variable becomes an empty text instead of staying unchanged. `inherits` is what a program gets of the tool's own
-    environment, None if that is not known. `untyped` is the type of a `url` without one; None is found out at run
-    time. `timeout_unit_s` is the unit of a plain `timeout`, None if it is not known. `quirk` names the function in
-    `quirks` that brings a file into this form. `source` is the page with the facts, `checked` the date when it was
+    `variables` are expanded everywhere, `env_variables` only in variables and headers; `empties` are the places where
+    an unset variable becomes an empty text instead of staying unchanged. `inherits` is the part of the tool's
+    environment that programs get, None if unknown. `untyped` is the type of a `url` without one; None is detected at
+    run time. `timeout_unit_s` is the unit of a plain `timeout`, None if unknown. `quirk` names the function in
+    `quirks` that converts a file to this form. `source` is the page with the facts, `checked` the date when it was
     read.
     """
 
