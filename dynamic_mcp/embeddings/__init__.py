@@ -1,4 +1,4 @@
-"""Semantic search through the user's own embeddings endpoint. It sends nothing unless the config names one."""
+"""Semantic search through the user's embeddings endpoint. Sends nothing unless the config names one."""
 
 from dynamic_mcp.embeddings.index import SemanticIndex
 

@@ -1,4 +1,4 @@
-"""A client for an embeddings endpoint with OpenAI's protocol: it turns texts into vectors of length one."""
+"""A client for embeddings endpoints with OpenAI's protocol: turns texts into vectors of length one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Answer(msgspec.Struct):
 
 
 class EmbeddingEndpoint:
-    """Asks one endpoint. Opens nothing before the first request."""
+    """A client for one endpoint. It connects with the first request."""
 
     def __init__(self, config: Embeddings) -> None:
         self._config = config
@@ -45,7 +45,7 @@ class EmbeddingEndpoint:
         self._opening = asyncio.Lock()
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[Vector]:
-        """Return a vector for each text, in their order. Raises EndpointError."""
+        """Return a vector for each text, in the same order. Raises EndpointError."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._embed(texts)
@@ -53,7 +53,7 @@ class EmbeddingEndpoint:
             raise EndpointError(f"no answer within {within_s:g} s") from None
 
     async def open(self) -> AsyncClient:
-        """Open the client once; this may take longer than a query may take."""
+        """Open the client once; this may take longer than the time limit of a query."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(self._create_client)
@@ -99,7 +99,7 @@ def endpoint_url(url: str) -> str:
 
 
 def _is_local(url: str) -> bool:
-    """Tell whether a URL is on this machine, which HTTP proxies do not reach."""
+    """Return whether a URL is on this machine, which HTTP proxies do not reach."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback

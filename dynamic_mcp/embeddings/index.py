@@ -1,6 +1,6 @@
 """Semantic similarity of texts: vectors are fetched in the background, queries have a timeout, results go to disk.
 
-After any failure the search simply goes on by words alone.
+After a failure, the search uses words alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # loaded with the first endpoint
 
 log = logging.getLogger(__name__)
 
-# A query goes by words alone if its vector takes longer.
+# The search uses words alone if the vector of a query takes longer.
 QUERY_WITHIN_S = 0.3
 BATCH = 32
 BATCH_WITHIN_S = 60.0
@@ -37,7 +37,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class SemanticIndex:
-    """The vectors of tools and queries. Without a config, it has none and sends nothing."""
+    """The vectors of tools and queries. Without a config, it is empty and sends nothing."""
 
     def __init__(
         self, folder: Path | None = None, *, query_within_s: float = QUERY_WITHIN_S, sleep: Sleep = asyncio.sleep
@@ -57,7 +57,6 @@ class SemanticIndex:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the config names an endpoint."""
         return self._endpoint is not None
 
     def configure(self, config: Embeddings | None) -> None:
@@ -79,22 +78,22 @@ class SemanticIndex:
             self._updating = asyncio.create_task(self._run_updates(self._endpoint), name="embedding tools")
 
     async def similarity(self, query: str, texts: Sequence[Sequence[str]]) -> list[list[float | None]]:
-        """Return the similarity of each text to a query, -1 to 1; empty if it is not known in time."""
+        """Return the similarity of each text to a query, -1 to 1; empty if unknown in time."""
         if self._endpoint is None:
             return []
         from dynamic_mcp.embeddings.endpoint import EndpointError
         from dynamic_mcp.embeddings.vectors import text_key
 
-        known = [[self._vectors.get(text_key(text)) for text in each] for each in texts]
-        if self._texts is not None and not all(vector for each in known for vector in each):
+        vectors = [[self._vectors.get(text_key(text)) for text in each] for each in texts]
+        if self._texts is not None and not all(vector for each in vectors for vector in each):
             self.update(self._texts)
-        if not any(vector for each in known for vector in each):
+        if not any(vector for each in vectors for vector in each):
             return []
         try:
             async with asyncio.timeout(self._query_within_s):
                 vector_of_query = await self._embed_query(query[:MAX_QUERY])
                 return await asyncio.to_thread(
-                    lambda: [[_cosine(vector_of_query, vector) for vector in each] for each in known]
+                    lambda: [[_cosine(vector_of_query, vector) for vector in each] for each in vectors]
                 )
         except EndpointError as exc:
             self._report_failure(exc)
@@ -160,12 +159,12 @@ class SemanticIndex:
 
     async def _embed_query(self, query: str) -> Vector:
         assert self._endpoint is not None, "only called with an endpoint"
-        known = self._queries.pop(query, None)
-        if known is None:
-            (known,) = await self._endpoint.embed([query], self._query_within_s)
+        vector = self._queries.pop(query, None)
+        if vector is None:
+            (vector,) = await self._endpoint.embed([query], self._query_within_s)
             self._is_failing = False
-        self._queries[query] = known
-        return known
+        self._queries[query] = vector
+        return vector
 
     def _report_failure(self, error: EndpointError) -> None:
         if not self._is_failing:

@@ -24,7 +24,7 @@ _KEY = 16
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line of the file: how many numbers a vector has, and their byte order."""
+    """The first line of the file: the number of dimensions, and the byte order."""
 
     numbers: int
     order: str
@@ -47,7 +47,7 @@ class VectorStore:
             return {}
 
     def save(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Store these along with what other processes have stored, up to the size limit. Never raises OSError."""
+        """Store these vectors along with those of other processes, up to the size limit. Never raises OSError."""
         if not vectors:
             return
         numbers = len(next(iter(vectors.values())))
@@ -66,16 +66,14 @@ def text_key(text: str) -> bytes:
 
 
 class _VectorCodec:
-    """A line of JSON, and then keys and vectors as bytes, all of one length."""
+    """A line of JSON, then keys and vectors as bytes, all of one length."""
 
     def encode(self, value: dict[bytes, Vector]) -> bytes:
-        """Return the content."""
         numbers = len(next(iter(value.values())))
         head = msgspec.json.encode(_Head(numbers, sys.byteorder))
         return b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in value.items())])
 
     def decode(self, data: bytes) -> dict[bytes, Vector]:
-        """Return the value."""
         line, _, body = data.partition(b"\n")
         head = decode_as(line, _Head)
         size = _KEY + 4 * head.numbers

@@ -1,1 +1,1 @@
-"""What serves a config: to one client over stdio, or as a daemon to all windows."""
+"""Serves a config: to one client over stdio, or as a daemon to all windows."""

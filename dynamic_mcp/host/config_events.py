@@ -1,4 +1,4 @@
-"""What observers hear of the config of a serving proxy: what it is, each change, and each version that is refused."""
+"""The config events of a serving proxy for observers: its start, each change, and each rejected version."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dynamic_mcp.proxy.request import Event
 
 
 def event_of_start(configs: ConfigState) -> Event:
-    """Return that a config is served from now on."""
+    """Return the event that serving a config has begun."""
     return Event("config.loaded", {"hash": configs.parsed.digest, "version": __version__})
 
 
 def events_of_change(before: ConfigState, after: ConfigState) -> Iterator[Event]:
-    """Yield that another version of the config is served from now on, and that its access rules are others."""
+    """Yield the events that another version of the config is served, and that its access rules have changed."""
     changes = find_changes(before, after)
     named = {
         "added": changes.added,
@@ -33,5 +33,5 @@ def events_of_change(before: ConfigState, after: ConfigState) -> Iterator[Event]
 
 
 def event_of_refusal(error: ConfigError) -> Event:
-    """Return that a version was not taken; what is wrong with it may name values, so only the place is told."""
+    """Return the event that a version was rejected. It has only the place, since the error may contain values."""
     return Event("config.refused", {"outcome": "failure", "where": error.where})

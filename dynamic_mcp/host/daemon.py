@@ -1,4 +1,4 @@
-"""The daemon of a config: one set of servers for all its windows, until nobody has needed it for a while."""
+"""The daemon of a config: one set of servers for all its windows. It ends after an idle period."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from dynamic_mcp.system.text import escape, pluralize
 
 log = logging.getLogger("dynamic_mcp")
 
-# How long the env files of a window may take to read; windows wait a little longer for their welcome.
+# The time limit for reading a window's env files; windows wait a little longer for their welcome.
 _ENTER_WITHIN_S = 4.0
-# How long a config that has just been changed may take to load, before a window hears that its profile is unknown.
+# The time for a changed config to load, before a window receives the error that its profile is unknown.
 _LOAD_WITHIN_S = 1.5
-# However short it lingers, a daemon waits this long for its first window, which has to find it after its start.
+# The minimum wait for the first window, which has to find the daemon after its start.
 _FIRST_WINDOW_WITHIN_S = 5.0
 _CHECK_EVERY_S = 10.0
-# How long calls may go on after an upgrade before the daemon hands over all the same, and how often it looks.
+# The time for calls to end after an upgrade, before the daemon hands over anyway, and the interval of the checks.
 _HAND_OVER_WITHIN_S = 60.0
 _HAND_OVER_POLL_S = 0.2
 
 
 class DaemonOptions(Struct, frozen=True):
-    """What the command line says of a daemon.
+    """The command line's options for a daemon.
 
-    `ready` is a descriptor that is told when the daemon listens. `daemon`, if given, comes before that of the config.
-    With `http` it serves HTTP, whatever the config says.
+    `ready` is a descriptor to write to when the daemon listens. `daemon`, if set, overrides the config's. With `http`
+    it serves HTTP, whatever the config says.
     """
 
     socket: Path
@@ -60,12 +60,12 @@ class DaemonOptions(Struct, frozen=True):
 
     @property
     def is_started_by_window(self) -> bool:
-        """Whether it was started by a window, as the next one will be, and not by a person or a service manager."""
+        """Return whether a window started it, as the next one will, rather than a user or a service manager."""
         return self.ready is not None
 
 
 def run(configs: ConfigState, serving_log: ServingLog, options: DaemonOptions) -> bool:
-    """Serve the windows of a config until nobody needs it; return False if another daemon does so already.
+    """Serve the windows of a config until it is idle; return False if another daemon already does.
 
     Raises ListenError if it was told to serve HTTP and cannot, and ConfigError if a plug-in cannot be opened.
     """
@@ -114,7 +114,7 @@ async def _open_http(serving: Serving, listener: DaemonListener) -> None:
 
 
 class Daemon:
-    """Greets windows, and ends when it is asked to or when nobody has needed it for a while."""
+    """Accepts windows, and ends on request or after an idle period."""
 
     def __init__(
         self,
@@ -136,12 +136,12 @@ class Daemon:
         self._check_now = asyncio.Event()
         self._can_hand_over = can_hand_over
         self._hands_over = False
-        self._has_loaded = asyncio.Event()  # another version of the config
+        self._has_loaded = asyncio.Event()  # set when another version of the config is loaded
         self._linger: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def accept(self) -> SocketFace:
-        """Return what serves a new connection."""
+        """Return the face for a new connection."""
         face = SocketFace(self, self._config.max_message_bytes)
         self._faces.add(face)
         return face
@@ -173,7 +173,7 @@ class Daemon:
         self._check_now.set()
 
     async def _check(self) -> None:
-        """Listen again if the socket was removed, as programs do that clean up temporary files; notice upgrades."""
+        """Listen again if the socket was removed, for example by a cleanup of temporary files; detect upgrades."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CHECK_EVERY_S):
@@ -192,7 +192,7 @@ class Daemon:
                 await self._hand_over()
 
     async def _hand_over(self) -> None:
-        """End, so that the windows start a daemon of the new version, between two calls if there is such a moment."""
+        """End, so that the windows start a daemon of the new version; wait for a moment without calls if possible."""
         log.info("dynamic-mcp was upgraded: a new daemon goes on with the windows of this one")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HAND_OVER_WITHIN_S):
@@ -203,7 +203,7 @@ class Daemon:
         await asyncio.Event().wait()  # until this task is cancelled
 
     async def _free_port(self, within_s: float) -> None:
-        """Stop to serve HTTP, so that the next daemon can; it is started here if no window does that."""
+        """Stop serving HTTP, so that the next daemon can; start that daemon unless a window does."""
         http = self._serving.http
         serves_http_alone = http.is_active and not self._windows
         await http.finish(within_s)
@@ -215,7 +215,7 @@ class Daemon:
     # --- Reception -------------------------------------------------------------------------------------
 
     async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
-        """Return the session of a window; None if it is refused or wants none."""
+        """Return the session of a window; None if it is refused or does not want one."""
         if hello.purpose == "stop":
             log.info("the daemon was asked to stop")
             self._ended.set()
@@ -250,10 +250,10 @@ class Daemon:
         return Session(connection, CommandServer(proxy)) if is_command else StreamSession(connection, proxy)
 
     async def _check_profile(self, hello: Hello) -> NotFound | None:
-        """Return the error that the config has no such profile, also after a moment for one that was just added.
+        """Return the error that the config has no such profile; wait a moment for a profile that was just added.
 
-        A session that another daemon has begun goes on, and is told that its profile has gone. A command has read the
-        config itself.
+        A session continued from another daemon goes on, and receives a notice that its profile was removed. A command
+        has read the config itself.
         """
         if hello.profile is None or hello.continuation.generation or hello.purpose == "command":
             return None
@@ -269,7 +269,7 @@ class Daemon:
         )
 
     def dismiss(self, face: SocketFace) -> None:
-        """Let go of a window that has gone, and of what was kept for its workspace."""
+        """Called when a window disconnects. Releases it, and its workspace's resources."""
         self._faces.discard(face)
         workspace = self._windows.pop(face, None)
         if workspace is not None:
@@ -284,7 +284,7 @@ class Daemon:
         return self._serving.config
 
     def _reload_config(self, old: ConfigState, new: ConfigState) -> None:
-        """Note whether the config asks for a daemon; windows that are there stay until they end."""
+        """Record whether the config asks for a daemon; connected windows stay until they end."""
         config = new.base
         if self._is_wanted and config.daemon is None:
             log.info("%s asks for no daemon any more; new windows are served alone", config.file)
@@ -298,7 +298,7 @@ class Daemon:
             self._linger = None
 
     def _begin_to_linger(self) -> None:
-        """End after a while, unless a window comes."""
+        """End after the idle period, unless a window connects."""
         self._cancel_linger()
         if self._windows or self._ended.is_set() or self._serving.http.is_active:
             return

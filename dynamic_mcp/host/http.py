@@ -1,4 +1,4 @@
-"""Serves any number of clients over HTTP until a signal comes. Nothing is read from stdin."""
+"""Serves any number of clients over HTTP until a signal arrives. Does not read stdin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("dynamic_mcp")
 
 
 def run(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> None:
-    """Serve a config over HTTP, in an event loop of its own. Raises ListenError."""
+    """Serve a config over HTTP, in a new event loop. Raises ListenError."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(configs, serving_log, overrides))
 

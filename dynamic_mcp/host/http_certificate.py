@@ -10,16 +10,16 @@ from dynamic_mcp.system.text import os_reason
 
 
 class Certificate:
-    """A certificate and its key. Connections that come after `replace` get the new one."""
+    """A certificate and its key. Connections opened after `replace` use the new one."""
 
     def __init__(self, tls: Tls) -> None:
         """Read the files. Raises ListenError."""
         self.context = self._current = _load(tls)
-        # a context keeps every certificate that it was ever given, so each gets a context of its own
+        # a context keeps every certificate ever loaded into it, so each gets a new context
         self.context.sni_callback = self._choose_context
 
     def replace(self, tls: Tls) -> None:
-        """Read the files again, or others. Raises ListenError, and then the old certificate stays."""
+        """Read the files again, or other files. Raises ListenError, which keeps the old certificate."""
         self._current = _load(tls)
 
     def _choose_context(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
@@ -44,5 +44,5 @@ def _load(tls: Tls) -> ssl.SSLContext:
 
 
 def _refuse_passphrase() -> str:
-    """Keep OpenSSL from asking for the passphrase on the terminal."""
+    """Prevent OpenSSL from asking for the passphrase on the terminal."""
     return ""

@@ -1,6 +1,6 @@
-"""Whether and where a serving process serves HTTP: opened, moved and closed as its config says, while it runs.
+"""Starts, moves and stops the HTTP server of a serving process, as its config says, while it runs.
 
-What serves HTTP is loaded when it is first wanted.
+The server's code is loaded when HTTP is first wanted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PROFILE_GONE = "the profile `%s` is not in %s any more: clients over HTTP that 
 
 
 class HttpOverrides(Struct, frozen=True):
-    """What the command line says of HTTP; None leaves it to the config, and the rest is added to that."""
+    """The command line's HTTP options; None leaves an option to the config, and lists are added to the config's."""
 
     listen: Address | None = None
     tls: Tls | None = None
@@ -41,7 +41,7 @@ class HttpOverrides(Struct, frozen=True):
     profile: str | None = None
 
     def override(self, http: Http | None) -> Http:
-        """Return what is served where a config says this."""
+        """Return the HTTP options for a config, with these applied."""
         from dynamic_mcp.config.http import Http
 
         http = http or Http()
@@ -58,40 +58,40 @@ class HttpOverrides(Struct, frozen=True):
 
 
 class Service(Protocol):
-    """What serves a proxy over HTTP."""
+    """Serves a proxy over HTTP."""
 
     @property
     def url(self) -> str:
-        """Where clients connect to, if that is known."""
+        """The URL for clients, if it is known."""
         ...
 
     @property
     def shutdown_timeout_s(self) -> float:
-        """How long calls may take to end, by the config."""
+        """The configured time for calls to end."""
         ...
 
     async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
-        """Serve like this from now on. Raises ListenError, and then all stays as it was."""
+        """Serve with these options from now on. Raises ListenError, which leaves everything unchanged."""
         ...
 
     def reload_certificate(self) -> None:
-        """Read the files of the certificate again, for new connections."""
+        """Read the certificate's files again, for new connections."""
         ...
 
     async def finish(self, within_s: float) -> None:
-        """Begin no session, let calls end within a bound, and close everything."""
+        """Start no new session, let calls end within a bound, and close everything."""
         ...
 
 
 def load_service() -> Callable[[Proxy], Service]:
-    """Load and return what serves HTTP at an address of its own."""
+    """Import and return the service with a listener."""
     from dynamic_mcp.host.http_service import HttpService
 
     return HttpService
 
 
 class HttpControl:
-    """The HTTP server of a process, if it has one. `overrides`: it has one whatever its config says."""
+    """The HTTP server of a process, if it has one; with `overrides`, it has one whatever its config says."""
 
     def __init__(
         self,
@@ -112,37 +112,36 @@ class HttpControl:
 
     @property
     def url(self) -> str:
-        """Where clients connect to; empty while HTTP is not served."""
+        """The URL for clients; empty while HTTP is not served."""
         return "" if self._service is None else self._service.url
 
     @property
     def is_active(self) -> bool:
-        """Whether HTTP is served, or may be in a moment."""
+        """Return whether HTTP is served, or is about to be."""
         return self._service is not None or self._change is not None
 
     def find_settings(self, config: Config) -> Http | None:
-        """Return how HTTP is to be served with this config; None if it is not."""
+        """Return the HTTP options for this config; None if it does not want HTTP."""
         return config.http if self._overrides is None else self._overrides.override(config.http)
 
     def prepare_reload(self, old: ConfigState, new: ConfigState) -> None:
-        """Let the proxy have servers for clients over HTTP, which have no workspace, once there may be some."""
+        """Allow servers for clients over HTTP, which have no workspace, before the first one may connect."""
         if self.find_settings(new.base) is not None:
             self._proxy.has_base = True
 
     def reload(self, old: ConfigState, new: ConfigState) -> None:
-        """Serve as another version of the config says."""
         self.apply(new.base)
 
     async def open(self, config: Config) -> None:
-        """Begin to serve. Raises ListenError."""
+        """Start serving. Raises ListenError."""
         http = self.find_settings(config)
         if http is not None:
             await self._serve(config, http)
 
     def apply(self, config: Config, *, level: int = logging.ERROR) -> None:
-        """Serve as this config says from now on; what cannot be done is logged, and then all stays as it was.
+        """Serve as this config says from now on; a failure is logged, and leaves everything unchanged.
 
-        Clients are told too, unless the `level` is below that of an error.
+        Clients are notified too, unless the `level` is below that of an error.
         """
         http = self.find_settings(config)
         self._wanted = None if http is None else (config, http)
@@ -152,12 +151,11 @@ class HttpControl:
             self._change = asyncio.create_task(self._apply_wanted(level), name="change of the HTTP server")
 
     def reload_certificate(self) -> None:
-        """Read the files of the certificate again, for new connections."""
         if self._service is not None:
             self._service.reload_certificate()
 
     async def finish(self, within_s: float | None = None) -> None:
-        """Begin no session any more and let calls end, within the configured time or less; then close all."""
+        """Start no new session and let calls end, within the configured time or less; then close everything."""
         self._has_ended = True
         if self._change is not None:
             self._change.cancel()
@@ -168,7 +166,7 @@ class HttpControl:
             await service.finish(most_s if within_s is None else min(within_s, most_s))
 
     async def _apply_wanted(self, level: int) -> None:
-        """Apply what is wanted last, also if that changes meanwhile."""
+        """Apply the latest wanted state, also if it changes meanwhile."""
         try:
             applied: object = self
             while applied != self._wanted:
@@ -197,12 +195,12 @@ class HttpControl:
 
     async def _serve(self, config: Config, http: Http) -> None:
         service = self._service
-        if service is None:  # what it needs is loaded in a thread, since others may be served already
+        if service is None:  # imports run in a thread, since other clients may be served already
             service = (await asyncio.to_thread(self._load))(self._proxy)
-        before = service.url
+        old_url = service.url
         await service.serve(http, config.file, max_body_bytes=config.max_message_bytes)
         self._service = service
         if http.profile is not None and http.profile not in config.profiles:
             log.error(_PROFILE_GONE, http.profile, config.file)
-        if service.url != before:
+        if service.url != old_url:
             log.info("serving %s over HTTP at %s", config.file, service.url)

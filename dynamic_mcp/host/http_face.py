@@ -1,4 +1,4 @@
-"""What every HTTP server of ours does with its core: gives it options, and tells it the time."""
+"""The HTTP core's options and timer, for every HTTP server of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TICK_S = 1.0
 
 
 async def tick(face: HttpFace) -> None:
-    """Let a core do what is due, until cancelled."""
+    """Run the core's due work until cancelled."""
     while True:
         await asyncio.sleep(_TICK_S)
         face.tick()
@@ -22,7 +22,7 @@ async def tick(face: HttpFace) -> None:
 def make_options(
     http: Http, max_body_bytes: int, *, own_hosts: tuple[str, ...], accepts_any_address: bool
 ) -> HttpOptions:
-    """Return how to serve as the config says, at these hosts and at that of its public URL."""
+    """Return the options for the config, at these hosts and at that of its public URL."""
     public_host, public_origin = _split_public_url(http.public_url)
     return HttpOptions(
         path=http.path,
@@ -43,7 +43,7 @@ def make_options(
 
 
 def _split_public_url(url: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the host of a URL, as `Host` has it without a port, and its origin; nothing of no URL."""
+    """Return the host of a URL, as in `Host` but without a port, and its origin; empty without a URL."""
     if url is None:
         return (), ()
     parts = urlsplit(url.lower())

@@ -1,4 +1,4 @@
-"""Lets the HTTP server of a proxy serve the pages where persons log in to servers, and links lead there."""
+"""Adds the pages for logins to servers to a proxy's HTTP server, and sends links to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 
 
 def add_login_pages(authenticator: Authenticator, http: Http, proxy: Proxy) -> Authenticator:
-    """Return an authenticator with the pages beside its own, unless everybody is the local user."""
+    """Return the authenticator with the login pages added, unless every client is the local user."""
     base_url = find_base_url(http)
     if proxy.logins is None or base_url is None or authenticator.is_open:
         return authenticator
@@ -20,11 +20,11 @@ def add_login_pages(authenticator: Authenticator, http: Http, proxy: Proxy) -> A
 
 
 def send_links(http: Http, proxy: Proxy) -> None:
-    """Send persons links to the pages, from now on; none if there are no pages."""
+    """Send users links to the pages from now on, if there are pages."""
     if proxy.logins is not None:
         proxy.logins.base_url = find_base_url(http) if http.auth else None
 
 
 def find_base_url(http: Http) -> str | None:
-    """Return the URL that stands before all paths of the server: the public one without the path of the endpoint."""
+    """Return the base URL of all paths of the server: the public URL without the path of the endpoint."""
     return None if http.public_url is None else issuer_of(http)

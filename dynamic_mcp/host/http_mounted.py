@@ -1,4 +1,4 @@
-"""The HTTP server of a proxy inside an application of somebody else, which listens and says who may come."""
+"""A proxy's HTTP server inside another application, which listens and authenticates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("dynamic_mcp")
 
 
 class MountedService:
-    """Serves a proxy over HTTP with what others have received. It has no `url`, since it does not know its own."""
+    """Serves a proxy over HTTP with requests that an application has received. Its `url` is unknown."""
 
     url = ""
 
@@ -31,11 +31,11 @@ class MountedService:
         self._background = TaskSet(log)
 
     async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
-        """Serve like this from now on; where to listen, and how, is not for us."""
+        """Serve with these options from now on; the application decides about the listener."""
         if not self._background:
             self._background.create(tick(self.face), name="clock of the HTTP server")
         self.shutdown_timeout_s = http.shutdown_timeout_s
-        # an address in `Host` cannot be a page's own name, so any will do where ours are not known
+        # an address in `Host` cannot be the name of a page, so any is accepted where our hosts are not known
         options = make_options(http, max_body_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
         authenticator = self._providers.make_authenticator(http, config_file)
         self.face.configure(options, add_login_pages(authenticator, http, self._proxy))
@@ -43,10 +43,10 @@ class MountedService:
         await self._providers.keep_only(http, config_file)
 
     def reload_certificate(self) -> None:
-        """Do nothing: there is none."""
+        """Do nothing: it has no certificate."""
 
     async def finish(self, within_s: float) -> None:
-        """Begin no session, let calls end within a bound, then end all streams and sessions."""
+        """Start no new session, let calls end within a bound, then end all streams and sessions."""
         await self.face.drain(within_s)
         self.face.close()
         self._background.cancel_all()

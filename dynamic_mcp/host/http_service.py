@@ -1,4 +1,4 @@
-"""An HTTP server in front of a proxy. It can move to another address without ending its sessions."""
+"""An HTTP server in front of a proxy. It can move to another address and keep its sessions."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger("dynamic_mcp")
 
-# How long clients may take to read what they were answered last.
+# The time for clients to read their last response.
 _FLUSH_WITHIN_S = 1.0
-# A client of a session has an open stream, and sends requests beside it.
+# The connections of a session: an open stream, and one for requests beside it.
 _CONNECTIONS_OF_SESSION = 2
-# Files that are no connections: pipes to servers, logs, databases.
+# Descriptors for other files: pipes to servers, logs, databases.
 _OTHER_DESCRIPTORS = 128
 
 
 class _Listener(Struct, frozen=True):
-    """A server that listens: where, as which options wanted it, and with which certificate."""
+    """A listening server: its address, the options that requested it, and its certificate."""
 
     server: HttpServer
     address: Address
@@ -47,13 +47,13 @@ class _Listener(Struct, frozen=True):
     socket_mode: int
 
     def is_at(self, http: Http) -> bool:
-        """Tell whether these options are served by this listener, given the right certificate."""
+        """Return whether this listener serves these options, given the right certificate."""
         is_secure = self.certificate is not None
         return (self.address, is_secure, self.socket_mode) == (http.listen, http.tls is not None, http.socket_mode)
 
 
 class HttpService:
-    """Serves a proxy over HTTP, with one core that keeps the sessions wherever it listens."""
+    """Serves a proxy over HTTP, with one core for the sessions, whatever address it listens at."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -68,7 +68,7 @@ class HttpService:
 
     @property
     def url(self) -> str:
-        """Where clients connect to; empty while nothing listens."""
+        """The URL for clients; empty without a listener."""
         match self._listener:
             case None:
                 return ""
@@ -78,7 +78,7 @@ class HttpService:
                 return f"{listener.origin}{self._http.path}"
 
     async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
-        """Serve like this from now on. Raises ListenError, and then all stays as it was."""
+        """Serve with these options from now on. Raises ListenError, which leaves everything unchanged."""
         place = await resolve_address(http.listen) if isinstance(http.listen, TcpAddress) else None
         if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)
@@ -86,7 +86,7 @@ class HttpService:
         authenticator = self._providers.make_authenticator(http, config_file)
         authenticator = add_login_pages(authenticator, http, self._proxy)
         face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)
-        if self._face is not None and not authenticator.is_open:  # before others can reach it, where it moves
+        if self._face is not None and not authenticator.is_open:  # before the move makes it reachable by others
             face.configure(self._options, authenticator)
         try:
             await self._listen_at(face, http, place)
@@ -107,23 +107,22 @@ class HttpService:
         await self._providers.keep_only(http, config_file)
 
     async def _listen_at(self, face: HttpFace, http: Http, place: ListenAddress | None) -> None:
-        """Listen where the config says, or go on to if that is where it listens. Raises ListenError."""
+        """Listen at the configured address, or keep a listener that is already there. Raises ListenError."""
         listener = self._listener
         if listener is None or not listener.is_at(http):
             self._listener = await self._move(face, http, place)
-            self._let_go(listener)
+            self._drain(listener)
         elif listener.certificate is not None and http.tls is not None:
             await asyncio.to_thread(listener.certificate.replace, http.tls)
 
     def reload_certificate(self) -> None:
-        """Read the files of the certificate again, for new connections."""
         if self._listener is not None and self._listener.certificate is not None and self._http.tls is not None:
             self._background.create(self._reload(self._listener.certificate), name="reload of the certificate")
 
     async def finish(self, within_s: float) -> None:
-        """Begin no session any more, let calls end within a bound, then end all streams and sessions.
+        """Start no new session, let calls end within a bound, then end all streams and sessions.
 
-        It listens meanwhile: calls may need answers of their clients, and load balancers ask whether it is ready.
+        It keeps listening meanwhile: calls may need answers from clients, and load balancers check its readiness.
         """
         if self._face is not None:
             await self._face.drain(within_s)
@@ -138,39 +137,38 @@ class HttpService:
 
     @property
     def shutdown_timeout_s(self) -> float:
-        """How long calls may take to end, by the config."""
         return self._http.shutdown_timeout_s
 
     # --- listening -------------------------------------------------------------------------------------
 
     async def _move(self, face: HttpFace, http: Http, place: ListenAddress | None) -> _Listener:
-        """Listen elsewhere, beside the listener that there is, if the new one does not need its port."""
+        """Listen at another address, beside the old listener unless both need the same port."""
         certificate = None if http.tls is None else await asyncio.to_thread(Certificate, http.tls)
-        before = self._listener
+        old = self._listener
         try:
             return await _listen(face, http, place, certificate)
         except OSError as exc:
-            if before is None or exc.errno != errno.EADDRINUSE or not _overlaps(before.address, http.listen):
+            if old is None or exc.errno != errno.EADDRINUSE or not _overlaps(old.address, http.listen):
                 raise _to_error(http.listen, exc) from exc
-        before.server.close()
+        old.server.close()
         try:
             return await _listen(face, http, place, certificate)
         except OSError as exc:
-            await self._restore(face, before)
+            await self._restore(face, old)
             raise _to_error(http.listen, exc) from exc
 
-    async def _restore(self, face: HttpFace, before: _Listener) -> None:
-        """Listen again where the port was given up in vain."""
-        self._let_go(before)
+    async def _restore(self, face: HttpFace, old: _Listener) -> None:
+        """Listen at the old address again after the new one failed."""
+        self._drain(old)
         self._listener = None
         try:
-            place = await resolve_address(before.address) if isinstance(before.address, TcpAddress) else None
-            self._listener = await _listen(face, self._http, place, before.certificate)
+            place = await resolve_address(old.address) if isinstance(old.address, TcpAddress) else None
+            self._listener = await _listen(face, self._http, place, old.certificate)
         except (OSError, ListenError) as exc:
-            log.error("HTTP is not served at `%s` any more: %s", before.address, exc)  # noqa: TRY400
+            log.error("HTTP is not served at `%s` any more: %s", old.address, exc)  # noqa: TRY400
 
-    def _let_go(self, listener: _Listener | None) -> None:
-        """Let what is in flight on the connections of an old listener end there; its clients come back."""
+    def _drain(self, listener: _Listener | None) -> None:
+        """Close an old listener after its requests in flight end; its clients reconnect."""
         if listener is not None:
             self._background.create(listener.server.drain(self._http.shutdown_timeout_s), name="end of a listener")
 
@@ -187,7 +185,7 @@ class HttpService:
 async def _listen(
     face: HttpFace, http: Http, place: ListenAddress | None, certificate: Certificate | None
 ) -> _Listener:
-    """Listen with a server of its own. Raises OSError."""
+    """Listen with a new server. Raises OSError."""
     server = HttpServer(face)
     try:
         origin = await _open(server, http, place, certificate)
@@ -198,7 +196,7 @@ async def _listen(
 
 
 async def _open(server: HttpServer, http: Http, place: ListenAddress | None, certificate: Certificate | None) -> str:
-    """Open a server at an address, or at each one that its name has; return its origin."""
+    """Open a server at an address, or at every address of a host name; return its origin."""
     tls = None if certificate is None else certificate.context
     scheme = "http" if tls is None else "https"
     if place is None:
@@ -208,7 +206,7 @@ async def _open(server: HttpServer, http: Http, place: ListenAddress | None, cer
 
 
 def _overlaps(old: Address, new: Address) -> bool:
-    """Tell whether an old address may be in the way of a new one."""
+    """Return whether an old address may block a new one."""
     match old, new:
         case TcpAddress(port=port), TcpAddress(port=other):
             return port == other
@@ -240,13 +238,13 @@ def _to_error(address: Address, exc: OSError) -> ListenError:
 
 
 def set_bounds(server: HttpServer, http: Http) -> None:
-    """Let a server have as many connections as its sessions need and the system allows."""
+    """Limit a server's connections to those its sessions need and the system allows."""
     wanted = max(limits.CONNECTIONS, _CONNECTIONS_OF_SESSION * http.max_sessions)
     server.set_bounds(connections=min(wanted, _available_descriptors()), forwarders=http.forwarders)
 
 
 def _available_descriptors() -> int:
-    """Return how many files may be open for connections, so that servers can still be started."""
+    """Return how many connections may be open, leaving descriptors for servers."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""Loads what a daemon or an HTTP server may need later, while its files are those that it was started from."""
+"""Imports the modules that a daemon or HTTP server may need later, before an upgrade can replace their files."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from dynamic_mcp.features.table import FEATURES
 
 log = logging.getLogger("dynamic_mcp")
 
-# What serving may come to, also with another version of the config.
+# Modules for serving, also with another version of the config.
 _ROOMS = (
     "config", "embeddings", "face", "groups", "host", "mcp", "middleware", "oauth", "observe", "packs", "policy",
     "proxy", "search", "session", "system", "tools", "upstream", "web",
 )  # fmt: skip
-# Of other people's packages, those that only functions of these rooms import.
+# Third-party packages that only functions of these packages import.
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
-# This needs a package that may not be installed, and is loaded at the start where the config asks for it.
+# Needs an optional package, and is loaded at the start if the config asks for it.
 _OPTIONAL = ("dynamic_mcp.config.cel",)
-# What commands alone use of a feature.
+# Modules of features that only commands use.
 _OF_COMMANDS = ("check", "commands", "probe", "status")
 _FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
-# These bring the MCP SDK.
+# These import the MCP SDK.
 _FOR_LOGINS = tuple(f"dynamic_mcp.oauth.{name}" for name in ("discovery", "login", "registration", "tokens"))
-# These bring authlib, cryptography and joserfc. Logins to servers may need them too.
+# These import authlib, cryptography and joserfc. Logins to servers may need them too.
 _FOR_TOKENS = ("dynamic_mcp.web.endpoints", "dynamic_mcp.web.jwk")
-# These bring pydantic, and find the words for a config that is not valid.
+# These import pydantic, and describe the errors of an invalid config.
 _FOR_ERRORS = ("dynamic_mcp.config.model", "dynamic_mcp.config.problems", "dynamic_mcp.config.schema")
 
 
 async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> None:
-    """Load each module in a thread, one after the other, so that calls go on meanwhile.
+    """Import each module in a thread, one after the other, so that calls go on meanwhile.
 
-    A process that can hand over to one of the new version does without what is large and seldom needed.
+    A process that can hand over to a new version skips large modules that are seldom needed.
     """
     for name in list_modules(config, serves_http=serves_http, can_hand_over=can_hand_over):
         try:
             await asyncio.to_thread(import_module, name)
         except Upgraded:
             return
-        except (ImportError, OSError) as exc:  # no descriptor may be free
+        except (ImportError, OSError) as exc:  # there may be no free descriptor
             log.debug("`%s` cannot be loaded: %s", name, exc)
     log.debug("loaded all that serving may need")
 
 
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
-    """Return the names of the modules that a process which serves this config may need."""
+    """Yield the names of the modules that serving this config may need."""
     yield from _PACKAGES
     unwanted: tuple[str, ...] = _OPTIONAL
     if can_hand_over:

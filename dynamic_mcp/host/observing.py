@@ -1,4 +1,4 @@
-"""Who observes the requests of a proxy: the features of the table that its config wants."""
+"""The observers of a proxy's requests: the features of the table that its config wants."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Observing:
-    """Gives a proxy the observers of its config. What the config leaves as it is goes on over a reload.
+    """Gives a proxy the observers of its config. Observers with unchanged settings survive a reload.
 
-    The proxy of a command is observed by those features only that observe commands.
+    For the proxy of a command, these are only the features that observe commands.
     """
 
     def __init__(self, proxy: Proxy, reloads: ReloadCounts | None = None, *, is_command: bool = False) -> None:
@@ -29,7 +29,7 @@ class Observing:
 
     @property
     def metrics_url(self) -> str:
-        """Where metrics are read; empty while they are not."""
+        """The URL of the metrics; empty while there are none."""
         return next((service.url for service in self._services.values() if service.url), "")
 
     def apply(self, config: Config) -> None:
@@ -39,7 +39,7 @@ class Observing:
         self._proxy.observers = Observers(observers) if observers else None
 
     def reload(self, old: ConfigState, new: ConfigState) -> None:
-        """Observe as another version says, and tell of the change also those who do not observe any more."""
+        """Observe as another version says, and report the change also to the observers that it removes."""
         observed_before, is_same = self._proxy.observers is not None, old.base.audit == new.base.audit
         if observed_before and not is_same:
             self._record_change(old, new)
@@ -55,7 +55,7 @@ class Observing:
                 self._proxy.note(event)
 
     def _services_for(self, config: Config) -> Iterator[ObserverService]:
-        """Yield the services that any config has wanted, in the order of the table."""
+        """Yield the services that any config has wanted so far, in the order of the table."""
         for feature in self._features:
             if feature.name not in self._services and feature.is_wanted(config):
                 self._services[feature.name] = self._make_service(feature)
@@ -63,7 +63,7 @@ class Observing:
                 yield self._services[feature.name]
 
     def _make_service(self, feature: Feature) -> ObserverService:
-        from dynamic_mcp.proxy.observer_service import ObserverContext  # with the first of them
+        from dynamic_mcp.proxy.observer_service import ObserverContext  # imported with the first observer
 
         context = ObserverContext(self._proxy, self._reloads, self._count_failures)
         service: ObserverService = feature.load(feature.observer).make_service(context)
@@ -73,7 +73,7 @@ class Observing:
         return sum(service.failures for service in self._services.values())
 
     async def close(self) -> None:
-        """Write and send what is left, within a bound."""
+        """Flush the observers, within a bound."""
         for feature in self._features:
             if feature.name in self._services:
                 await self._services[feature.name].close()

@@ -1,4 +1,4 @@
-"""Watches the config of a serving proxy, and says what is wrong with a version that cannot be served."""
+"""Watches the config of a serving proxy, and reports versions that cannot be served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("dynamic_mcp")
 
 
 class Reloader:
-    """Has each valid version of the config served; of an invalid one it tells the log, the clients and observers."""
+    """Applies each valid version of the config; an invalid one is reported to the log, the clients and observers."""
 
     def __init__(self, served: ServedConfig, proxy: Proxy) -> None:
         self.watch = ConfigWatcher(
@@ -24,7 +24,7 @@ class Reloader:
         self._reloads = served.reloads
 
     async def _prepare(self, configs: ConfigState) -> None:
-        """Open what a version needs before it is applied. Raises ConfigError, and then nothing has changed."""
+        """Open the resources of a version before it is applied. Raises ConfigError, and then nothing has changed."""
         await self._proxy.prepare(configs.base)
 
     def _report(self, error: ConfigError) -> None:
@@ -37,5 +37,5 @@ class Reloader:
         self._proxy.complain(f"the config was not reloaded: {error}")
 
     def _report_repair(self) -> None:
-        """Tell the clients that heard of the error."""
+        """Notify the clients that received the error."""
         self._proxy.complain("the config is valid again", level="notice")

@@ -1,4 +1,4 @@
-"""A proxy that serves: its logins and its cache, the watch on its config, and its entry among the running ones."""
+"""A serving proxy: its logins and cache, the watch on its config, and its entry in the registry of proxies."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dynamic_mcp")
 
-# How long requests in flight may take to finish after a signal.
+# The time for requests in flight to finish after a signal.
 FINISH_AFTER_SIGNAL_S = 1.0
-# From the end of input to the end of the last server, whatever it does, and the least that servers get of it.
+# The time limit from the end of input to the end of the last server, and the servers' minimum share of it.
 _EXIT_WITHIN_S = 4.4
 _SERVERS_EXIT_WITHIN_S = 0.2
-# Garbage is looked for once so many more objects were made than freed. The 700 of Python are fewer than a hundred
-# calls in flight consist of, so it would be looked for again and again while there is none.
+# The threshold of the garbage collector, in objects created but not freed. Python's 700 are fewer than a hundred
+# calls in flight consist of, so it would run again and again without finding garbage.
 _GARBAGE_AFTER = 10_000
 
 
 _CHECK_INSTALLATION_EVERY_S = 60.0
-# How soon the only client of a process should have said hello.
+# The time for the only client of a process to initialize.
 _LISTED_WITHIN_S = 0.5
-# What is loaded once that client has its answer.
+# The modules to load after that client's first answer.
 _REST = (
     "dynamic_mcp.upstream.opener",
     "dynamic_mcp.proxy.search",
     "dynamic_mcp.proxy.calls",
     "dynamic_mcp.proxy.upstream_messages",
     "dynamic_mcp.proxy.message_rules",
-    # what another version of the config may want, which must not be found missing when it is half applied
+    # for another version of the config: an import must not fail while it is half applied
     "dynamic_mcp.proxy.allowed_lists",
     "dynamic_mcp.proxy.persons",
     "dynamic_mcp.proxy.profiles",
@@ -71,18 +71,18 @@ _REST = (
 
 
 class ConfigSource(Struct, frozen=True):
-    """Where a config comes from that is in no file: its name, and the command that logs in to a group of it."""
+    """A source of a config other than a file: its name, and the command for logins to one of its groups."""
 
     label: str
     login_command: Callable[[str], str]
 
 
 class Serving:
-    """A proxy, its HTTP server if it has one, and what keeps its config up to date.
+    """A proxy, its HTTP server if any, and the tasks that keep its config up to date.
 
-    A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a file, which is
-    watched, unless it has another `origin`. Without a `serving_log`, it serves in somebody else's application.
-    After an upgrade of the program, one that can hand over is followed by a process of the new version.
+    A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a watched file,
+    unless it has another `origin`. Without a `serving_log`, it serves inside another application. After an upgrade of
+    the program, a process that can hand over is followed by one of the new version.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Serving:
 
             self.proxy.note(event_of_start(configs))
         self._warnings = frozenset(self._find_warnings(config))
-        # The order in which another version of the config takes hold.
+        # The order in which another version of the config is applied.
         self.served.listeners += [
             *([serving_log.reload] if serving_log is not None else []),
             _log_change,
@@ -137,26 +137,24 @@ class Serving:
 
     @property
     def config(self) -> Config:
-        """The config that is served."""
         return self.served.state.base
 
     @cached_property
     def reloader(self) -> Reloader:
-        """What watches the config, which begins once the first client has its answer."""
+        """The watcher of the config, which starts after the first client's answer."""
         from dynamic_mcp.host.reloader import Reloader
 
         return Reloader(self.served, self.proxy)
 
     @cached_property
     def workspaces(self) -> Workspaces:
-        """The workspaces of a daemon's windows."""
         from dynamic_mcp.proxy.workspaces import Workspaces
 
         return Workspaces(self.served, self.proxy, on_new_files=self.reloader.watch.check_soon)
 
     @property
     def http(self) -> HttpControl:
-        """What serves HTTP where, and while, that is wanted."""
+        """The control of the HTTP server, created on first use."""
         if self._http is None:
             from dynamic_mcp.host.http_control import HttpControl, load_service
 
@@ -164,20 +162,20 @@ class Serving:
         return self._http
 
     def find_http(self, config: Config) -> HttpControl | None:
-        """Return what serves HTTP; None where nothing has wanted that so far, nor does this config."""
+        """Return the control of the HTTP server; None if neither this config nor an earlier one has wanted HTTP."""
         is_wanted = self._http is not None or self._overrides is not None or config.http is not None
         return self.http if is_wanted else None
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Keep the config and the entry among the running proxies up to date, until the end of the context.
+        """Keep the config and the entry in the registry up to date, until the end of the context.
 
         Raises ConfigError if the plug-ins of the config cannot be opened.
         """
         await self.open()
         if self._owns_process:
             guard_imports(self.installation)
-            gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
+            gc.freeze()  # these objects stay to the end, so the garbage collector need not scan them again and again
             gc.set_threshold(_GARBAGE_AFTER)
             gc.enable()
         try:
@@ -187,8 +185,8 @@ class Serving:
             await self.close()
 
     async def _publish(self) -> None:
-        """Keep the entry among the running proxies up to date."""
-        if self._kind == "stdio":  # its client comes at once, and is answered before more is loaded
+        """Keep the entry in the registry of proxies up to date."""
+        if self._kind == "stdio":  # its client connects at once, and is answered before more modules are loaded
             await wait_for_greeting(self.proxy, _LISTED_WITHIN_S)
         from dynamic_mcp.observe.proxies import ProxyRegistry
         from dynamic_mcp.proxy.status import read_status
@@ -214,7 +212,7 @@ class Serving:
             yield self._load_modules() if self._kind != "stdio" else self._load_rest()
 
     async def _watch_config(self) -> None:
-        """Watch the config once the first client has its answer, or after a while if none says hello."""
+        """Watch the config after the first client's answer, or after a while if no client initializes."""
         await wait_for_first_client(self.proxy)
         try:
             await self.reloader.watch.run()
@@ -224,47 +222,47 @@ class Serving:
             log.exception("a bug: the config is no longer watched")
 
     async def _load_rest(self) -> None:
-        """Load what a plain client may come to, which needs none of it for its first answer.
+        """Load the modules that most clients need, but not for their first answer.
 
-        What only some come to is loaded when they do: this process ends with its client, which an upgrade restarts.
+        Rarely used modules are loaded on demand: this process ends with its client, which an upgrade restarts.
         """
         await wait_for_first_client(self.proxy)
         for load in self._loads():
             try:
-                load()  # some milliseconds at most; a thread would slow the loop down for longer
+                load()  # takes a few milliseconds; a thread would slow the loop down for longer
             except Upgraded:
                 return
-            except OSError as exc:  # no descriptor is free
+            except OSError as exc:  # there is no free descriptor
                 log.debug("not all can be loaded yet: %s", exc)
             await asyncio.sleep(0)
         gc.freeze()
         log.debug("loaded what a client may come to")
 
     def _loads(self) -> Iterator[Callable[[], object]]:
-        """Yield what loads the modules that a plain client may come to, a few at a time."""
+        """Yield functions that load the modules for most clients, a few at a time."""
         yield from (partial(import_module, name) for name in _REST)
         yield partial(load_gates, self.config)
 
     async def _load_modules(self) -> None:
-        from dynamic_mcp.host.loading import load_modules  # not needed by one that serves one client
+        from dynamic_mcp.host.loading import load_modules  # not needed with a single client
 
         await wait_for_first_client(self.proxy)
         serves_http = self._overrides is not None or self.config.http is not None
         await load_modules(self.config, serves_http=serves_http, can_hand_over=self._can_hand_over)
         gc.freeze()
-        while not self.installation.has_changed():  # noqa: ASYNC110 - a file raises no event
+        while not self.installation.has_changed():  # noqa: ASYNC110 - files have no events
             await asyncio.sleep(_CHECK_INSTALLATION_EVERY_S)
         log.warning("dynamic-mcp was upgraded while it runs; what runs is the old version until it is restarted")
 
     async def open(self) -> None:
-        """Load what a client may come to, and open the plug-ins of the config, before the first client comes.
+        """Load the modules that clients need, and open the plug-ins of the config, before the first client connects.
 
-        Raises ConfigError, and then all is closed.
+        Raises ConfigError, after closing everything.
         """
         if self._is_open:
             return
         try:
-            if self._kind != "stdio":  # its first call may find no descriptor free to load anything with
+            if self._kind != "stdio":  # there may be no free descriptor for imports at the first call
                 for load in self._loads():
                     load()
             await self.proxy.open(self.config)
@@ -281,7 +279,7 @@ class Serving:
             self._http.reload_certificate()
 
     async def close(self) -> None:
-        """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
+        """Close all resources, after `end_servers` has closed the proxy."""
         if self._http is not None:
             await self._http.finish(0)
         if self._kind == "daemon":
@@ -292,7 +290,7 @@ class Serving:
             await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:
-        """End every server, within a bound that began at this time of the event loop."""
+        """End every server, within a bound from this time of the event loop."""
         passed_s = asyncio.get_running_loop().time() - ended_at
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
         await self.proxy.close()
@@ -326,7 +324,7 @@ class Serving:
             self._observe().reload(old, new)
 
     def _reload_groups(self, old: ConfigState, new: ConfigState) -> None:
-        """Serve the groups of another version, and log the warnings that are new."""
+        """Serve the groups of another version, and log new warnings."""
         warnings = dict.fromkeys(self._find_warnings(new.base))
         for warning in warnings:
             if warning not in self._warnings:
@@ -338,7 +336,7 @@ class Serving:
             self.proxy.apply(new.base)
 
     def _find_warnings(self, config: Config) -> Iterator[str]:
-        """Yield what is wrong with the config, as far as the proxy's own environment counts."""
+        """Yield the warnings about the config, as far as the proxy's own environment matters."""
         yield from config.distrust
         if self.proxy.has_base:
             yield from config.warnings

@@ -13,7 +13,7 @@ from dynamic_mcp.upstream.process.ending import kill_all
 
 
 class SignalHandlers:
-    """SIGTERM and SIGINT end serving, and the second of them ends the process at once; SIGHUP reloads the config."""
+    """SIGTERM and SIGINT end serving; a second one ends the process at once. SIGHUP reloads the config."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, end: Callable[[], None], reload: Callable[[], None]

@@ -1,4 +1,4 @@
-"""Serves one client over stdio until it is gone or a signal comes. The end is bounded, whatever a server does."""
+"""Serves one client over stdio until it disconnects or a signal arrives. The shutdown is bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("dynamic_mcp")
 
 
 def run(configs: ConfigState, serving_log: ServingLog, streams: Streams, origin: ConfigSource | None = None) -> None:
-    """Serve one client on two file descriptors, in an event loop of its own.
+    """Serve one client on two file descriptors, in a new event loop.
 
     The config is a file unless it has another `origin`.
     """
@@ -41,7 +41,7 @@ async def _serve(
 
 
 async def _serve_client(serving: Serving, streams: Streams, max_message_bytes: int) -> None:
-    """Serve until input ends or a signal comes; return when every child has ended."""
+    """Serve until the input ends or a signal arrives; return when every child has ended."""
     face = LineFace(max_message_bytes)
     loop = asyncio.get_running_loop()
     with SignalHandlers(loop, end=face.ended.set, reload=serving.reload) as signals:

@@ -1,1 +1,1 @@
-"""Import the MCP servers of other tools, and install dynamic-mcp into them. Nothing that is read is ever run."""
+"""Imports the MCP servers of other tools, and installs dynamic-mcp into them. Never runs anything that it reads."""

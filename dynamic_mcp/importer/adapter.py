@@ -1,4 +1,4 @@
-"""A tool as data: where it keeps its servers, and with which names, variable syntax and unit of time."""
+"""A tool as data: the locations of its servers, its field names, variable syntax and unit of time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYSTEMS: tuple[System, ...] = ("linux", "darwin", "win32")
 
 
 class Meaning(Enum):
-    """What a field of a foreign server means to us."""
+    """The meaning of a foreign server's field."""
 
     COMMAND = "command"
     ARGS = "args"
@@ -58,14 +58,14 @@ class Meaning(Enum):
 
 @dataclass(frozen=True)
 class TimeoutField:
-    """A field with a duration: which of our timeouts it sets, and its unit; None is the tool's own unit."""
+    """A field with a duration: the timeout that it sets, and its unit; None is the tool's default unit."""
 
     part: Literal["tools", "connect"]
     unit_s: float | None = None
 
 
 class Syntax(Enum):
-    """One way in which a tool writes a variable or something like it."""
+    """A syntax for variables, or something like it, in a tool's files."""
 
     BRACES = "${VAR}"
     LENIENT = "${VAR}, which the tool itself leaves as it is"
@@ -128,7 +128,7 @@ class SwitchFile:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A tool.
+    """A tool, described by data.
 
     `servers` are JSONPaths of the objects or lists that hold servers; all are read, and the first of two servers with
     one name counts. `fallback` paths are tried if none of those exists; with `is_bare` a file is taken as a whole if
@@ -136,11 +136,11 @@ class Adapter:
     `off_elsewhere` other files with such names; `is_off_in_any_case` ignores the case of the names. A server that is
     missing in the lists at `allowed` gets a notice. `inputs` are JSONPaths of the values that the tool prompts for.
 
-    `variables` are expanded everywhere, `env_variables` only in variables and headers; `empties` tells where an unset
-    variable becomes an empty text instead of staying as it is. `inherits` is what a program gets of the tool's own
-    environment, None if that is not known. `untyped` is the type of a `url` without one; None is found out at run
-    time. `timeout_unit_s` is the unit of a plain `timeout`, None if it is not known. `quirk` names the function in
-    `quirks` that brings a file into this form. `source` is the page with the facts, `checked` the date when it was
+    `variables` are expanded everywhere, `env_variables` only in variables and headers; `empties` are the places where
+    an unset variable becomes an empty text instead of staying unchanged. `inherits` is the part of the tool's
+    environment that programs get, None if unknown. `untyped` is the type of a `url` without one; None is detected at
+    run time. `timeout_unit_s` is the unit of a plain `timeout`, None if unknown. `quirk` names the function in
+    `quirks` that converts a file to this form. `source` is the page with the facts, `checked` the date when it was
     read.
     """
 
@@ -187,7 +187,7 @@ def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -
 
 
 def find_values(document: object, path: str) -> list[object]:
-    """Return the values at a JSONPath. The path must be one of ours, never a foreign one."""
+    """Return the values at a JSONPath. The path must be one of the program's, never a foreign one."""
     return [match.value for match in _compile(path).find(document)]
 
 

@@ -1,6 +1,6 @@
-"""Put our entry into a tool's own file, and disable the servers that it replaces there.
+"""Installs our entry in a tool's file, and disables the servers that it replaces there.
 
-A file that cannot be parsed is never written, and everything that is not ours keeps its bytes.
+A file that cannot be parsed is never written, and everything outside our entry keeps its bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TargetFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Diff:
-    """One file's text before and after, and the servers that were in it."""
+    """One file's text before and after, and the servers that it contained."""
 
     file: Path
     before: str = field(repr=False)
@@ -45,10 +45,10 @@ class Diff:
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """The changes to a tool's files, and the names of the servers that they concern.
+    """The changes to a tool's files, and the names of the affected servers.
 
     `requested_variables` are those that our entry newly asks the tool to pass on; `withheld_variables` are those that
-    the tool will not pass on. If it `is_remote`, our entry has a URL and starts nothing.
+    the tool will not pass on. If it `is_remote`, our entry has a URL and does not start a program.
     """
 
     file: Path
@@ -79,9 +79,9 @@ def plan_installation(
     variables: Collection[str] = (),
     replacements: Mapping[TargetFile, Collection[str]] | None = None,
 ) -> InstallPlan:
-    """Plan an entry that starts `start`, a command and its arguments, that needs these variables.
+    """Plan an entry that starts `start`, a command and its arguments, and needs these variables.
 
-    With a `url` it is an entry for that instead, if the tool is known to take one with these `headers`; `start` and
+    With a `url` the entry has that instead, if the tool is known to support one with these `headers`; `start` and
     `variables` are for the other tools.
     The servers in `replacements`, by file, are disabled or removed. Raises DynamicMcpError.
     """
@@ -103,7 +103,7 @@ def plan_removal(adapter: Adapter, scope: ToolScope, machine: Machine) -> Instal
 
 
 def read_entry(adapter: Adapter, target: TargetFile, machine: Machine) -> Mapping[str, object] | None:
-    """Return our entry in a tool's file, if there is one. Raises FileError."""
+    """Return our entry in a tool's file, if it has one. Raises FileError."""
     data = files.read_bytes(target.file)
     if data is None:
         return None
@@ -113,19 +113,21 @@ def read_entry(adapter: Adapter, target: TargetFile, machine: Machine) -> Mappin
 
 def find_target(adapter: Adapter, scope: ToolScope, machine: Machine) -> TargetFile:
     """Return the file with a tool's own settings: the first that exists, else the first that may be created."""
-    known = [
+    targets = [
         TargetFile(place, file)
         for place, file in locations.list_candidates(adapter, machine, (scope,))
         if is_writable(place, file)
     ]
-    if not known:
+    if not targets:
         scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
         hint = " or ".join(f"--scope {each.value}" for each in ToolScope if each in scopes)
         raise DynamicMcpError(f"{adapter.title} has no writable file of the scope `{scope.value}`", hint=hint)
-    existing = [each for each in known if each.file.is_file()]
-    own = [each for each in existing if not each.place.servers] or existing
+    existing = [each for each in targets if each.file.is_file()]
+    preferred = [each for each in existing if not each.place.servers] or existing
     return (
-        own[0] if own else next((each for each in known if not (each.place.legacy or each.place.servers)), known[0])
+        preferred[0]
+        if preferred
+        else next((each for each in targets if not (each.place.legacy or each.place.servers)), targets[0])
     )
 
 
@@ -139,7 +141,7 @@ def list_targets(adapter: Adapter, scopes: Collection[ToolScope], machine: Machi
 
 
 def is_writable(place: FileLocation, file: Path) -> bool:
-    """Return whether a file belongs to the tool and the user, and has a format that can be edited."""
+    """Return whether a file belongs to the tool and the user, and is in an editable format."""
     is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_SYSTEM_PREFIXES))
     return is_own and file.suffix in _SUFFIXES
 
@@ -164,7 +166,7 @@ class _Servers:
         return dict(_iter_servers(self._document.get(self._container)))
 
     def path_of(self, name: str) -> Keys:
-        """Return the path where a server of this name is or would be."""
+        """Return the path of a server with this name, existing or not."""
         servers = self._document.get(self._container)
         if not self.shape.has_name:
             return (*self._container, name)
@@ -174,7 +176,7 @@ class _Servers:
 
 
 class _File:
-    """One file while it is being changed."""
+    """A file that is being changed."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -197,7 +199,7 @@ class _File:
 
 
 class _InstallationBuilder:
-    """The files of a tool while they are being changed."""
+    """The files of a tool that are being changed."""
 
     def __init__(self, adapter: Adapter, machine: Machine) -> None:
         self._adapter = adapter
@@ -238,7 +240,7 @@ class _InstallationBuilder:
         old = current if isinstance(current, dict) and shape.command in current else None
         withheld = self._client.list_withheld(variables, old) if self._client is not None else []
         asking = self._client.request_fields(withheld) if self._client is not None else {}
-        if old is None and isinstance(current, dict):  # an entry of the other form
+        if old is None and isinstance(current, dict):  # the old entry has the other form
             file.drop(path)
             path = self._open(target)[1].path_of(NAME)
         if old is None:
@@ -256,9 +258,9 @@ class _InstallationBuilder:
             self._missing_names.append(name)
         elif shape.off_list:
             names = file.document.get(shape.off_list)
-            known = names if isinstance(names, list) else []
-            if name not in known:
-                file.put((*shape.off_list, len(known)), name)
+            disabled_names = names if isinstance(names, list) else []
+            if name not in disabled_names:
+                file.put((*shape.off_list, len(disabled_names)), name)
                 self._disabled_names.append(name)
         elif shape.off is not None and isinstance(server, dict):
             key, value = shape.off
@@ -303,7 +305,7 @@ class _InstallationBuilder:
     def _update(
         self, file: _File, path: Keys, old: Mapping[str, object], new: Mapping[str, object], shape: Shape
     ) -> None:
-        """Update the fields that decide what is started; the user's other fields stay."""
+        """Update the fields that select the program; the user's other fields stay."""
         for key, value in new.items():
             is_free = key in shape.visibility or not shape.is_ours_to_set(key)
             if not (is_free and key in old):

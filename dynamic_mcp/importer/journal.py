@@ -1,4 +1,4 @@
-"""A journal of changed files, so that changes can be undone: backup and note are written before each change."""
+"""A journal of changed files for undoing changes: backup and note are written before each change."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class JournalEntry:
 
 
 class ChangedSince(DynamicMcpError):
-    """A file has changed since the journal's entry, so the entry cannot be undone."""
+    """A file has changed since the journal's entry, which can no longer be undone."""
 
 
 @dataclass(frozen=True)
 class Restoration:
-    """What an undo does with one file: it has the bytes `now`, and had those of `before`."""
+    """The effect of an undo on one file: it has the bytes `now`, and had those of `before`."""
 
     file: Path
     now: bytes | None = field(repr=False)
@@ -65,11 +65,11 @@ class Restoration:
 
     @property
     def is_needed(self) -> bool:
-        """Return whether the file is still as the change has left it."""
+        """Return whether the file still has the content of the change."""
         return self.now is not None and self.now != self.before
 
     def describe(self, *, is_done: bool) -> str:
-        """Return what happens to the file, or has happened."""
+        """Describe the planned or completed restoration."""
         if not self.is_needed:
             is_deleted = self.now is None and self.before is not None
             return f"`{self.file}` " + (
@@ -91,7 +91,7 @@ class Restoration:
 
 
 class ChangeJournal:
-    """The entries in one folder, by number. `command` is set for one whose changes belong together."""
+    """The entries in one folder, by number. `command` is set for a command whose changes belong together."""
 
     def __init__(self, folder: Path, command: str = "") -> None:
         self._folder = folder
@@ -122,7 +122,7 @@ class ChangeJournal:
         return [entry for entry, _ in self._read() if entry is not None]
 
     def unreadable(self) -> list[str]:
-        """Return why entries are not among `entries`; those of commands that were killed early do not count."""
+        """Return why entries are missing from `entries`, except those of commands that were killed early."""
         return [reason for _, reason in self._read() if reason]
 
     def find(self, id: str | None) -> list[JournalEntry]:
@@ -145,9 +145,9 @@ class ChangeJournal:
         raise NotFound("change", id or "latest", hint=hint)
 
     def plan_undo(self, entries: Iterable[JournalEntry]) -> list[list[Restoration]]:
-        """Return what undoing these entries, in this order, does to their files.
+        """Return the effects of undoing these entries, in this order.
 
-        Raises ChangedSince if a file is not as its entry has left it, and FileError.
+        Raises ChangedSince if a file has changed since its entry, and FileError.
         """
         contents: dict[Path, bytes | None] = {}
         return [list(self._plan_restorations(entry, contents)) for entry in entries]
@@ -161,7 +161,7 @@ class ChangeJournal:
         return restorations
 
     def _plan_restorations(self, entry: JournalEntry, contents: dict[Path, bytes | None]) -> Iterator[Restoration]:
-        """Yield the restorations of an entry; `contents` are those of files that earlier ones have restored."""
+        """Yield the restorations of an entry; `contents` are those of the files restored by earlier ones."""
         folder = self._folder / entry.id
         for number, note in reversed(list(enumerate(_load(folder).changes))):
             file = Path(note.file)
@@ -206,7 +206,7 @@ class ChangeJournal:
             yield from (self._folder / name for name in sorted(names, key=int))
 
     def _read(self) -> Iterator[tuple[JournalEntry | None, str]]:
-        """Yield each entry, the latest first, or why it cannot be read."""
+        """Yield each entry, the latest first, or the reason why it cannot be read."""
         for folder in reversed(list(self._folders())):
             if not (folder / _NOTE).exists():  # the command was killed before it changed anything
                 continue
@@ -225,7 +225,7 @@ class ChangeJournal:
 
 
 class _FileNote(Struct):
-    """One changed file; `mode` is that before the change, and `directories` were made for the file."""
+    """One changed file; `mode` is that before the change, and `directories` were created for the file."""
 
     file: str
     has_before: bool
@@ -267,7 +267,7 @@ def _make_refusal(
 
 
 def _describe_difference(written: bytes, now: bytes) -> str:
-    """Return which lines of a file are not those that were written."""
+    """Return the lines of a file that differ from the written ones."""
     old, new = written.splitlines(keepends=True), now.splitlines(keepends=True)
     same_before = _count_equal(old, new)
     same_after = _count_equal(old[same_before:][::-1], new[same_before:][::-1])
@@ -278,7 +278,7 @@ def _describe_difference(written: bytes, now: bytes) -> str:
 
 
 def _count_equal(one: list[bytes], other: list[bytes]) -> int:
-    """Return how many lines at the beginning are equal."""
+    """Return the number of equal lines at the beginning."""
     return next(
         (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
     )
@@ -320,5 +320,5 @@ def _save(folder: Path, note: _Note) -> None:
 
 
 def _store(folder: Path) -> FileStore[dict[str, Any]]:
-    # paths may not be UTF-8, which JSON of msgspec cannot hold; the values are those of the codec
+    # paths may not be UTF-8, which msgspec's JSON cannot represent; the values are those of the codec
     return FileStore(folder / _NOTE, DictCodec(1))

@@ -1,4 +1,4 @@
-"""The values that all parts of the importer share: where tools are looked for, and what was found there."""
+"""The shared values of the importer: the places to search for tools, and the servers found there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Literal
 
 from dynamic_mcp.config.types import Inherit
 
-Entry = Mapping[str, object]  # of our config, under `mcpServers`
+Entry = Mapping[str, object]  # an entry of our config, under `mcpServers`
 
 
 class ToolScope(StrEnum):
-    """Whose settings a file holds; LOCAL is the part for one project in the user's own file."""
+    """The owner of a file's settings; LOCAL is the part for one project in the user's file."""
 
     USER = "user"
     PROJECT = "project"
@@ -23,7 +23,7 @@ class ToolScope(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """The directories, environment and system to look at, which may be those of another machine."""
+    """The directories, environment and system to search, which may be those of another machine."""
 
     home: Path
     project: Path
@@ -42,9 +42,9 @@ class SettingsSource:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that was dropped or approximated, or that the user must do; `where` is `tool/scope/server.field`.
+    """A loss, an approximation, or a task for the user; `where` is `tool/scope/server.field`.
 
-    One that `is_about_us` says that the tool starts dynamic-mcp.
+    If it `is_about_us`, the tool starts dynamic-mcp.
     """
 
     where: str
@@ -57,10 +57,11 @@ class Notice:
 
 @dataclass(frozen=True)
 class ForeignServer:
-    """One server of a tool in the form of our config; `entry` is the object that goes under `mcpServers`.
+    """One server of a tool in the form of our config; `entry` is the object under `mcpServers`.
 
-    `exports` are the variables that the entry refers to and that the tool used to prompt for. `inherits` is what the
-    tool passed on of its own environment, None for a remote server. The tool ignores a server that `is_refused`.
+    `exports` are the variables that the entry refers to and that the tool used to prompt for. `inherits` is the
+    part of the tool's environment that it passes on, None for a remote server. The tool ignores a server that
+    `is_refused`.
     """
 
     name: str
@@ -87,9 +88,9 @@ class ForeignServer:
 
 @dataclass(frozen=True)
 class Reading:
-    """The result of reading one file; `error` tells why nothing was read, with line and column of a syntax error.
+    """The result of reading one file; `error` is the reason of a failure, with line and column of a syntax error.
 
-    `is_borrowed` marks a file of something else, such as a plugin, whose servers stand beside those of the tool.
+    `is_borrowed` marks a file of another owner, such as a plugin, whose servers are added to those of the tool.
     `omitted_count` is the number of servers that were left out because their scope was not requested.
     """
 

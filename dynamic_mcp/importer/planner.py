@@ -1,4 +1,4 @@
-"""Plan an import from what was read; the plan is then written at once."""
+"""Plans an import from the files that were read; the caller then writes the plan at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dynamic_mcp.importer.reader import read_tool
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
 _RANKS = {ToolScope.LOCAL: 0, ToolScope.PROJECT: 1, ToolScope.USER: 2}
-Key = tuple[SettingsSource, str]  # of a server: its source, and its name there
+Key = tuple[SettingsSource, str]  # the key of a server: its source, and its name there
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def plan_import(
     decide: Callable[[ServerDifference], MergeChoice] = lambda difference: MergeChoice.KEEP,
     describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
 ) -> Plan:
-    """Work out what an import would do. Raises ConfigError and FileError if the output cannot be merged into."""
+    """Compute the effects of an import. Raises ConfigError and FileError if the output cannot be merged into."""
     target = read_output(request.output, request.home, is_afresh=request.is_afresh)
     matcher = Matcher(target.servers, request.home, known_values(target.vault, request.environment))
     rules = MergeRules(
@@ -95,7 +95,7 @@ def plan_import(
 
 
 def read_output(file: Path, home: str, *, is_afresh: bool = False) -> OutputConfig:
-    """Return the config as it is; with `is_afresh`, an empty one. Raises ConfigError and FileError."""
+    """Return the existing config; with `is_afresh`, an empty one. Raises ConfigError and FileError."""
     before = _read_text(file)
     text = EMPTY if is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
     document = _parse_document(file, text)
@@ -118,7 +118,7 @@ def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[
 
 
 def _resolve_paths(reading: Reading, output: Path, project: Path) -> Reading:
-    """Return the reading with its servers adapted to where the output is."""
+    """Return the reading with its servers adapted to the location of the output."""
     is_here = os.path.realpath(output.parent) == os.path.realpath(project)
     is_elsewhere = not is_here and reading.source.scope is not ToolScope.USER
     servers = (_with_absolute_paths(server, project) if is_elsewhere else server for server in reading.servers)
@@ -191,7 +191,7 @@ def _has_environment_setting(document: Mapping[str, object]) -> bool:
 
 
 def _find_flaw(server: ForeignServer) -> str:
-    """Return why our config rejects an entry, so that one entry cannot invalidate the whole file."""
+    """Return the reason why our config rejects an entry, so that one entry cannot invalidate the whole file."""
     from dynamic_mcp.config.problems import find_problems
 
     for first in find_problems({"mcpServers": {"x": server.entry}}):
@@ -230,7 +230,7 @@ def _read_servers(file: Path, document: Mapping[str, object]) -> dict[str, Entry
 
 
 def _find_shadowing(readings: Sequence[Reading], request: ImportRequest) -> Mapping[Key, ForeignServer]:
-    """Return the server that shadows each shadowed one; only servers that are imported shadow others.
+    """Return the server that shadows each shadowed one; only imported servers shadow others.
 
     Local servers take precedence over the project's, and those over the user's, as in every tool that has these
     scopes. Files of one scope do not shadow each other: they may belong to several editors or profiles.
@@ -281,11 +281,11 @@ def plan_replacement(
 ) -> Replacement:
     """Find the tool's servers in these scopes that are among the `servers` of the output, and the enabled others."""
     matcher = Matcher(servers, str(machine.home), known_values(output.vault, machine.environment))
-    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(ToolScope), machine)}
+    targets = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(ToolScope), machine)}
     replaced: dict[TargetFile, list[str]] = {}
     remaining: list[RemainingServer] = []
     for reading in _read_once(adapter, machine):
-        target = known.get((reading.source.scope, reading.source.file))
+        target = targets.get((reading.source.scope, reading.source.file))
         placed = _resolve_paths(reading, output.file, machine.project)
         for server in placed.servers:
             name = matcher.find_same(server, _names(reading))

@@ -1,4 +1,4 @@
-"""Read the files of tools into servers of our form. Nothing is run or written; a bad file is one error."""
+"""Reads the files of tools into servers of our form. Never runs or writes anything; a bad file is one error."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _SERVER_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamabl
 
 def find_tool(name: str) -> Adapter:
     """Return the tool with this name or alias; `_` equals `-`. Raises NotFound with the closest names."""
-    names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}
-    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
-    if wanted in names:
-        return names[wanted]
+    names = {alias: adapter for adapter in TOOLS for alias in (adapter.name, *adapter.aliases)}
+    normalized_name = name.strip().lower().replace("_", "-").replace(" ", "-")
+    if normalized_name in names:
+        return names[normalized_name]
     raise NotFound(
         "tool", make_printable(name), names, hint="`dynamic-mcp import --list` shows what is on this machine"
     )
@@ -51,7 +51,7 @@ def find_tool(name: str) -> Adapter:
 def list_sources(
     adapter: Adapter, machine: Machine, scopes: Collection[ToolScope] = tuple(ToolScope)
 ) -> list[SettingsSource]:
-    """Return the files that the tool would read, existing or not; the one that it writes itself comes first."""
+    """Return the files that the tool would read, existing or not; the one that it writes itself is first."""
     found = locations.list_candidates(adapter, machine, scopes)
     return [SettingsSource(adapter.name, place.scope, file) for place, file in found]
 
@@ -65,7 +65,7 @@ def read_tool(adapter: Adapter, scopes: Collection[ToolScope] | None, machine: M
 
 
 def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
-    """Read the user's settings of one tool, and tell how many servers its files of this directory have besides."""
+    """Read the user's settings of one tool, and count the other servers in its files of this directory."""
     readings = read_tool(adapter, (ToolScope.USER,), machine)
     users = {reading.source.file for reading in readings}  # this directory may be the home directory itself
     others = [
@@ -76,7 +76,7 @@ def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
 
 
 def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> list[Reading]:
-    """Read the files of all tools; a shared file belongs to the first tool that finds something in it."""
+    """Read the files of all tools; a shared file belongs to the first tool that recognizes something in it."""
     read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
@@ -86,7 +86,7 @@ def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> l
 
 
 def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
-    """Read a file in the format and shape that are detected, or in those of `adapter`."""
+    """Read a file in the detected format and shape, or in those of `adapter`."""
     scope = ToolScope.PROJECT if file.absolute().is_relative_to(machine.project) else ToolScope.USER
     source = SettingsSource("file", scope, file)
     try:
@@ -95,8 +95,8 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
         return Reading(source, error=str(exc))
     if adapter is None and _is_server_like(document.value):
         document = replace(document, value={file.stem: document.value})
-    known = adapter or _detect_adapter(file, document.value)
-    return _read_document(document, known, None, source, machine)
+    tool = adapter or _detect_adapter(file, document.value)
+    return _read_document(document, tool, None, source, machine)
 
 
 def _read_scopes(
@@ -105,15 +105,19 @@ def _read_scopes(
     if scopes is not None:
         return [each for scope in _BY_SCOPE if scope in scopes for each in _read_scope(adapter, scope, machine)]
     found = _read_scope(adapter, ToolScope.PROJECT, machine)
-    own = [(place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)]
-    if not any(each.servers or each.error for _, each in own):
+    candidates = [
+        (place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)
+    ]
+    if not any(each.servers or each.error for _, each in candidates):
         users = [
             *_read_scope(adapter, ToolScope.USER, machine),
             *_count_unrequested(adapter, ToolScope.LOCAL, machine),
         ]
-        return [*(each for each in own if each[1].notices), *users]
-    known = {reading.source.file for _, reading in found}  # a project may be the home directory itself
-    left_out = (_count_unrequested(adapter, scope, machine, known) for scope in (ToolScope.LOCAL, ToolScope.USER))
+        return [*(each for each in candidates if each[1].notices), *users]
+    read_files = {reading.source.file for _, reading in found}  # a project may be the home directory itself
+    left_out = (
+        _count_unrequested(adapter, scope, machine, read_files) for scope in (ToolScope.LOCAL, ToolScope.USER)
+    )
     return [*found, *(each for some in left_out for each in some)]
 
 
@@ -140,7 +144,7 @@ def _make_superseded(source: SettingsSource, newer: Path) -> Reading:
 def _count_unrequested(
     adapter: Adapter, scope: ToolScope, machine: Machine, known: Container[Path] = ()
 ) -> Iterator[tuple[FileLocation, Reading]]:
-    """Yield readings that tell how many servers of a scope are left out, except in `known` files."""
+    """Yield readings with the number of a scope's omitted servers, except in `known` files."""
     of_scope = _read_scope(adapter, scope, machine)
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
     count = sum(len(reading.servers) for _, reading in found)
@@ -222,12 +226,12 @@ def _detect_adapter(file: Path, document: object) -> Adapter:
         return named
     name = _detect_by_content(file, document)
     by_name = {adapter.name: adapter for adapter in TOOLS}
-    # the content tells where the servers are, but not reliably which variable syntax applies
-    known = by_name.get(name)
-    if known is None:
+    # the content shows where the servers are, but not reliably which variable syntax applies
+    detected = by_name.get(name)
+    if detected is None:
         return GENERIC
-    syntax = dict.fromkeys((*GENERIC.variables, *known.variables)) if known.variables else ()
-    return replace(known, variables=tuple(syntax), is_bare=True, inherits=None)
+    syntax = dict.fromkeys((*GENERIC.variables, *detected.variables)) if detected.variables else ()
+    return replace(detected, variables=tuple(syntax), is_bare=True, inherits=None)
 
 
 def _detect_by_content(file: Path, document: object) -> str:
@@ -337,7 +341,7 @@ class _ServerCollection:
 def _collect(
     document: Mapping[str, object], adapter: Adapter, place: FileLocation | None, off: Sequence[str]
 ) -> _ServerCollection:
-    """Collect the servers from where the tool keeps them, else from where other tools do.
+    """Collect the servers from the tool's usual place, else from those of other tools.
 
     `off` are names, or globs, of the servers that another file disables.
     """
@@ -352,7 +356,7 @@ def _collect(
 
 
 def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInput]:
-    """Return what the tool prompts its user for, by id."""
+    """Return the inputs that the tool prompts its user for, by id."""
     found: dict[str, PromptedInput] = {}
     for path in adapter.inputs:
         for value in find_values(document, path):
@@ -363,7 +367,7 @@ def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInp
 
 
 def _is_server_like(value: object) -> bool:
-    """Return whether an object says how to start or reach something."""
+    """Return whether an object has a program or a URL."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES
@@ -418,14 +422,14 @@ def _iter_items(value: dict[str, object] | list[object], adapter: Adapter) -> It
     if isinstance(value, dict):
         yield from ((name, server) for name, server in value.items() if name != "$schema")
         return
-    seen: set[str] = set()
+    names: set[str] = set()
     for i, server in enumerate(value):
         keys = (adapter.named_by, "name", "id", "key")
         named = next((server[key] for key in keys if key in server), None) if isinstance(server, dict) else None
         name = named if isinstance(named, str) and named else f"server-{i + 1}"
-        while name in seen:
+        while name in names:
             name = f"{name}-{i + 1}"
-        seen.add(name)
+        names.add(name)
         yield name, server
 
 

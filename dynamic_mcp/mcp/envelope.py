@@ -1,4 +1,4 @@
-"""What modern requests and results say of themselves: the `_meta` of a request, and the type of a result.
+"""The metadata of modern requests and results: the `_meta` of a request, and the type of a result.
 
 MCP 2026-07-28, basic, `_meta` and ResultType. Everything else keeps its bytes.
 """
@@ -18,34 +18,34 @@ CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
-# What holds for one hop, and is written anew for the next.
+# Members for one hop, which are rewritten for the next.
 _PER_HOP = frozenset((PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL))
 
 # The requests that may be answered `input_required` (basic/patterns/mrtr).
 MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
-# What a client can be asked, and the capability that it must have declared for that.
+# Requests to clients, and the capability that each one requires.
 ASKED_WITH = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-# What only the retry of a request carries that was answered so.
+# The members that only the retry of such a request has.
 RETRY_MEMBERS = frozenset(("requestState", "inputResponses"))
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
-# Members of a result that only modern clients know.
+# Members of a result for modern clients only.
 TTL_MS, CACHE_SCOPE, RESULT_TYPE = "ttlMs", "cacheScope", "resultType"
 _TYPE, _META = b'"resultType"', b'"_meta"'
 _SERVER_INFO = SERVER_INFO.encode()
-# The `_meta` of requests that are remembered, and how long each may be for that.
+# The number of cached `_meta` objects, and their maximum length.
 _REMEMBERED, _REMEMBERED_BYTES = 256, 1024
 _COMPLETE_MEMBER = b'"resultType":"complete"'
 
 
 class Envelope(Struct, frozen=True):
-    """What a modern request says of its sender: revision, name and capabilities as they came, and a log level.
+    """The sender's metadata in a modern request: revision, name and capabilities, unchanged, and a log level.
 
-    A member that is missing is empty.
+    A missing member is empty.
     """
 
     version: str
@@ -55,7 +55,7 @@ class Envelope(Struct, frozen=True):
 
 
 class RequestMembers(Struct, frozen=True):
-    """The members of a request's params, and of their `_meta`, of which `raw_meta` are the bytes."""
+    """The members of a request's params, and of their `_meta`, whose bytes are `raw_meta`."""
 
     params: dict[str, Raw]
     meta: Mapping[str, Raw]
@@ -72,12 +72,12 @@ class RequestMembers(Struct, frozen=True):
 
 @lru_cache(_REMEMBERED)
 def _split_meta(raw: bytes) -> Mapping[str, Raw]:
-    """Return the members of a `_meta`, of which a client sends the same one with each request."""
+    """Return the members of a `_meta`. Cached, since a client sends the same one with each request."""
     return meta_of({"_meta": Raw(raw)})
 
 
 def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
-    """Return what the `_meta` of a request says of its sender; None for a legacy request."""
+    """Return the sender's metadata in the `_meta` of a request; None for a legacy request."""
     version = meta.get(PROTOCOL_VERSION)
     if version is None:
         return None
@@ -90,7 +90,7 @@ def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
 
 
 def without_envelope(params: Mapping[str, Raw], meta: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Return params without what their `_meta` says of the sender, and without `_meta` if nothing else is in it."""
+    """Return params without the sender's metadata, and without `_meta` if it has no other members."""
     plain = {**params}
     if is_for_one_hop(meta):
         plain.pop("_meta", None)
@@ -100,12 +100,12 @@ def without_envelope(params: Mapping[str, Raw], meta: Mapping[str, Raw]) -> dict
 
 
 def is_for_one_hop(meta: Mapping[str, Raw]) -> bool:
-    """Return whether a `_meta` says nothing but who sends the request."""
+    """Return whether a `_meta` contains only the sender's metadata."""
     return meta.keys() <= _PER_HOP
 
 
 def meta_of(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Return the members of `_meta`; none if there is none, or it is no object."""
+    """Return the members of `_meta`; none if it is missing or not an object."""
     try:
         return wire.members(params["_meta"]) if "_meta" in params else {}
     except wire.Malformed:
@@ -113,16 +113,16 @@ def meta_of(params: Mapping[str, Raw]) -> dict[str, Raw]:
 
 
 def result_type(result: Raw) -> str:
-    """Return the type of a result; one that names none is complete."""
-    if bytes(result).rfind(_TYPE) < 0:  # which reads large results faster than `in` does
+    """Return the type of a result; the default is complete."""
+    if bytes(result).rfind(_TYPE) < 0:  # faster than `in` for large results
         return COMPLETE
     return wire.text(wire.member(result, RESULT_TYPE)) or COMPLETE
 
 
 def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | None = None) -> Raw:
-    """Return a result as a modern client gets it: with a type, and with the name of the server in its `_meta`.
+    """Return a result for a modern client: with a type, and with the server's name in its `_meta`.
 
-    `members` are added too. What the result has of its own stays.
+    `members` are added too. Existing members of the result stay.
     """
     data = bytes(result)
     if not members and data.rfind(_TYPE) < 0 and data.rfind(_META) < 0:
@@ -131,14 +131,14 @@ def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | Non
         return Raw(
             b"".join((b"{", _COMPLETE_MEMBER, b',"_meta":{"', _SERVER_INFO, b'":', server_info, b"}", comma, rest))
         )
-    own = wire.members(result)
-    if "_meta" not in own or bytes(own["_meta"]).startswith(b"{"):
-        own["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(own)}))
-    return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **own}))
+    result_members = wire.members(result)
+    if "_meta" not in result_members or bytes(result_members["_meta"]).startswith(b"{"):
+        result_members["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(result_members)}))
+    return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **result_members}))
 
 
 class StateRefused(Exception):
-    """A `requestState` that is refused. `reason` is for programs: `invalid`, `expired`, `used` or `restarted`."""
+    """A `requestState` was refused. `reason` is for programs: `invalid`, `expired`, `used` or `restarted`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(_STATE_REFUSALS[reason])

@@ -52,7 +52,7 @@ class EventStream:
         return events
 
     def take_rest(self) -> ServerSentEvent | None:
-        """Return the last event even if the empty line that should end it is missing."""
+        """Return the last event even if the empty line after it is missing."""
         if line := self._lines.take_rest():
             self._parse_field(line)
         return self._finish_event()

@@ -10,7 +10,7 @@ _EDGE = 4096
 
 
 class Oversized(bytes):
-    """The first and last few kilobytes of a line over the limit; `size` is the length of the whole line."""
+    """The first and last few kilobytes of an oversized line; `size` is the length of the whole line."""
 
     size: int = 0
 
@@ -30,7 +30,7 @@ class Lines:
         if end < 0:
             self._append(data)
             return []
-        if end == len(data) - 1 <= self._limit:  # `split` looks at one byte after the other, which takes far longer
+        if end == len(data) - 1 <= self._limit:  # `split` checks each byte, which takes far longer
             if not self._parts:
                 return [data[:end]]
             self._append(data[:end])
@@ -48,7 +48,7 @@ class Lines:
         return lines
 
     def take_rest(self) -> bytes:
-        """Remove and return what follows the last line end."""
+        """Remove and return the data after the last line end."""
         line, size, head = b"".join(self._parts), self._size, self._head
         self._parts.clear()
         self._size, self._head = 0, b""
@@ -74,7 +74,7 @@ class Lines:
 
 
 def on_one_line(message: bytes) -> bytes:
-    """Return a JSON message without line ends, which can only be white space: JSON strings cannot contain them."""
+    """Return a JSON message without line ends, which are only white space: JSON strings cannot contain them."""
     return message.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
@@ -114,12 +114,12 @@ _METHOD = rb'"method"\s*:\s*"[^"\\]{0,200}"'
 
 
 def find_response_id(line: bytes) -> Raw | None:
-    """Find the id of a response that cannot be parsed, so that its request can fail."""
+    """Return the id of a response that cannot be parsed, so that its request can fail."""
     return _find_id(line, rb'"id"\s*:\s*' + _ID + rb"\s*,\s*" + _ANSWER, _ANSWER)
 
 
 def find_request_id(line: bytes) -> Raw | None:
-    """Find the id of a request that cannot be parsed, so that it can be answered."""
+    """Return the id of a request that cannot be parsed, so that it can be answered."""
     either = rb'(?:"id"\s*:\s*' + _ID + rb"\s*,\s*" + _METHOD + rb"|" + _METHOD + rb'\s*,\s*"id"\s*:\s*' + _ID + rb")"
     return _find_id(line, either, _METHOD)
 

@@ -1,6 +1,6 @@
-"""What a modern request over HTTP repeats of its body in headers: a name, and the annotated parameters of a tool.
+"""Headers of modern HTTP requests that mirror the body: a name, and the annotated parameters of a tool.
 
-MCP 2026-07-28, streamable HTTP, request metadata. Both sides are here, so that what is sent is what is checked.
+MCP 2026-07-28, streamable HTTP, request metadata. Sending and checking are both here, so that they agree.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 _ANNOTATION = "x-mcp-header"
 _TYPES = frozenset(("string", "integer", "boolean"))
-# Where a schema holds other schemas, besides `properties`: as a value, in a list, or in an object by name. What is
-# in `default`, `examples`, `const` and `enum` is data.
+# The members with subschemas, besides `properties`: as a value, in a list, or in an object by name. The values
+# of `default`, `examples`, `const` and `enum` are data.
 _HOLDS_SCHEMAS = frozenset(
     (
         *("items", "additionalItems", "prefixItems", "contains", "unevaluatedItems"),
@@ -56,7 +56,7 @@ class InvalidAnnotation(ValueError):
 
 
 def encode_value(text: str) -> bytes:
-    """Return a text as the value of a header, in base64 where it cannot stand for itself."""
+    """Encode a text as the value of a header, in base64 where plain text is not allowed."""
     data = text.encode("utf-8", "replace")
     if _PLAIN.fullmatch(data) and not (data.startswith(_START) and data.endswith(_END)):
         return data
@@ -64,7 +64,7 @@ def encode_value(text: str) -> bytes:
 
 
 def decode_value(value: bytes) -> str | None:
-    """Return the text that the value of a header stands for; None if it is malformed."""
+    """Decode the value of a header; None if it is malformed."""
     value = value.strip(b" \t")
     if not _FIELD_VALUE.fullmatch(value):
         return None
@@ -76,14 +76,14 @@ def decode_value(value: bytes) -> str | None:
         text = data.decode("utf-8")
     except (NotBase64, UnicodeDecodeError):
         return None
-    return text if b64encode(data) == payload else None  # two spellings of one text could be told apart on the way
+    return text if b64encode(data) == payload else None  # reject a second spelling of the same text
 
 
 # --- parameters of tools -------------------------------------------------------------------------------
 
 
 class _Parameter(Struct, frozen=True, gc=False):
-    """A parameter that is mirrored: its place in the arguments, and its header."""
+    """A mirrored parameter: its path in the arguments, and its header."""
 
     path: _Path
     header: bytes
@@ -92,7 +92,7 @@ class _Parameter(Struct, frozen=True, gc=False):
 
 
 class HeaderParameters(Struct, frozen=True):
-    """The parameters of a tool that are mirrored into headers; of most tools there are none."""
+    """The parameters of a tool that are mirrored into headers; most tools have none."""
 
     parameters: tuple[_Parameter, ...] = ()
 
@@ -116,7 +116,6 @@ class HeaderParameters(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is mirrored."""
         return not self.parameters
 
     def headers(self, arguments: Raw) -> tuple[tuple[bytes, bytes], ...]:
@@ -125,9 +124,9 @@ class HeaderParameters(Struct, frozen=True):
         return tuple((header, encode_value(text)) for header, text in sent if text is not None)
 
     def find_mismatch(self, arguments: Raw, headers: Mapping[bytes, bytes]) -> str:
-        """Say where the headers, whose names are lower case, differ from the arguments; empty if they agree."""
+        """Describe where the headers, with lower-case names, differ from the arguments; empty if they agree."""
         if self.parameters and len(arguments) and (name := wire.find_duplicate_name(arguments)) is not None:
-            return f"the argument `{ascii(name)[1:-1][:100]}` is there twice"  # a server could take the other one
+            return f"the argument `{ascii(name)[1:-1][:100]}` is there twice"  # a server could read the other one
         for parameter in self.parameters:
             expected = _render(wire.member(arguments, *parameter.path), parameter)
             value = headers.get(parameter.key)
@@ -140,7 +139,7 @@ NONE_MIRRORED = HeaderParameters()
 
 
 def find_mirrored(tools: Mapping[str, Raw]) -> dict[str, HeaderParameters]:
-    """Return the parameters that are mirrored of each tool that has any; one with a wrong annotation has none."""
+    """Return the mirrored parameters of each tool that has any; a tool with an invalid annotation has none."""
     found: dict[str, HeaderParameters] = {}
     for name, tool in tools.items():
         if _may_be_annotated(tool):
@@ -164,7 +163,7 @@ def _compare(expected: str | None, value: bytes | None, parameter: _Parameter) -
 
 
 def _render(value: Raw, parameter: _Parameter) -> str | None:
-    """Return an argument as text; None for what is not there, and for what no header can hold."""
+    """Return an argument as text; None if it is missing or does not fit into a header."""
     data = bytes(value)
     if not data or data[:1] in b"{[" or data == b"null":
         return None
@@ -180,7 +179,7 @@ _MOST_EXACT = 2**53 - 1
 
 
 def _plain_integer(text: str) -> str:
-    """Return a number without signs of how it was written, such as `42` for `42.0`; empty for no such number.
+    """Return an integer in its plain form, such as `42` for `42.0`; empty for any other number.
 
     It stays text, however long it is.
     """
@@ -192,7 +191,7 @@ def _plain_integer(text: str) -> str:
 
 
 def _integer(text: str) -> str:
-    """Return a number of the body in the same form, also one with an exponent; empty for one that is no integer."""
+    """Return a number of the body in the same form, also one with an exponent; empty if it is not an integer."""
     if not _WITH_EXPONENT.fullmatch(text):
         return _plain_integer(text)
     number = float(text)
@@ -204,11 +203,11 @@ def _integer(text: str) -> str:
 
 def _may_be_annotated(schema: Raw) -> bool:
     data = bytes(schema)
-    return _ANNOTATION.encode() in data or b"\\u00" in data  # an escape may hide the word
+    return _ANNOTATION.encode() in data or b"\\u00" in data  # the word may be escaped
 
 
 def _schemas(root: object) -> Iterator[tuple[_Path | None, Mapping[str, object]]]:
-    """Return every schema within a schema; its path if `properties` alone lead to it. No reference is followed."""
+    """Yield all schemas in a schema, with the path if only `properties` lead to it. Does not follow references."""
     todo: list[tuple[_Path | None, object]] = [((), root)]
     while todo:
         path, node = todo.pop()
@@ -244,13 +243,13 @@ def _invalid(path: _Path | None, why: str) -> InvalidAnnotation:
 
 
 class ToolHeaders:
-    """The tools of one link with parameters that are mirrored."""
+    """The tools of one link that have mirrored parameters."""
 
     def __init__(self) -> None:
         self._tools: dict[str, HeaderParameters] = {}
 
     def learn(self, result: Raw) -> None:
-        """Take the tools of a result of `tools/list`; one with an invalid annotation mirrors nothing."""
+        """Record the tools in a result of `tools/list`; a tool with an invalid annotation mirrors nothing."""
         try:
             tools = wire.elements(wire.member(result, "tools"))
         except wire.Malformed:
@@ -260,6 +259,6 @@ class ToolHeaders:
         self._tools = {**others, **find_mirrored(named)}
 
     def headers(self, tool: str, arguments: Raw) -> _Headers:
-        """Return the headers of a call of a tool."""
+        """Return the headers for a call of a tool."""
         parameters = self._tools.get(tool)
         return () if parameters is None else parameters.headers(arguments)

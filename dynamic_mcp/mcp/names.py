@@ -39,19 +39,19 @@ def group_template(group: str, template: str) -> str:
 
 
 def is_ours(uri: str) -> bool:
-    """Return whether a URI or template is one of the proxy's own, which no server can have."""
+    """Return whether a URI or template belongs to the proxy itself and not to a server."""
     return uri[: len(_SCHEME)].lower() == _SCHEME
 
 
 def split_group_uri(uri: str) -> tuple[str, str] | None:
-    """Return the group and the upstream's own URI of a group URI; None for any other URI.
+    """Return the group and the upstream's URI of a group URI; None for any other URI.
 
     The part after the group is an encoded URI, or a template (expanded or not), which is not encoded.
     """
     if not uri.startswith(_SCHEME):
         return None
-    group, slash, own = uri.removeprefix(_SCHEME).partition("/")
-    if not (slash and group and own):
+    group, slash, path = uri.removeprefix(_SCHEME).partition("/")
+    if not (slash and group and path):
         return None
-    is_plain = ":" in own or "{" in own  # an encoded URI has neither
-    return unquote(group), own if is_plain else unquote(own)
+    is_plain = ":" in path or "{" in path  # an encoded URI has neither
+    return unquote(group), path if is_plain else unquote(path)

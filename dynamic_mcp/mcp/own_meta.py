@@ -1,7 +1,7 @@
-"""Members of `_meta` that are the proxy's own: what a server writes under such a name gets another one.
+"""Reserved members of `_meta`: such members of a server's message are renamed.
 
-So a client knows that `dynamic-mcp/cache` and the like come from the proxy. Almost no message has such a name, and a
-search in its bytes tells so.
+So clients know that `dynamic-mcp/cache` and the like come from the proxy. Such names are rare, and a search in a
+message's bytes finds them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 
 PREFIX = "dynamic-mcp/"
-# Of a result: what a person has said of the call, or that nobody has yet.
+# In a result: the user's decision about the call, or that it is pending.
 APPROVAL = f"{PREFIX}approval"
-# Of a request that is no use case of ours: the group that it is for. Of a question: the group that asks.
+# In a request outside our use cases: the group that it is for. In a question: the group that asks.
 GROUP = f"{PREFIX}group"
-# What the names of servers get before theirs.
+# The prefix for renamed members of servers.
 RENAMED = "upstream."
 # Protocol objects are not nested deeper; the data of tools may be.
 _MAX_DEPTH = 10
@@ -29,17 +29,17 @@ _NAME = _PLAIN[:-1]  # the slash may be written with an escape
 
 
 def may_be_in(message: bytes) -> bool:
-    """Return whether a message may have such a name, also where it is written with escapes."""
-    # `in` first asks whether it is given a number, and `find` reads large messages two to six times as slowly
+    """Return whether a message may contain such a name, also in an escaped form."""
+    # `in` first checks for a number, and `find` is two to six times as slow for large messages
     if message.rfind(_NAME) >= 0:
         return True
-    # one character is found far faster than several, and most texts of one line have no escapes
+    # a search for one character is far faster, and most texts of one line have no escapes
     return message.find(b"\\") >= 0 and b"\\u00" in message and _escaped().search(message) is not None
 
 
 @cache
 def _escaped() -> re.Pattern[bytes]:
-    """Return what matches such a name however it is written."""
+    """Return the pattern of such a name in any spelling."""
     return re.compile(
         b"".join(
             b"(?:%s|\\\\u00%02x%s)" % (re.escape(bytes([each])), each, b"|\\\\/" if each == ord("/") else b"")
@@ -50,12 +50,12 @@ def _escaped() -> re.Pattern[bytes]:
 
 
 def rename_in(frame: Frame) -> None:
-    """Rename such names in all that a message has."""
+    """Rename such names in all members of a message."""
     frame.params, frame.result, frame.error = rename(frame.params), rename(frame.result), rename(frame.error)
 
 
 def rename(payload: Raw, depth: int = _MAX_DEPTH) -> Raw:
-    """Return a payload in which no `_meta` has such a name; the same object if there is none."""
+    """Return a payload without such names in any `_meta`; the same object if there were none."""
     if depth == 0 or len(payload) < len(_PLAIN) or not may_be_in(bytes(payload)):
         return payload
     try:

@@ -1,4 +1,4 @@
-"""The revisions of the protocol as a table of what each one has. Nothing else compares their names."""
+"""The revisions of the protocol as a table of features. No other module compares their names."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ REVISIONS = (
 LEGACY = tuple(revision for revision in REVISIONS if not revision.is_stateless)
 OLDEST, NEWEST = LEGACY[0], LEGACY[-1]
 MODERN = REVISIONS[-1]
-# The names of all, as clients are told them: the newest first.
+# All names, in the order in which clients receive them: the newest first.
 SUPPORTED = tuple(revision.name for revision in reversed(REVISIONS))
 _BY_NAME = {revision.name: revision for revision in REVISIONS}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def find(name: str | None) -> Revision | None:
-    """Return the revision of this name, or None if it is not in the table."""
+    """Return the revision with this name, if there is one."""
     return _BY_NAME.get(name or "")
 
 
 def negotiate(name: str | None) -> Revision:
-    """Return the revision to answer a client with that asked for `name` (basic/lifecycle, version negotiation)."""
-    found = find(name)
-    return NEWEST if found is None or found.is_stateless else found
+    """Return the revision to answer a client that requested `name` (basic/lifecycle, version negotiation)."""
+    revision = find(name)
+    return NEWEST if revision is None or revision.is_stateless else revision
 
 
 def closest_older(name: str | None) -> Revision:
-    """Return the newest legacy revision that is not newer than `name`; the oldest if it is no date or older."""
+    """Return the newest legacy revision that is not newer than `name`; the oldest if it is older or not a date."""
     if name is None or not _DATE.fullmatch(name):
         return OLDEST
     older = [revision for revision in LEGACY if revision.name <= name]  # dates compare as text

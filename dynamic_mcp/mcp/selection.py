@@ -100,12 +100,12 @@ def select(path: str, data: object, *, clock: Callable[[], float] = time.monoton
 
 
 def is_definite(path: str) -> bool:
-    """Tell whether a path can match at most one value. Raises BadPath."""
+    """Return whether a path can match at most one value. Raises BadPath."""
     return _compile(path).is_definite
 
 
 class Selector:
-    """A JSONPath that is parsed once, and takes at most `max_s` for each selection."""
+    """A parsed JSONPath that takes at most `max_s` for each selection."""
 
     def __init__(self, path: str, *, max_s: float = MAX_S, clock: Callable[[], float] = time.monotonic) -> None:
         """Raise BadPath if the path is invalid."""
@@ -115,7 +115,7 @@ class Selector:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of members that the path consists of; None if there is something else in it."""
+        """The member names of a path without other steps; None for any other path."""
         return self._path.names
 
     def select(self, data: object) -> list[object]:
@@ -147,7 +147,7 @@ class Selector:
 
 
 def _pieces(step: _Step, values: Iterable[object]) -> Iterator[object]:
-    """Yield what a step is applied to, one at a time."""
+    """Yield the inputs of a step, one at a time."""
     for value in values:
         for node in _descend(value) if step.is_deep else (value,):
             yield from _split_list(step, node)
@@ -182,7 +182,7 @@ def _compile(path: str) -> _Path:
 
     try:
         tree = parse(path)
-    except Exception as exc:  # the parser raises many exceptions, its own and built-in ones
+    except Exception as exc:  # the parser raises many exceptions, custom and built-in ones
         raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
     steps = _split_path(tree)
     is_definite = all(not step.is_deep and _is_single(step.find) for step in steps)
@@ -191,7 +191,7 @@ def _compile(path: str) -> _Path:
 
 
 def _name_of(step: _Step) -> str | None:
-    """Return the name of a member that a step leads to; None if it does anything else."""
+    """Return the member name of a step; None if it does anything else."""
     from jsonpath_ng import Fields
 
     fields = step.find.fields if type(step.find) is Fields and not step.is_deep else ()
@@ -207,7 +207,7 @@ def _follow(names: Iterable[str], data: object) -> list[object]:
 
 
 def _split_path(tree: JSONPath) -> tuple[_Step, ...]:
-    """Split a path into its steps. Raises BadPath for a step that is not bounded."""
+    """Split a path into its steps. Raises BadPath for an unbounded step."""
     from jsonpath_ng import Child, Descendants, Root, This
 
     steps: list[_Step] = []

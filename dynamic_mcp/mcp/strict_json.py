@@ -1,4 +1,4 @@
-"""Reads JSON that all readers take in one way: no name twice in an object, no constants that JSON does not have."""
+"""Parses only JSON that all parsers read alike: no duplicate names in an object, no `NaN` or `Infinity`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 class RepeatedName(ValueError):
-    """An object has a `name` twice; readers differ in which of the two members counts (RFC 8259, section 4)."""
+    """An object has a `name` twice; parsers differ in which one counts (RFC 8259, section 4)."""
 
     def __init__(self, name: str) -> None:
         super().__init__("an object has a name twice")
@@ -21,7 +21,7 @@ def loads(
     parse_int: Callable[[str], Any] | None = None,
     parse_float: Callable[[str], Any] | None = None,
 ) -> Any:  # Any: JSON
-    """Return a value. Raises RepeatedName, and ValueError for all else that is wrong."""
+    """Return the value. Raises RepeatedName for duplicate names, and ValueError for any other error."""
     try:
         if isinstance(text, str) and parse_int is None and parse_float is None:
             return _decode(text)
@@ -37,9 +37,9 @@ def loads(
 
 
 def canonical(data: bytes) -> bytes:
-    """Return JSON without the differences that no reader sees: white space, the order of keys, and escapes.
+    """Return JSON without insignificant differences: white space, the order of keys, and escapes.
 
-    What a reader may see stays: `1`, `1.0` and `1e0` are three values. Raises ValueError, as `loads` does.
+    Numbers keep their spelling: `1`, `1.0` and `1e0` are three values. Raises ValueError, as `loads` does.
     """
     value = loads(data.decode(), parse_int=_Number, parse_float=_Number)
     try:
@@ -49,7 +49,7 @@ def canonical(data: bytes) -> bytes:
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number in its original spelling."""
 
     __slots__ = ()
 
@@ -78,5 +78,5 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"`{constant}` is not a number in JSON")
 
 
-# `json.loads` would build one for each text, which takes as long as a short text does.
+# Shared, because `json.loads` would build one per call, which takes as long as parsing a short text.
 _decode = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_refuse_constant).decode

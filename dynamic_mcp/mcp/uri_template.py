@@ -1,4 +1,4 @@
-"""Tells whether a URI can come from a URI template (RFC 6570), to find the group that owns it.
+"""Matches URIs against URI templates (RFC 6570), to find the group that owns a URI.
 
 Matching is permissive: a template that might have produced the URI matches, since its upstream decides in the end.
 The time taken is proportional to the two lengths, even for a hostile template.
@@ -16,7 +16,7 @@ _LONGEST = 2000
 
 
 class _Operator(Struct, frozen=True):
-    """What the expansion of an operator starts with, and which characters it cannot contain."""
+    """The prefix of an operator's expansion, and the characters that it cannot contain."""
 
     prefix: str
     forbidden: frozenset[str]
@@ -39,7 +39,7 @@ _OPERATORS = {
 
 
 def matches(template: str, uri: str) -> bool:
-    """Tell whether `uri` may be an expansion of `template`. An invalid template matches nothing."""
+    """Return whether `uri` may be an expansion of `template`. An invalid template matches nothing."""
     parts = _split_template(template)
     if not parts or len(uri) > _LONGEST:
         return False

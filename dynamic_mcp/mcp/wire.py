@@ -1,4 +1,4 @@
-"""JSON-RPC frames whose payloads stay the bytes that arrived.
+"""JSON-RPC frames that keep the bytes of their payloads.
 
 Nothing here decodes `params`, `result` or `error`, so they pass through unchanged.
 """
@@ -17,11 +17,11 @@ from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 
 ABSENT = Raw()
 _MAX_DUPLICATE_SEARCH_BYTES = 1 << 20
-# Messages of a batch. An array of millions of numbers, which few bytes can hold, must not be split to find that out;
-# it has more commas than any batch that somebody means.
+# The maximum number of messages of a batch. An array of millions of numbers must not be split just to be refused;
+# it has more commas than any real batch.
 MAX_BATCH = 4096
 _MAX_COMMAS_OF_BATCH = 1 << 20
-# What the slow parser takes apart, beyond which it would keep everybody waiting.
+# The size limit of the slow parser, which blocks all clients while it runs.
 _MAX_SLOW_PARTS = 100_000
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
@@ -40,13 +40,13 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class VendorFrame(Frame, gc=False):
-    """A frame with members that JSON-RPC does not define; they are passed on."""
+    """A frame with members that JSON-RPC does not define, which are passed on."""
 
     extra: dict[str, Raw] = {}
 
 
 class HintedFrame(VendorFrame, gc=False):
-    """A modern server's answer for a legacy client, who does not know what the server said to caches."""
+    """A modern server's response for a legacy client, with the server's cache hints kept apart."""
 
     ttl_ms: Raw | None = None
     cache_scope: Raw | None = None
@@ -67,7 +67,7 @@ _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _check = msgspec.json.Decoder(Raw).decode
 _decode_text = msgspec.json.Decoder(str).decode
 encode = msgspec.json.Encoder().encode
-# What msgspec raises for input that it cannot decode. Some of it is valid JSON, so a slower parser tries again.
+# The exceptions of msgspec for undecodable input. Some of it is valid JSON, so a slower parser tries again.
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -89,12 +89,12 @@ def parse(line: bytes) -> Frame:
 
 
 def is_batch(line: bytes) -> bool:
-    """Tell whether a line is a JSON array: a batch, which only protocol 2025-03-26 defines."""
+    """Return whether a line is a JSON array: a batch, which only protocol 2025-03-26 defines."""
     return line.lstrip().startswith(b"[")
 
 
 def count_members(line: bytes) -> int:
-    """Return how many messages a batch has; 1 where it cannot be split, and is refused for that."""
+    """Return the number of messages of a batch; 1 if it cannot be split, and is refused for that."""
     try:
         return len(batch(line))
     except Malformed:
@@ -167,7 +167,7 @@ def text(data: Raw | None) -> str | None:
 
 
 def value(data: Raw) -> object:
-    """Return `data` as Python values; None if it is too deeply nested or not JSON."""
+    """Return `data` as Python values; None if it is invalid or too deeply nested."""
     try:
         return msgspec.json.decode(data)
     except _DECODE_ERRORS:
@@ -189,7 +189,7 @@ def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | No
         or _is_certainly_unique(source, is_flat=is_flat)
     ):
         return None
-    duplicates: list[str | None] = []  # one entry for each object, the outermost last
+    duplicates: list[str | None] = []  # one entry per object, the outermost last
     try:
         json.loads(source, object_pairs_hook=lambda pairs: duplicates.append(_first_duplicate(pairs)), parse_int=str)
     except (ValueError, RecursionError):
@@ -198,9 +198,9 @@ def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | No
 
 
 def has_unique_names(members: Mapping[str, Raw], source: bytes | Raw) -> bool:
-    """Return cheaply whether an object has these members only, and so no name twice.
+    """Return cheaply whether an object has only these members, and so no duplicate names.
 
-    Each member has a colon, besides those in its name and its value. True is certain; False means unknown.
+    Each member has one colon, besides those in its name and value. True is certain; False means unknown.
     """
     return bytes(source).count(b":") == len(members) + b"".join(members.values()).count(b":")
 
@@ -231,13 +231,13 @@ def _first_duplicate(pairs: list[tuple[str, object]]) -> str | None:
 
 
 def is_request_id(id: bytes | Raw) -> bool:
-    """Tell whether these bytes are an id that MCP allows: a string or a number."""
+    """Return whether these bytes are an id that MCP allows: a string or a number."""
     data = bytes(id)
     return data != b"" and data[0] in ID_START
 
 
 def id_for_answer(frame: Frame) -> Raw:
-    """Return the id to answer a message with: its own, or null if it has none that MCP allows."""
+    """Return the id for the answer to a message: its own, or null if MCP does not allow it."""
     return frame.id if is_request_id(frame.id) else NULL
 
 
@@ -360,7 +360,7 @@ def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
 
 
 def request_line(id: int, method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Encode one of our own requests; `params` is already JSON."""
+    """Encode a request of the proxy; `params` is already JSON."""
     if len(params):
         return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":%s}\n' % (id, encode(method), params)
     return b'{"jsonrpc":"2.0","id":%d,"method":%s}\n' % (id, encode(method))
@@ -400,7 +400,7 @@ def result_frame(result: Mapping[str, object] | bytes) -> Frame:
 
 
 def compact(data: Raw) -> bytes:
-    """Remove the white space from JSON and change nothing else: no number, no order, no escape."""
+    """Remove the white space from JSON and nothing else: numbers, order and escapes stay."""
     try:
         return msgspec.json.format(bytes(data), indent=-1)
     except _DECODE_ERRORS:

@@ -1,7 +1,7 @@
-"""What plug-ins are written against: the one package of dynamic-mcp that others import.
+"""The API for plug-ins: the only package of dynamic-mcp that other projects import.
 
-These names keep their meaning by semantic versioning, as docs/plugins.md says. Nothing else of dynamic-mcp is
-imported here, and nothing but the standard library.
+These names follow semantic versioning, as docs/plugins.md says. Only the standard library is imported here, and
+nothing else of dynamic-mcp.
 """
 
 from dynamic_mcp.middleware.base import Middleware, Next, PluginServices

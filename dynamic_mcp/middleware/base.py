@@ -1,4 +1,4 @@
-"""The plug-in itself, and what it is given."""
+"""The base class of plug-ins, and the services for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynamic_mcp.middleware.calls import CallerInfo, CallRequest, CallResult
 from dynamic_mcp.middleware.items import Item, ListKind
 
 Next = Callable[[CallRequest], Awaitable[CallResult]]
-"""Goes on with a call. May be called once; raises `CallFailed`."""
+"""Continues with a call. May be called once; raises `CallFailed`."""
 
 
 def _do_nothing() -> None:
@@ -20,31 +20,32 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True)
 class PluginServices:
-    """What a plug-in gets from dynamic-mcp: its own `log`, and `refresh_lists`, upon which `list` is asked again."""
+    """The services of dynamic-mcp for a plug-in: a `log`, and `refresh_lists`, which calls `list` again."""
 
     log: logging.Logger
     refresh_lists: Callable[[], None] = _do_nothing
 
 
 class Middleware:
-    """A plug-in. Each method may be left out; its class is constructed without arguments.
+    """A plug-in. Every method is optional; the class is constructed without arguments.
 
-    The methods run in the event loop of dynamic-mcp: one that blocks (`time.sleep`, `requests.get`) blocks everybody.
+    The methods run in the event loop of dynamic-mcp: one that blocks (`time.sleep`, `requests.get`) blocks
+    all clients.
     """
 
     async def open(self, options: Mapping[str, Any], services: PluginServices, /) -> None:  # Any: JSON
-        """Begin, before the first call. `options` are those of the config; raise an exception if they are wrong."""
+        """Called before the first call. `options` are those of the config; raise an exception if they are invalid."""
 
     async def call(self, request: CallRequest, next: Next, /) -> CallResult:
-        """Answer a call: by `await next(request)`, perhaps with other arguments, or without it."""
+        """Answer a call: with `await next(request)`, perhaps with other arguments, or without it."""
         return await next(request)
 
     async def list(self, kind: ListKind, items: Sequence[Item], client: CallerInfo, /) -> Sequence[Item]:
-        """Return what of one server's list is shown to a client: items left out, replaced or in another order.
+        """Return the items of one server's list for a client: some left out, replaced or in another order.
 
-        What is left out does not exist for the client.
+        Items that are left out do not exist for the client.
         """
         return items
 
     async def close(self) -> None:
-        """End, after the last call."""
+        """Called after the last call."""

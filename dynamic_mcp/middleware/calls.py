@@ -14,9 +14,9 @@ CallKind = Literal["tool", "prompt", "resource"]
 
 @dataclass(frozen=True)
 class CallerInfo:
-    """Who calls: `issuer` and `subject` name the person, `roles` are those of the access rules.
+    """The caller: `issuer` and `subject` identify the user, `roles` are those of the access rules.
 
-    `client` and `client_version` are what the AI tool calls itself; anybody can call himself so.
+    `client` and `client_version` come from the AI tool, unverified.
     """
 
     subject: str = "user"
@@ -28,10 +28,10 @@ class CallerInfo:
 
 @dataclass(frozen=True)
 class CallRequest:
-    """A call of a tool, a prompt that is got, or a resource that is read.
+    """A call of a tool, a prompt to get, or a resource to read.
 
-    `server` is its name in the config, and `name` the server's own name of the tool or prompt, or the URI. A call
-    that goes on after a question to the client may come as a request of its own, with `is_retry`.
+    `server` is its name in the config, and `name` the server's name of the tool or prompt, or the URI. A call that
+    continues after a question to the client may arrive as a new request, with `is_retry`.
     """
 
     kind: CallKind
@@ -44,16 +44,16 @@ class CallRequest:
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:  # Any: JSON
-        """The arguments, decoded when they are asked for. Raises ValueError if they are no JSON object."""
+        """The arguments, decoded on access. Raises ValueError if they are not a JSON object."""
         return decode_object(self.raw_arguments)
 
     @cached_property
     def meta(self) -> Mapping[str, Any]:  # Any: JSON
-        """What the client has put into `_meta`. Raises ValueError if that is no JSON object."""
+        """The client's `_meta`. Raises ValueError if it is not a JSON object."""
         return decode_object(self.raw_meta)
 
     def replace(self, *, arguments: Mapping[str, Any] | bytes) -> CallRequest:  # Any: JSON
-        """Return the request with other arguments, to go on with it. Raises TypeError and ValueError if not JSON."""
+        """Return the request with other arguments, to continue with. Raises TypeError and ValueError if not JSON."""
         if self.kind == "resource":
             raise ValueError("a resource is read without arguments")
         raw = arguments if isinstance(arguments, bytes) else encode_object(arguments)
@@ -62,9 +62,9 @@ class CallRequest:
 
 @dataclass(frozen=True, init=False)
 class CallResult:
-    """A result as MCP defines it for the kind of call: `raw` is its JSON.
+    """A result as MCP defines it for this kind of call: `raw` is its JSON.
 
-    Of a tool it has `content`, of a prompt `messages`, of a resource `contents`.
+    The result of a tool has `content`, of a prompt `messages`, of a resource `contents`.
     """
 
     raw: bytes
@@ -74,26 +74,26 @@ class CallResult:
 
     @classmethod
     def text(cls, text: str, *, structured: Mapping[str, Any] | None = None) -> CallResult:  # Any: JSON
-        """Return the result of a tool that says this, with structured content if it is given."""
+        """Return a tool's result with this text, and with structured content if given."""
         content = {"content": [{"type": "text", "text": text}]}
         return cls(content if structured is None else {**content, "structuredContent": structured})
 
     @classmethod
     def error(cls, text: str) -> CallResult:
-        """Return an error that the model or the person reads.
+        """Return an error for the model or the user.
 
-        It is a result with `isError` of a tool; of a prompt or a resource it becomes a JSON-RPC error.
+        A tool gets a result with `isError`; for a prompt or a resource it becomes a JSON-RPC error.
         """
         return cls({"content": [{"type": "text", "text": text}], "isError": True})
 
     @cached_property
     def value(self) -> Mapping[str, Any]:  # Any: JSON
-        """The result, decoded when it is asked for. Raises ValueError if it is no JSON object."""
+        """The result, decoded on access. Raises ValueError if it is not a JSON object."""
         return decode_object(self.raw)
 
     @property
     def content(self) -> Sequence[Mapping[str, Any]]:  # Any: JSON
-        """The blocks of a tool's result; none if it has no list of them."""
+        """The blocks of a tool's result; empty if it has no list of them."""
         content = self.value.get("content")
         return content if isinstance(content, list) else []
 
@@ -104,12 +104,12 @@ class CallResult:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is the result of a tool that has failed."""
+        """Return whether it is the result of a failed tool."""
         return self.value.get("isError") is True
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call is done: the server neither asks the client something, nor goes on as a task."""
+        """Return whether the call is done: no question to the client is open, and it does not continue as a task."""
         return "task" not in self.value and self.value.get("resultType", "complete") == "complete"
 
     def replace(self, **members: Any) -> CallResult:  # Any: JSON
@@ -118,7 +118,7 @@ class CallResult:
 
 
 class CallFailed(Exception):
-    """What `next` raises if the call failed after the plug-in: refused, timed out, or a JSON-RPC error of the server.
+    """Raised by `next` if the call failed after the plug-in: refused, timed out, or a JSON-RPC error of the server.
 
     A plug-in that does not catch it changes nothing. `code` is that of the JSON-RPC error.
     """

@@ -1,4 +1,4 @@
-"""One entry of a server's list, as clients are shown it."""
+"""One entry of a server's list, as shown to clients."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dynamic_mcp.middleware.json_bytes import decode_object, encode_object
 
 ListKind = Literal["tools", "prompts", "resources", "templates"]
 
-# The member of a definition that names it.
+# The member with the name of a definition.
 _KEYS: Mapping[ListKind, str] = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
 
 
 @dataclass(frozen=True)
 class Item:
-    """A tool, a prompt, a resource or a template. `name` is the server's own name of it, or its URI.
+    """A tool, a prompt, a resource or a template. `name` is the server's name for it, or its URI.
 
-    `raw` is its definition as it is shown, as JSON.
+    `raw` is its definition, as shown to clients, as JSON.
     """
 
     kind: ListKind
@@ -29,13 +29,13 @@ class Item:
 
     @cached_property
     def definition(self) -> Mapping[str, Any]:  # Any: JSON
-        """The definition, decoded when it is asked for. Raises ValueError if it is no JSON object."""
+        """The definition, decoded on access. Raises ValueError if it is not a JSON object."""
         return decode_object(self.raw)
 
     def replace(self, **members: Any) -> Item:  # Any: JSON
-        """Return the item with other members of its definition, named as MCP names them.
+        """Return the item with other members of its definition, named as in MCP.
 
-        None takes a member away. Raises ValueError for the name or URI, which cannot be changed.
+        None removes a member. Raises ValueError for the name or URI, which cannot be changed.
         """
         if _KEYS[self.kind] in members:
             raise ValueError(f"`{_KEYS[self.kind]}` cannot be replaced")

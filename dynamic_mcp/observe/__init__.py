@@ -1,1 +1,1 @@
-"""What a person can see of a running program: its log and its place among the running ones."""
+"""Visibility of a running program: its log, and its entry in the registry of proxies."""

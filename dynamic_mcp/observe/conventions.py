@@ -1,11 +1,11 @@
-"""The names that traces and metrics have: OpenTelemetry's semantic conventions for MCP, and our own beside them.
+"""The names in traces and metrics: OpenTelemetry's semantic conventions for MCP, and this program's additions.
 
 https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md (status: development)
 """
 
 from __future__ import annotations
 
-# What is said of a span or a measurement, by these names.
+# The attributes of spans and measurements.
 Value = str | int | float | bool
 Attributes = dict[str, Value]
 
@@ -27,7 +27,7 @@ SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 CLIENT_ADDRESS = "client.address"
 CLIENT_PORT = "client.port"
-# Ours.
+# Additions of this program.
 GROUP = "dynamic_mcp.group"
 DECISION = "dynamic_mcp.decision"
 RULE = "dynamic_mcp.rule"
@@ -38,7 +38,7 @@ APPROVAL_WAIT = "dynamic_mcp.approval.wait"
 ERA = "dynamic_mcp.era"
 
 EXECUTE_TOOL = "execute_tool"
-# What stands for every other value where there may not be many of them.
+# The value that replaces all others, to limit the number of values.
 OTHER = "_other"
 
 SERVER_DURATION = "mcp.server.operation.duration"
@@ -48,7 +48,7 @@ CLIENT_SESSION = "mcp.client.session.duration"
 # Seconds.
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 
-# What each attribute says, and where it stands: on spans of requests to us (`server`), of requests to upstreams
+# The description and place of each attribute: on spans of requests to us (`server`), of requests to upstreams
 # (`client`), or on both; and whether the metrics of operations have it.
 ATTRIBUTES: dict[str, tuple[str, bool, str]] = {
     METHOD: (

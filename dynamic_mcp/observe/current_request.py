@@ -1,7 +1,7 @@
-"""The request that a piece of code runs for: its ids, which JSON log lines carry, and the headers that hand them on.
+"""The current request: its ids, for JSON log lines, and the headers that propagate them.
 
-Each request marks the context of its task. What goes on after the request, such as a server that was started for it,
-still has the mark, which says then that it is over, and counts no more.
+Each request marks the context of its task. Work that outlives the request, such as a server started for it, keeps
+the mark, which is then over and has no effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class RequestMark(Struct, gc=False):
-    """A request of a client: its id as it came, and the ids of its trace and its span, if it is traced."""
+    """A client's request: its id, unchanged, and the ids of its trace and span, if it is traced."""
 
     id: Raw
     trace_id: str = ""
@@ -23,7 +23,7 @@ class RequestMark(Struct, gc=False):
 
 
 class OutgoingMark:
-    """A request to an upstream: the headers that name its span where it goes over HTTP."""
+    """A request to an upstream: the headers with its span, for HTTP."""
 
     __slots__ = ("headers", "is_over")
 
@@ -37,26 +37,26 @@ _outgoing: ContextVar[OutgoingMark | None] = ContextVar("outgoing request", defa
 
 
 def mark_request(id: Raw) -> RequestMark:
-    """Mark this task as the one that answers a request, until the mark is over."""
+    """Mark this task as answering a request, until the mark is over."""
     mark = RequestMark(id)
     _request.set(mark)
     return mark
 
 
 def current_request() -> RequestMark | None:
-    """Return the request that this code runs for, if it is still being answered."""
+    """Return the request that is running, if it is not answered yet."""
     mark = _request.get()
     return None if mark is None or mark.is_over else mark
 
 
 def mark_outgoing(headers: Headers) -> OutgoingMark:
-    """Have what this task and those that it starts send over HTTP carry these headers, until the mark is over."""
+    """Attach these headers to HTTP requests of this task and the tasks that it starts, until the mark is over."""
     mark = OutgoingMark(headers)
     _outgoing.set(mark)
     return mark
 
 
 def outgoing_headers() -> Headers:
-    """Return the headers that a request over HTTP carries now."""
+    """Return the headers for HTTP requests that are sent now."""
     mark = _outgoing.get()
     return () if mark is None or mark.is_over else mark.headers

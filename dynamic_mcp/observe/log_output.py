@@ -1,8 +1,7 @@
 """Logging to stderr and to a file.
 
-Every record about a group is logged by its `group_logger`, which puts the group's name into the record. The file is
-always JSON, with the group as a member. Writing happens in threads; a reader of stderr or a disk that stalls costs
-records, never the loop.
+Records about a group use its `group_logger`, which adds the group's name to the record. The file is always JSON, with
+the group as a member. Threads do the writing; a stalled reader or disk loses records, and never blocks the loop.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ STDOUT = "dynamic_mcp.stdout"
 FILE_NAME = "dynamic-mcp.log"
 MAX_FILE_BYTES = 2 << 20
 MAX_ROTATED_FILES = 3
-# Records that wait for a slow reader; further ones are counted and dropped.
+# The size of the queue for a slow reader; further records are counted and dropped.
 MAX_QUEUED_RECORDS = 2000
-# How many lines of one server's stderr go to the file: in a burst, and per second in the long run.
+# The limits for lines of one server's stderr in the file: in a burst, and per second in the long run.
 STDERR_BURST = 200
 STDERR_A_SECOND = 20
 
@@ -50,7 +49,6 @@ class GroupLogger(logging.LoggerAdapter[logging.Logger]):
         super().__init__(log, {"group": group})
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
-        """Add the group to what else a record carries."""
         return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
 
 
@@ -60,7 +58,7 @@ def group_logger(log: logging.Logger, group: str) -> GroupLogger:
 
 
 def group_of(record: logging.LogRecord) -> str | None:
-    """Return the group that a record is about."""
+    """Return the group that a record is about, if any."""
     group = getattr(record, "group", None)
     return group if isinstance(group, str) else None
 
@@ -74,7 +72,7 @@ def log_to_terminal(level: str, stream: TextIO) -> None:
 
 
 class ServerLog:
-    """The log of a serving proxy, on stderr and in the file. Level, format and file can change while it runs."""
+    """The log of a serving proxy, on stderr and in the file. Level, format and file can change at run time."""
 
     def __init__(self, level: str, form: str, *, stderr: int = 2) -> None:
         self._console = _BackgroundHandler(Descriptor(stderr), name="log to stderr")
@@ -82,7 +80,7 @@ class ServerLog:
         self.configure(level, form)
 
     def configure(self, level: str, form: str, *, folder: Path | None = None, config: str = "") -> None:
-        """Log at this level and in this format from now on, and to the file in `folder`, if given.
+        """Use this level and format from now on, and log to the file in `folder`, if given.
 
         Records in the file contain the path `config`.
         """
@@ -98,7 +96,7 @@ class ServerLog:
         _set_levels(self._console, level, self._file)
 
     def close(self, within_s: float = 0.5) -> None:
-        """Write the queued records, within a time limit for each destination."""
+        """Write the queued records, with a time limit for each destination."""
         for handler in (self._console, self._file):
             if handler is not None:
                 handler.finish(within_s)
@@ -135,7 +133,7 @@ class LogFile:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _has_moved(self) -> bool:
-        """Tell whether another proxy has rotated the file, or the file has been removed."""
+        """Return whether another proxy has rotated the file, or it was removed."""
         assert self._descriptor is not None
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
@@ -183,13 +181,13 @@ class Descriptor:
     def write(self, line: str) -> None:
         """Write one line, blocking until all of it is written."""
         data = line.encode("utf-8", "backslashreplace")
-        with contextlib.suppress(OSError):  # there is no reader any more
+        with contextlib.suppress(OSError):  # the reader has closed the descriptor
             while data:
                 data = data[os.write(self._number, data) :]
 
 
 class _BackgroundHandler(logging.Handler):
-    """Formats records in the caller and writes them in its own thread; if the queue is full, it only counts them."""
+    """Formats records in the caller and writes them in a thread; if the queue is full, it only counts them."""
 
     def __init__(self, sink: Descriptor | LogFile, name: str) -> None:
         super().__init__()
@@ -200,7 +198,6 @@ class _BackgroundHandler(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record for the thread."""
         try:
             line = self.format(record) + "\n"
             if self._dropped:
@@ -213,13 +210,13 @@ class _BackgroundHandler(logging.Handler):
             self.handleError(record)
 
     def finish(self, within_s: float) -> None:
-        """Let the thread write the queued records, for at most `within_s`."""
+        """Wait for the queued records to be written, for at most `within_s`."""
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(None)
             self._thread.join(within_s)
 
     def close(self) -> None:
-        """End the thread without waiting for it."""
+        """Close the handler without waiting for its thread."""
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(None)
         super().close()
@@ -241,7 +238,6 @@ class StderrRateLimit(logging.Filter):
         self._lines = RateLimiter[str | None](STDERR_BURST, 1 / STDERR_A_SECOND)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record goes to the file."""
         if record.name != STDERR:
             return record.levelno >= logging.INFO
         return self._lines.take(group_of(record), time.monotonic())
@@ -278,7 +274,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _ids_of(record: logging.LogRecord) -> dict[str, object]:
-    """Return the ids of the request that a record is about; what servers write is about none that is known."""
+    """Return the ids of the request that a record is about; none for the output of servers."""
     request = None if record.name in (STDERR, STDOUT) else current_request()
     if request is None:
         return {}
@@ -289,7 +285,7 @@ def _ids_of(record: logging.LogRecord) -> dict[str, object]:
 def _replace_handlers(handlers: list[logging.Handler]) -> None:
     log.handlers[:] = handlers
     log.propagate = False
-    others = logging.getLogger()  # libraries, whose warnings belong in the same place
+    others = logging.getLogger()  # libraries' warnings belong in the same place
     others.handlers[:] = handlers
     others.setLevel(logging.WARNING)
 

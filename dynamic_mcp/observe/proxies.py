@@ -23,27 +23,27 @@ from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
 
-# How often a proxy checks for a new status, and how often it writes its file at least.
+# The interval of the checks for a new status, and the maximum interval of writes.
 CHECK_EVERY_S = 2.0
 HEARTBEAT_S = 10.0
-# How soon it checks after it was told of a change, and how long after the check before.
+# The delay of a check after a change, and the minimum time between two checks.
 _CHECK_AFTER_S = 0.1
 _CHECK_APART_S = 0.5
 # A proxy that has been silent for this long is suspended or dead.
 SILENT_S = 3 * HEARTBEAT_S
 
 
-# The state of a group for which nothing can start before there is a session, whose environment it gets.
+# The state of a group that cannot start before a session exists, whose environment it gets.
 NO_SESSION = "starts with a session"
 
 # Proxies of other versions write these files too: unknown fields are ignored, and missing ones have a default.
 
 
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected client: since when (seconds since 1970), its requests so far, and its directory where known.
+    """A connected client: its start (seconds since 1970), its number of requests, and its directory if known.
 
-    `subject` is who has authenticated, empty for the local user. `only` is the group that it sees alone; empty if it
-    sees all. `profile` is the one that it has chosen; empty if none. The `transport` is `stdio`, `socket`, `http` or
+    `subject` is the authenticated user, empty for the local user. `only` is the single visible group; empty if all
+    are visible. `profile` is the chosen profile; empty if none. The `transport` is `stdio`, `socket`, `http` or
     `sse`.
     """
 
@@ -59,10 +59,10 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A running copy of a group's server, the clients of its sessions, and percentiles of how long its calls took.
+    """A running copy of a group's server, the clients of its sessions, and percentiles of its call durations.
 
-    `shared_by` says who may join: `everybody`, `user`, or clients with this name and version; nobody else may if it
-    `is_exclusive`. `pid` is None if no process of ours runs for it.
+    `shared_by` is the audience: `everybody`, `user`, or clients with this name and version; one session has it alone
+    if it `is_exclusive`. `pid` is None if no local process runs for it.
     """
 
     shared_by: str = ""
@@ -81,10 +81,9 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a group; `tools` is None while unknown. `failures` counts calls without a result.
 
-    `missing` says which of its lists could not be read, and why.
-    `person` is whose login it has, where each person has one; `person_issuer` is who names the person so.
-    Calls and failures are those of all its instances, also of those that have ended. `copies` says why there are
-    several instances, or another group of this name.
+    `missing` gives the lists that could not be read, and the reasons. `person` is the user whose login it uses, if
+    each user has one; `person_issuer` is the issuer of that name. Calls and failures include ended instances'.
+    `copies` gives the reason for several instances, or for another group of this name.
     """
 
     name: str = ""
@@ -119,17 +118,17 @@ class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningProxy(msgspec.Struct, frozen=True, kw_only=True):
-    """One proxy in the registry; times are seconds since 1970."""
+    """One proxy in the registry; times are in seconds since 1970."""
 
     pid: int
     version: str = ""
     started_at: float = 0.0
-    status: ProxyStatus = msgspec.field(name="entry")  # other versions read this name too
+    status: ProxyStatus = msgspec.field(name="entry")  # other versions read this name, too
     silent_s: float = 0.0
 
 
 class StatusPart(msgspec.Struct, frozen=True):
-    """What a feature says of running proxies: fields of each, by its process, and a note about all of them."""
+    """A feature's addition to the status of proxies: fields for each, by process id, and a note about all of them."""
 
     members: Mapping[int, Mapping[str, object]]
     note: str = ""
@@ -145,7 +144,7 @@ class ProxyRegistry:
     async def publish(self, status: Callable[[], ProxyStatus], changed: asyncio.Event | None = None) -> None:
         """Keep the file of this process up to date until cancelled. Warns once if it cannot be written.
 
-        `changed` tells of what is worth showing at once, such as a new session.
+        `changed` is set for changes to publish at once, such as a new session.
         """
         changed = changed or asyncio.Event()
         file = self._folder / f"{os.getpid()}.json"
@@ -193,7 +192,7 @@ class ProxyRegistry:
 
 
 async def _wait_for_change(changed: asyncio.Event) -> None:
-    """Wait until there may be a new status: a moment after a change, or else for a while."""
+    """Wait until a new status is due: shortly after a change, or else after the interval."""
     loop = asyncio.get_running_loop()
     earliest = loop.time() + _CHECK_APART_S
     with contextlib.suppress(TimeoutError):
@@ -204,8 +203,8 @@ async def _wait_for_change(changed: asyncio.Event) -> None:
 
 
 def is_alive(pid: int, silent_s: float) -> bool:
-    """Tell whether a process of this user runs that has last written its file this long ago."""
-    if sys.platform == "win32":  # signal 0 would end the process there
+    """Return whether this process is a running one of this user, given the time since it last wrote its file."""
+    if sys.platform == "win32":  # signal 0 would end the process on Windows
         return silent_s < SILENT_S
     try:
         os.kill(pid, 0)

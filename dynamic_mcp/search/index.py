@@ -14,10 +14,10 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.search.words import name_key, split_name, split_words, stem, trigrams
 
 MAX_WORDS = 1000
-# How many words of its tools a group may have in the index, each counted for every tool that has it. Of the tools
-# after those, only the names are indexed: a server may have any number of words.
+# The maximum number of indexed words of a group, each counted for every tool that has it. For the tools
+# after that, only the names are indexed: a server may have any number of words.
 MAX_POSTINGS = 500_000
-# Words with the same three letters that are compared with a misspelt one.
+# The maximum number of words, with the same three letters, that are compared with a misspelt one.
 MAX_ALIKE = 2000
 EXACT = "="  # prefix of a word itself, which distinguishes it from a stem
 # Shorter words have no similar words; longer ones are similar from this likeness.
@@ -98,15 +98,14 @@ class GroupIndex:
 
     @property
     def is_large(self) -> bool:
-        """Whether a search may take long."""
+        """Return whether a search may be slow."""
         return len(self._tools) > MAX_POSTINGS // 10
 
     def tool_number(self, name: str) -> int | None:
-        """Return the number of the tool with this name."""
         return self._numbers.get(name)
 
     def numbers_by_key(self, key: str) -> Iterable[int]:
-        """Return the tools whose name, with or without the group's name before it, has this `name_key`."""
+        """Return the tools with this `name_key`, with or without the name of the group in front."""
         return self._by_key.get(key, ())
 
     def postings(self, term: str) -> Iterable[tuple[int, float]]:
@@ -123,11 +122,11 @@ class GroupIndex:
         return 0 if at is None else self._starts[at + 1] - self._starts[at]
 
     def similar_words(self, word: str) -> Iterator[tuple[str, float]]:
-        """Return the words of the tools with a similar spelling, each with its likeness (0 to 1)."""
-        own = trigrams(word)
-        shared = Counter(other for gram in own for other in self._by_gram.get(gram, ()))
+        """Yield the words of the tools with a similar spelling, each with its likeness (0 to 1)."""
+        grams = trigrams(word)
+        shared = Counter(other for gram in grams for other in self._by_gram.get(gram, ()))
         for other, count in shared.items():
-            likeness = 2 * count / (len(own) + len(other))
+            likeness = 2 * count / (len(grams) + len(other))
             if likeness >= (MIN_LIKENESS if other[0] == word[0] else MIN_LIKENESS_OTHER_START):
                 yield other, likeness
 
@@ -198,7 +197,6 @@ class _ToolTexts:
 
 
 def _extract_texts(name: str, tool: Raw) -> _ToolTexts:
-    """Extract the texts of a tool."""
     decoded = wire.value(tool)
     members = decoded if isinstance(decoded, dict) else {}
     texts = _ToolTexts(name, _cut(members.get("title")), _cut(members.get("description")))
@@ -211,7 +209,7 @@ def _extract_texts(name: str, tool: Raw) -> _ToolTexts:
 
 
 def summarize(name: str, tool: Raw) -> str:
-    """Describe a tool in one short text, the input of the semantic index."""
+    """Return a short text about a tool, the input of the semantic index."""
     texts = _extract_texts(name, tool)
     summary = ". ".join(filter(None, [" ".join(split_name(name)), texts.title, texts.description]))
     if texts.parameters:

@@ -14,13 +14,13 @@ from dynamic_mcp.search.synonyms import actions, synonyms
 from dynamic_mcp.search.words import STOP_WORDS, name_key, split_words, stem
 
 MAX_RESULTS = 8
-# Of a longer query, only the start and the end are read: people say what they want first or last.
+# Only the start and the end of a longer query are used: users put the point first or last.
 MAX_END = 2000
 MAX_TERMS = 40
 # A tool that has no word of the query itself matches if its synonyms cover this share of the query, or as much as
 # this share of a word that no tool has: a single synonym among many words is chance.
 FITS_FROM_SHARE, FITS_FROM_RARE = 0.3, 0.55
-# How a query can name a tool, in ascending order of certainty.
+# The ways in which a query can name a tool, in ascending order of certainty.
 NAME_IN_TEXT, NAME_KEY, EXACT_NAME = 1, 2, 3
 # The share of the semantic similarity in the score; the rest is by words.
 SEMANTIC_WEIGHT = 0.5
@@ -77,7 +77,6 @@ class _Scores:
         self._total = 0.0
 
     def match(self, number: int, *, is_named: bool) -> ToolMatch:
-        """Return the tool with this number."""
         at = max(at for at, offset in enumerate(self._offsets[:-1]) if offset <= number and len(self._indexes[at]))
         return ToolMatch(self._indexes[at].group, self._indexes[at].names[number - self._offsets[at]], is_named)
 
@@ -155,7 +154,7 @@ class _Scores:
 
 
 def _split_query(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
-    """Return the stems of a query, each with its words, without stop words unless there is nothing else."""
+    """Return the stems of a query, each with its words, without stop words unless all are stop words."""
     unique = list(dict.fromkeys(split_words(text)))
     content = [word for word in unique if word not in STOP_WORDS] if tuning.has_stop_words else unique
     by_stem: dict[str, list[str]] = {}
@@ -165,7 +164,7 @@ def _split_query(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
 
 
 def _find_named(indexes: Sequence[GroupIndex], text: str) -> dict[int, int]:
-    """Return the tools that the query names, and how: as a whole (with or without the group) or in one word."""
+    """Return the tools that the query names, and how: by the whole query (with or without group) or by one word."""
     whole = text.strip()
     keys = {name_key(word) for word in whole.split() if _is_compound(word)}
     named: dict[int, int] = {}
@@ -181,20 +180,20 @@ def _find_named(indexes: Sequence[GroupIndex], text: str) -> dict[int, int]:
 
 
 def _is_compound(word: str) -> bool:
-    """Tell whether a word is written like a name: `create_issue`, `createIssue`."""
+    """Return whether a word is written like a name: `create_issue`, `createIssue`."""
     return len(split_words(word)) > 1
 
 
 def _fuse(scores: dict[int, float], similarity: Sequence[float | None]) -> dict[int, float]:
     """Combine the scores by words and the similarities, each relative to its best; unknown ones do not count."""
-    known = [value for value in similarity if value is not None]
-    if not known:
+    similarities = [value for value in similarity if value is not None]
+    if not similarities:
         return scores
-    mean, top = fmean(known), max(known)
+    mean, top = fmean(similarities), max(similarities)
     if top <= mean:
         return scores
     if not scores:
-        spread = pstdev(known, mean)
+        spread = pstdev(similarities, mean)
         threshold = mean + FIT_DEVIATIONS * spread if top >= mean + OUTLIER_DEVIATIONS * spread else math.inf
         return {
             number: value - mean

@@ -1,4 +1,4 @@
-"""A small thesaurus of what tools do, and to what. The words of a line are synonyms in the names of tools."""
+"""A small thesaurus of the actions and objects of tools. The words of a line are synonyms in the names of tools."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ using provide give tell check look know try put take see go come work keep
 
 @lru_cache(maxsize=1)
 def actions() -> frozenset[str]:
-    """Return the stems of words that say nothing about what a tool works on."""
+    """Return the stems of words that do not tell what a tool works on."""
     return frozenset(map(stem, _ACTIONS.split()))
 
 

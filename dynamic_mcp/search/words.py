@@ -13,7 +13,7 @@ from functools import lru_cache
 
 MAX_WORD = 64
 
-# Function words and politeness: they say nothing about which tool is meant.
+# Function words and politeness, which do not identify a tool.
 _STOP_WORDS = """
 a an the of to for in on at by with from into about over up as is are was were be been being am do does did doing
 done have has had having i me my mine myself we us our ours you your yours he him his she her hers it its they them

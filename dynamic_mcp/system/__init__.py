@@ -1,1 +1,1 @@
-"""The machine below: paths, pipes, files, and text for people."""
+"""Access to the machine: paths, pipes, files, and text for terminals."""

@@ -1,4 +1,4 @@
-r"""Characters that show nothing or act on a terminal, and text in which they are written as escapes: `\u200b`."""
+r"""Invisible and control characters, and their replacement by escapes: `\u200b`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 
 
 def reveal(text: str) -> str:
-    r"""Return text on one line, with escapes such as `\u200b` for all that shows nothing or acts on a terminal."""
+    r"""Return text on one line, with escapes such as `\u200b` for invisible and control characters."""
     return _escape(text, lambda each: each.encode("unicode_escape").decode())
 
 
 def format_json(value: object) -> list[str]:
-    """Return indented JSON in lines, with escapes for what could not be seen; it is still JSON."""
+    """Return indented JSON in lines, with escapes for invisible characters; it is still valid JSON."""
     lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
     return [_escape(line, lambda each: json.dumps(each)[1:-1]) for line in lines]
 

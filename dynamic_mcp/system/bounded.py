@@ -1,4 +1,4 @@
-"""What forgets its oldest entries: a dict, and a memory of what a function has returned."""
+"""Containers that evict their oldest entries: a dict, and a cache for a function's results."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ K = TypeVar("K")
 V = TypeVar("V")
 N = TypeVar("N", bound=str | None)
 
-# Names that are remembered, and how long they may be: a client may write any.
+# The number of cached names, and their maximum length: a client may send any.
 MOST_NAMES = 1000
 LONGEST_NAME = 200
 
 
 class BoundedDict(dict[K, V]):
-    """Holds at most `size` entries: a new one evicts the oldest. An entry that is set again keeps its age.
+    """Holds at most `size` entries: a new one evicts the oldest. Setting an existing key keeps its age.
 
-    `on_evict` is called with each evicted key and value, but not for entries that are deleted. It is a dict, because
-    one that only behaves like a dict reads slowly, and calls read several.
+    `on_evict` is called with each evicted key and value, but not for deleted entries. It is a real dict, because a
+    `MutableMapping` reads slowly, and each call reads several.
     """
 
     def __init__(self, size: int, *, on_evict: Callable[[K, V], object] | None = None) -> None:
@@ -34,13 +34,11 @@ class BoundedDict(dict[K, V]):
                 self._on_evict(oldest, evicted)
 
     def setdefault(self, key: K, default: V) -> V:
-        """Return the value of a key, which is `default` from now on if it had none."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def update(self, entries: Mapping[K, V]) -> None:  # type: ignore[override]  # one form is enough
-        """Set each of these entries."""
         for key, value in entries.items():
             self[key] = value
 
@@ -51,7 +49,7 @@ class BoundedDict(dict[K, V]):
 
 
 class NameMemo(Generic[N, V]):
-    """Remembers what a function has returned for names that clients write: for so many, none of them longer."""
+    """Caches a function's results by name, for names that clients send: a limited number, of limited length."""
 
     def __init__(self, make: Callable[[N], V], *, longest: int = LONGEST_NAME) -> None:
         self._make = make
@@ -59,7 +57,6 @@ class NameMemo(Generic[N, V]):
         self._found: BoundedDict[N, V] = BoundedDict(MOST_NAMES)
 
     def __call__(self, name: N) -> V:
-        """Return what the function returns."""
         try:
             return self._found[name]
         except KeyError:

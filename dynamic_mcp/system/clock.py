@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as a group sees it. Tests pass a fake one and never wait."""
+    """The time source of a group. Tests pass a fake one and never wait."""
 
     def now(self) -> float:
         """Return monotonic seconds."""
@@ -20,17 +20,16 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """The system's monotonic time. The time of uvloop is in whole milliseconds: too coarse to measure a call."""
+    """The system's monotonic time. uvloop's clock counts whole milliseconds: too coarse to measure a call."""
 
     now = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep in the event loop."""
         await asyncio.sleep(seconds)
 
 
 def delays(first_s: float, longest_s: float, jitter: Callable[[], float]) -> Iterator[float]:
-    """Yield delays without end: `first_s`, doubled each time up to `longest_s`, each multiplied by 0.8 to 1.2.
+    """Yield delays forever: `first_s`, doubled each time up to `longest_s`, each multiplied by 0.8 to 1.2.
 
     `jitter` returns a number from 0 up to 1, as `random.random` does.
     """

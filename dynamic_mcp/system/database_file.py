@@ -1,4 +1,4 @@
-"""A private SQLite file that several processes open, and which is replaced where it is damaged."""
+"""A private SQLite file shared by several processes, and replaced when it is damaged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SUFFIXES = ("-wal", "-shm", "")
 
 @dataclass(frozen=True)
 class DatabaseFile:
-    """Where a database is, and its schema, which may begin with pragmas. `busy_s` is how long others may have it.
+    """The path of a database, and its schema, which may begin with pragmas. `busy_s` is the time to wait for a lock.
 
-    `if_lost` says what people must do again if it is damaged, and it is set aside as `.bad` then. One that is made
-    again from something else has none, and is deleted.
+    A damaged file is set aside as `.bad` if `if_lost` says what the user must do again. Without `if_lost`, the
+    content can be rebuilt, and the file is deleted.
     """
 
     file: Path
@@ -32,13 +32,13 @@ class DatabaseFile:
     def open(self) -> sqlite3.Connection:
         """Open the database, or a new one in its place if it is damaged. Raises OSError and sqlite3.Error.
 
-        The connection begins no transactions by itself, and may be used in any thread, but in one at a time.
+        The connection does not begin transactions by itself. Any thread may use it, but only one at a time.
         """
         with self._locked():
             try:
                 return self._open()
             except sqlite3.OperationalError:
-                raise  # locked, or the disk is full: what is there is good
+                raise  # locked, or the disk is full: the content is intact
             except sqlite3.DatabaseError as exc:
                 if self.if_lost:
                     log.warning("%s cannot be read and is set aside; %s: %s", self.file, self.if_lost, exc)
@@ -49,7 +49,6 @@ class DatabaseFile:
                 return self._open()
 
     def open_in_memory(self) -> sqlite3.Connection:
-        """Return a database that is gone with its connection."""
         return self._prepare(sqlite3.connect(":memory:", isolation_level=None))
 
     def remove(self, identity: int) -> None:
@@ -62,7 +61,7 @@ class DatabaseFile:
         return paths.FileLock(self.file.with_suffix(".lock")).held(self.busy_s)
 
     def _open(self) -> sqlite3.Connection:
-        # SQLite gives its other files the mode of this one
+        # SQLite gives its journal files the mode of this one
         descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             if os.name == "posix":
@@ -83,6 +82,6 @@ class DatabaseFile:
 
 
 def delete_database(file: Path) -> None:
-    """Delete a database and what SQLite has beside it. Raises OSError."""
+    """Delete a database and SQLite's files beside it. Raises OSError."""
     for suffix in _SUFFIXES:
         file.with_name(file.name + suffix).unlink(missing_ok=True)

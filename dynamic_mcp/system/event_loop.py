@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of the fastest event loop there is; None for asyncio's own."""
+    """Return the factory of the fastest available event loop; None for asyncio's own."""
     try:
         from uvloop import new_event_loop
-    except ImportError:  # there is none for Windows
+    except ImportError:  # not available on Windows
         return None
     return new_event_loop

@@ -1,4 +1,4 @@
-"""Optional packages: which ones an extra brings, and the command that installs them beside this program."""
+"""Optional packages: the contents of each extra, and the command that installs them beside this program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = {
 
 
 def install_hint(extra: str, prefix: Path | None = None) -> str:
-    """Return the command that adds the packages of an extra to the environment in `prefix`, by default our own.
+    """Return the command that adds an extra's packages to the environment in `prefix`, by default the running one.
 
     pipx and uv mark the environments of their tools with a file.
     """
@@ -36,7 +36,7 @@ def install_hint(extra: str, prefix: Path | None = None) -> str:
 
 
 def _list_requirements(receipt: Path, packages: tuple[str, ...]) -> Iterator[str]:
-    """Yield these packages after what the receipt lists, as uv removes what is not named again."""
+    """Yield these packages after those of the receipt, as uv removes packages that are not named again."""
     import tomllib
 
     installed = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"]
@@ -47,7 +47,7 @@ def _list_requirements(receipt: Path, packages: tuple[str, ...]) -> Iterator[str
 
 
 def _describe_source(requirement: Mapping[str, str]) -> str:
-    """Return a requirement as the command line of uv takes it."""
+    """Return a requirement in the syntax of uv's command line."""
     if git := requirement.get("git"):
         return f"git+{git}"
     sources = ("directory", "editable", "path", "url")

@@ -32,9 +32,9 @@ def read_bytes(file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BY
 
 
 def read_private(file: Path, *, most: int = LARGEST_BYTES) -> bytes:
-    """Return the content of a file of ours, without following a link. Raises OSError.
+    """Return the content of one of the program's own files, without following a link. Raises OSError.
 
-    A file that others could read is private then.
+    A file that others could read becomes private.
     """
     return _read(file, most=most, is_private=True)[0]
 
@@ -72,7 +72,7 @@ def _read(
 
 
 def too_large(file: Path, most: int) -> UnsuitableFileError:
-    """Return the error of a file that has, or would have, more than `most` bytes."""
+    """Return the error for a file over the limit of `most` bytes."""
     limit = f"{most >> 20} MiB" if most >= 1 << 20 else pluralize(most, "byte")
     return UnsuitableFileError(errno.EFBIG, f"larger than {limit}", str(file))
 
@@ -87,6 +87,6 @@ def _refuse_special(file: Path, status: os.stat_result, *, may_be_piped: bool, i
 
 
 def _is_null_device(status: os.stat_result) -> bool:
-    """Tell whether this is the null device, which people name in place of a file."""
+    """Return whether this is the null device, which users name instead of a file."""
     null = Path(os.devnull).stat()
     return stat.S_ISCHR(status.st_mode) and (status.st_dev, status.st_ino) == (null.st_dev, null.st_ino)

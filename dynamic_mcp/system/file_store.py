@@ -1,6 +1,6 @@
-"""Files that a later start reads again: whole or not at all, with a format number, and replaced atomically.
+"""Files for the state that survives a restart: complete or absent, with a format number, replaced atomically.
 
-What cannot be read is never taken for empty without a word: `load` raises, `load_or_set_aside` keeps it as `.bad`.
+An unreadable file is never silently treated as empty: `load` raises, `load_or_set_aside` keeps it as `.bad`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StoreError(Exception):
 
 
 class CorruptFile(StoreError):
-    """A file does not have what was written to it."""
+    """A file's content is damaged."""
 
 
 class NewerFile(StoreError):
@@ -41,7 +41,7 @@ class NewerFile(StoreError):
 
 
 class Codec(Protocol[T]):
-    """How a value becomes the content of a file."""
+    """Converts a value to and from the content of a file."""
 
     def encode(self, value: T) -> bytes:
         """Return the content."""
@@ -53,8 +53,9 @@ class Codec(Protocol[T]):
 class FileStore(Generic[T]):
     """One file with one value.
 
-    A private file is readable by its owner alone, and a link in its place is not followed; any other belongs to the
-    user, and keeps its mode. `lock` is a second file, by default beside the first one, because that one is replaced.
+    A private file is readable by its owner alone, and a link in its place is not followed. Any other file belongs to
+    the user, and keeps its mode. `lock` is a second file, by default beside it, because the
+    first one is replaced.
     """
 
     def __init__(
@@ -88,9 +89,9 @@ class FileStore(Generic[T]):
             raise CorruptFile(str(exc)) from exc
 
     def load_or_set_aside(self, what: str) -> T | None:
-        """Return the value; None if there is no file, or one that cannot be used. Raises OSError.
+        """Return the value; None if the file does not exist or cannot be used. Raises OSError.
 
-        Such a file is renamed to `.bad`, with a warning that begins with `what` and the file's name.
+        An unusable file is renamed to `.bad`, with a warning that begins with `what` and the file's name.
         """
         stamp = stamp_of(self.file)
         try:
@@ -102,14 +103,14 @@ class FileStore(Generic[T]):
             return None
 
     def set_aside(self) -> None:
-        """Rename the file to `.bad`, so that a new one is begun. Never raises OSError."""
+        """Rename the file to `.bad`, so that the next save starts a new one. Never raises OSError."""
         try:
             self.file.replace(self.file.with_suffix(".bad"))
         except OSError as exc:
             log.warning("%s cannot be set aside: %s", self.file, os_reason(exc))
 
     def save(self, value: T, *, durable: bool = True) -> None:
-        """Replace the file atomically. Raises OSError, and then the previous one is still there.
+        """Replace the file atomically. Raises OSError, which leaves the previous file intact.
 
         Without `durable`, the value may be lost if the machine stops.
         """
@@ -122,7 +123,7 @@ class FileStore(Generic[T]):
             self.file.chmod(mode)
 
     def locked(self, within_s: float) -> AbstractContextManager[None]:
-        """Be the only one of all threads and processes that changes the file. Blocks.
+        """Lock the file against changes by other threads and processes. Blocks.
 
         Raises TimeoutError if the lock is not free within this time, and OSError.
         """
@@ -139,10 +140,10 @@ class _Head(msgspec.Struct):
 
 
 class JsonCodec(Generic[T]):
-    """JSON as msgspec has it: a type, and the number of its format as the first `member`.
+    """JSON encoded by msgspec: a type, and the number of its format as the first `member`.
 
-    Without a number, files of other formats have other names. The JSON is sorted and indented, to be read and
-    compared line by line.
+    Without a number, files of other formats need other names. The JSON is sorted and indented, so that it can be read
+    and compared line by line.
     """
 
     def __init__(self, kind: type[T], number: int | None, *, member: Literal["form", "format"] = "form") -> None:
@@ -152,14 +153,12 @@ class JsonCodec(Generic[T]):
         self._opening = b"" if number is None else b'{"%s":%d' % (member.encode(), number)
 
     def encode(self, value: T) -> bytes:
-        """Return the content."""
         data = msgspec.json.encode(value, order="sorted")
         if self._opening:
             data = self._opening + (b"," if data != b"{}" else b"") + data[1:]
         return msgspec.json.format(data, indent=2) + b"\n"
 
     def decode(self, data: bytes) -> T:
-        """Return the value."""
         if self._number is not None:
             head = decode_as(data, _Head)
             _check_number(head.form if self._member == "form" else head.format, self._number)
@@ -167,17 +166,15 @@ class JsonCodec(Generic[T]):
 
 
 class DictCodec:
-    """JSON as Python has it, with the number of its format as `form`: it keeps NaN, any integer and any text."""
+    """JSON encoded by Python, with the number of its format as `form`: it keeps NaN, any integer and any text."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def encode(self, value: dict[str, Any]) -> bytes:
-        """Return the content."""
         return json.dumps({**value, "form": self._number}, indent=1).encode()
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        """Return the value."""
         try:
             value = json.loads(data)
         except ValueError as exc:
@@ -189,10 +186,10 @@ class DictCodec:
 
 
 def prune_folder(folder: Path, *, most_files: int, most_bytes: int = sys.maxsize) -> None:
-    """Remove the oldest files of a folder if there are too many, or they are too large together. Raises OSError."""
+    """Remove a folder's oldest files if there are too many, or they are too large together. Raises OSError."""
     files: list[tuple[float, int, Path]] = []
     for file in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process is at work here too
+        with contextlib.suppress(FileNotFoundError):  # another process may prune the folder, too
             status = file.lstat()
             files.append((status.st_mtime, status.st_size, file))
     size = 0
@@ -203,7 +200,7 @@ def prune_folder(folder: Path, *, most_files: int, most_bytes: int = sys.maxsize
 
 
 def stamp_of(file: Path) -> Stamp | None:
-    """Return a value that changes whenever a file does; None if there is none that can be seen."""
+    """Return a value that changes whenever the file does; None if there is no accessible file."""
     try:
         status = file.stat()
     except OSError:
@@ -212,7 +209,7 @@ def stamp_of(file: Path) -> Stamp | None:
 
 
 def _check_number(found: object, number: int) -> None:
-    """Raises NewerFile, and ValueError for a number that there has never been."""
+    """Raises NewerFile, and ValueError for a number that was never used."""
     if isinstance(found, int) and found > number:
         raise NewerFile("a newer version of dynamic-mcp has written it")
     if found != number:

@@ -1,7 +1,7 @@
-"""The installed files that this process was started from, which an upgrade replaces under it.
+"""The installed files that this process was started from, which an upgrade replaces while it runs.
 
-A process never mixes two versions: once its files were replaced, it loads no more of its own modules.
-Nothing but builtins is imported at the start, because a window starts with this.
+A process never mixes two versions: after its files were replaced, it imports no more of its own modules.
+Only builtins are imported at the start, to keep the start of a window fast.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _PACKAGE = "dynamic_mcp"
-# How long the new program may take to say its version, or to start a daemon.
+# The time limit for the new program to print its version, or to start a daemon.
 _RUN_WITHIN_S = 10.0
 
 
 class Installation:
-    """The package in `file`, as it was when this was made. Every installer writes that file anew."""
+    """The state of the package in `file` when this object was created. Every installer rewrites that file."""
 
     def __init__(self, file: str | None = dynamic_mcp.__file__) -> None:
         self._file = file or ""
@@ -35,11 +35,11 @@ class Installation:
         return _identify(self._file) != self._started_from
 
     def is_complete(self) -> bool:
-        """Return whether the program can be started now. Runs it, so this takes a moment."""
+        """Return whether the program can be started now. Runs it, which takes a moment."""
         return self.run("--version")
 
     def run(self, *arguments: str) -> bool:
-        """Run the program as it is installed now; return whether it succeeds in time."""
+        """Run the currently installed program; return whether it succeeds in time."""
         import subprocess
 
         command = [sys.executable, "-P", "-m", _PACKAGE, *arguments]
@@ -54,13 +54,13 @@ class Installation:
 
 
 def guard_imports(installation: Installation) -> None:
-    """From now on, raise Upgraded for each import that would load a part of another version."""
+    """From now on, raise Upgraded for each import that would load part of another version."""
     sys.meta_path.insert(0, _OwnModules(installation))
     sys.meta_path.append(_MissingModules(installation))
 
 
 class _OwnModules:
-    """Asked first: refuses what belongs to this program."""
+    """The first import hook: refuses modules of this program."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -74,7 +74,7 @@ class _OwnModules:
 
 
 class _MissingModules(_OwnModules):
-    """Asked last: refuses what nothing has found, such as a package that came in another version."""
+    """The last import hook: refuses modules that were not found, such as a package that came with another version."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

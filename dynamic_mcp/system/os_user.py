@@ -1,4 +1,4 @@
-"""Who runs this process, as the system knows it."""
+"""The user who runs this process, according to the operating system."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def os_user() -> str:
-    """Return the name of the user who runs this process, whatever the environment says; the number if it has none."""
+    """Return the name of the process's user, ignoring the environment; the numeric id if there is no name."""
     if os.name == "nt":
         return getpass.getuser()
     import pwd

@@ -19,7 +19,7 @@ _LOCK_POLL_S = 0.02
 
 
 def config_dir() -> Path:
-    """Return the directory of the user's config."""
+    """Return the directory for the user's config."""
     return platformdirs.user_config_path(_APP, appauthor=False)
 
 
@@ -39,16 +39,16 @@ def log_dir() -> Path:
 
 
 def make_private_dir(directory: Path) -> None:
-    """Create a directory and its parents, accessible only to the owner; existing ones stay as they are."""
+    """Create a directory and its parents, accessible only to the owner; existing ones stay unchanged."""
     if not directory.is_dir():
         make_private_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def claim_private_dir(directory: Path) -> None:
-    """Create a directory, or see to it that nobody else can use the one that is there.
+    """Create a directory, or make an existing one inaccessible to other users.
 
-    Raises OSError for one that another user owns, or that cannot be made private.
+    Raises OSError if another user owns it, or if it cannot be made private.
     """
     make_private_dir(directory)
     if os.name != "posix":
@@ -69,7 +69,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace the file at `path` atomically, readable only by the owner.
 
     A symbolic link at `path` is replaced, not followed. Without `durable`, the data may be lost if the machine stops.
-    Raises OSError, and then leaves nothing behind.
+    Raises OSError, and then removes its temporary file.
     """
     make_private_dir(path.parent)
     _replace(path, data, durable=durable)
@@ -95,14 +95,14 @@ def _open_private(path: str, flags: int) -> int:
 
 
 class FileLock:
-    """A lock between processes, held through a file. The system frees it when its holder ends."""
+    """A lock between processes, held through a file. The system releases it when its holder ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free, and return whether it was. Raises OSError if the file cannot be opened."""
+        """Take the lock if it is free; return whether it was. Raises OSError if the file cannot be opened."""
         make_private_dir(self._path.parent)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
@@ -145,7 +145,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def try_lock(descriptor: int) -> bool:
-        """Lock an open file against other processes, if it is free; return whether it was."""
+        """Lock an open file against other processes if it is free; return whether it was."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except PermissionError:
@@ -160,7 +160,7 @@ else:
     import fcntl
 
     def try_lock(descriptor: int) -> bool:
-        """Lock an open file against other processes, if it is free; return whether it was."""
+        """Lock an open file against other processes if it is free; return whether it was."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

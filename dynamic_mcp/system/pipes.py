@@ -1,6 +1,6 @@
-"""Pipes for the event loop, and threads for what the loop cannot wait for: files, terminals, Windows pipes.
+"""Pipes for the event loop, and threads for files, terminals and Windows pipes, which the loop cannot wait for.
 
-A `PausableStream` delivers what arrives, in order. A `Sink` accepts what is written and never blocks the loop.
+A `PausableStream` delivers data in order. A `Sink` accepts all data and never blocks the loop.
 """
 
 from __future__ import annotations
@@ -21,22 +21,18 @@ if sys.platform == "linux":
 
 _FLUSH_WITHIN_S = 0.5
 _CHUNK_BYTES = 1 << 18
-# So much is not kept for the end of a burst: joining copies it, and its reader could be at work meanwhile.
+# Data from this size on is written before the end of a burst: joining copies it, and its reader can start sooner.
 _JOINED_BYTES = 1 << 16
-# A result of the largest default size fits. It is no more, because Linux bounds what all pipes of a user may hold.
+# A result of the largest default size fits. It is not larger, because Linux limits the total of a user's pipes.
 _PIPE_BYTES = 1 << 17
 
 
 class PausableStream(Protocol):
     """A stream that is being read."""
 
-    def pause_reading(self) -> None:
-        """Stop delivering data for now."""
-        ...
+    def pause_reading(self) -> None: ...
 
-    def resume_reading(self) -> None:
-        """Deliver data again."""
-        ...
+    def resume_reading(self) -> None: ...
 
     def close(self) -> None:
         """Stop reading for good."""
@@ -51,7 +47,7 @@ class Sink(Protocol):
         ...
 
     def try_write(self, data: bytes, most_buffered: int) -> bool:
-        """Accept all of `data` unless this is closing, or more is buffered already; return whether it did."""
+        """Accept all of `data`, unless this is closing or has more bytes buffered; return whether it did."""
         ...
 
     def buffered_bytes(self) -> int:
@@ -59,11 +55,11 @@ class Sink(Protocol):
         ...
 
     def is_closing(self) -> bool:
-        """Tell whether this is closed or closing, so that nothing more can be written."""
+        """Return whether this is closed or closing, so that nothing more can be written."""
         ...
 
     async def close(self) -> None:
-        """Flush what is left, within a time limit, and close."""
+        """Flush the buffered data, within a time limit, and close."""
         ...
 
 
@@ -82,7 +78,7 @@ async def open_sink(
     """Write to `fd`, which the sink closes.
 
     `on_full` is called when more than `high` bytes are buffered, `on_drain` when the buffer has drained, and `on_end`
-    when the other side is gone.
+    when the other side disconnects.
     """
     if not _can_be_awaited(fd):
         return _ThreadSink(fd)
@@ -92,9 +88,9 @@ async def open_sink(
 
 
 def enlarge(fd: int) -> None:
-    """Have a pipe hold a large message, so that neither side waits for the other in its middle.
+    """Enlarge a pipe's buffer for a large message, so that neither side waits for the other in its middle.
 
-    Where that cannot be, the pipe stays as it is, as does what is no pipe.
+    Does nothing where the system refuses, or if this is not a pipe.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -126,19 +122,20 @@ class _Reader(asyncio.Protocol):
 
 
 class Burst:
-    """The handling of messages that came together: what is written because of them is joined.
+    """The handling of messages that arrived together: the data written in response is joined.
 
-    It ends once the tasks and callbacks have run that they have started or woken. `is_open` is whether one lasts.
-    A message that came alone is none, so that it costs no callback, and with it no turn of the loop.
+    A burst ends after the tasks and callbacks have run that its messages started or woke. `is_open` is true until
+    then.
+    A single message does not open one, which saves a callback and a turn of the loop.
     """
 
     def __init__(self) -> None:
         self.is_open = False
-        self._number = 0  # several sources may have one at the same time
+        self._number = 0  # several sources may have one open at the same time
         self._callbacks: list[Callable[[], None]] = []
 
     def handle(self, receive: Callable[[bytes], None], messages: Sequence[bytes]) -> None:
-        """Give messages that came together to `receive`."""
+        """Pass messages that arrived together to `receive`."""
         is_burst = len(messages) > 1
         if is_burst:
             self._number += 1
@@ -151,7 +148,7 @@ class Burst:
                 asyncio.get_running_loop().call_soon(self._end)
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Call `callback` at the end of the burst that lasts."""
+        """Call `callback` at the end of the current burst."""
         self._callbacks.append(callback)
 
     def _end(self) -> None:
@@ -167,14 +164,14 @@ _bursts: WeakKeyDictionary[asyncio.AbstractEventLoop, Burst] = WeakKeyDictionary
 
 
 def burst_of(loop: asyncio.AbstractEventLoop) -> Burst:
-    """Return the burst of all sources and sinks of a loop."""
+    """Return the burst that all sources and sinks of a loop share."""
     return _bursts.setdefault(loop, Burst())
 
 
 class _Writer(asyncio.BaseProtocol):
-    """Writes the first message of a burst at once, and those that follow it together at its end; any other at once.
+    """Writes the first message of a burst at once and joins the later ones at its end; any other is written at once.
 
-    A message is never behind the one before it.
+    Messages are never reordered.
     """
 
     def __init__(
@@ -192,7 +189,7 @@ class _Writer(asyncio.BaseProtocol):
         self._joined_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's class has the methods, but is no subclass
+        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's class has the methods, but is not a subclass
         self._pipe.set_write_buffer_limits(high=self._high)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -212,7 +209,7 @@ class _Writer(asyncio.BaseProtocol):
             self._joined_bytes += len(data)
             if self._joined_bytes >= _JOINED_BYTES:
                 self._write_joined()
-        elif not self._pipe.is_closing():  # uvloop raises once the other side is gone
+        elif not self._pipe.is_closing():  # uvloop raises after the other side has disconnected
             if self._burst.is_open:
                 self._has_written = True
                 self._burst.on_end(self._end_burst)
@@ -296,7 +293,7 @@ class _ThreadSource:
 
 
 class _ThreadSink:
-    """Writes in a thread, so that a reader that stalls blocks nothing else."""
+    """Writes in a thread, so that a stalled reader does not block the loop."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

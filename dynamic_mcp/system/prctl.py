@@ -1,4 +1,4 @@
-"""Attributes of this process that Linux's prctl(2) sets. On other systems these functions do nothing."""
+"""Attributes of this process set with Linux's prctl(2). On other systems these functions do nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Become the parent of every descendant whose own parent ends; return whether the system does that."""
+    """Become the parent of orphaned descendants; return whether the system supports it."""
     return _set(_SET_CHILD_SUBREAPER, 1)
 
 

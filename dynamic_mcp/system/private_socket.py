@@ -1,6 +1,6 @@
-"""Private Unix sockets: where they may be, whose they are, and who is at the other end.
+"""Private Unix sockets: their directories, their owners, and the process at the other end.
 
-Nothing but builtins is imported at the start, because a window starts with this.
+Only builtins are imported at the start, to keep the start of a window fast.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 Socket = _socket.socket
 
 _APP = "dynamic-mcp"
-# What `sun_path` holds, with its NUL: 108 on Linux, 104 on macOS and the BSDs.
+# The size of `sun_path`, with its NUL: 108 on Linux, 104 on macOS and the BSDs.
 _MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 # From <sys/un.h> of macOS and FreeBSD, where Python has no names for them.
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
 _CREDENTIALS_BYTES = 76
 _LOCAL_PEERPID = 2
-# How long to try where many connect at once, or nobody accepts.
+# How long to retry while many clients connect at once, or the listener does not accept.
 _CONNECT_WITHIN_S = 2.0
 _POLL_S = 0.02
 
 
 def socket_name(*parts: str) -> str:
-    """Return a short file name that stands for these texts: their 64-bit FNV-1a hash, in hex."""
+    """Return a short file name for these texts: their 64-bit FNV-1a hash, in hex."""
     hashed = 0xCBF29CE484222325
     for byte in os.fsencode("\0".join(parts)):
         hashed = ((hashed ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
@@ -39,12 +39,12 @@ def socket_name(*parts: str) -> str:
 
 
 def directories(environment: Mapping[str, str]) -> Iterator[str]:
-    """Return the directories in which a socket of this user may be, the best first."""
+    """Return the directories where this user's sockets may be, the best first."""
     user = os.getuid()
     runtime = environment.get("XDG_RUNTIME_DIR")
     if runtime and os.path.isabs(runtime):  # noqa: PTH117 - as above
         yield f"{runtime}/{_APP}"
-    if sys.platform == "linux" and runtime != f"/run/user/{user}":  # as it is where a login shell has not set it
+    if sys.platform == "linux" and runtime != f"/run/user/{user}":  # the default, if no login shell has set it
         yield f"/run/user/{user}/{_APP}"
     from platformdirs import user_state_dir
 
@@ -55,7 +55,7 @@ def directories(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_private(directory: str) -> bool:
-    """Tell whether a directory exists, is no link, and is this user's alone."""
+    """Return whether a directory exists, is not a link, and is accessible to this user only."""
     try:
         status = os.lstat(directory)
     except OSError:
@@ -64,7 +64,7 @@ def is_private(directory: str) -> bool:
 
 
 def connect(environment: Mapping[str, str], name: str) -> Socket | None:
-    """Connect to a socket of this user; None if nobody listens there."""
+    """Connect to a socket of this user; None if there is no listener."""
     for directory in directories(environment):
         if is_private(directory):
             connection = connect_to(f"{directory}/{name}")
@@ -74,7 +74,7 @@ def connect(environment: Mapping[str, str], name: str) -> Socket | None:
 
 
 def connect_to(path: str) -> Socket | None:
-    """Connect to the socket at this path; None if nobody listens there, or somebody else does."""
+    """Connect to the socket at this path; None if there is no listener, or it belongs to another user."""
     ends_at = time.monotonic() + _CONNECT_WITHIN_S
     while True:
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -84,7 +84,7 @@ def connect_to(path: str) -> Socket | None:
             if peer_user(connection) == os.getuid():
                 connection.setblocking(True)  # noqa: FBT003
                 return connection
-        except BlockingIOError:  # more connections wait there than the system keeps
+        except BlockingIOError:  # the listener's backlog is full
             connection.close()
             if time.monotonic() < ends_at:
                 time.sleep(_POLL_S)
@@ -116,7 +116,7 @@ def peer_user(connection: Socket) -> int:
 
 
 def peer_process(connection: Socket) -> int | None:
-    """Return the id of the process at the other end; None where the system does not tell."""
+    """Return the id of the process at the other end; None where the system does not provide it."""
     what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERPID)
     try:
         return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[:4], sys.byteorder)
@@ -125,7 +125,7 @@ def peer_process(connection: Socket) -> int | None:
 
 
 def _make_private(directory: str) -> bool:
-    """Create a private directory if there is none; tell whether there is one that can be written to."""
+    """Create a private directory if there is none; return whether there is a writable one."""
     try:  # noqa: SIM105 - contextlib takes as long to load as all of this
         # a runtime directory is the system's to create; the state directory is this program's
         (os.mkdir if directory.endswith(f"/{_APP}") else os.makedirs)(directory, 0o700)

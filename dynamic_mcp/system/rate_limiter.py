@@ -1,4 +1,4 @@
-"""How often something may be done: so many times at once, and then again at a steady rate."""
+"""Rate limiting: a burst, then a steady rate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TOLERANCE_S = 1e-9
 
 
 class RateLimiter(Generic[K]):
-    """Gives each key `burst` times that come back one by one, each after `interval_s`.
+    """Gives each key `burst` permits, which are renewed one at a time, each after `interval_s`.
 
-    Of more than `most_keys`, those are forgotten that have used theirs longest ago. Times are those of any one clock.
+    With more than `most_keys`, the least recently used keys are forgotten. All times must come from one clock.
     """
 
     def __init__(self, burst: int, interval_s: float, *, most_keys: int = 10_000) -> None:
@@ -23,13 +23,13 @@ class RateLimiter(Generic[K]):
         self._full_at: BoundedDict[K, float] = BoundedDict(most_keys)
 
     def take(self, key: K, now: float) -> bool:
-        """Use one time of a key, and return whether it had one."""
+        """Use one permit of a key; return whether it had one."""
         full_at = max(self._full_at.pop(key, now), now)
         has_one = full_at - now <= self._slack_s
         self._full_at[key] = full_at + self._interval_s if has_one else full_at
         return has_one
 
     def wait_s(self, key: K, now: float) -> float:
-        """Return how long it is until a key has a time again; 0 if it has one."""
+        """Return the time until a key has a permit again; 0 if it has one."""
         wait_s = self._full_at.get(key, now) - now - self._slack_s
         return wait_s if wait_s > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Background tasks that nobody awaits: held until they are done, and never failing in silence."""
+"""Background tasks without an awaiter: held until they are done, with every failure logged."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Log = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
 class TaskSet:
-    """The tasks of one owner that are not done yet; what one of them raises is logged as a bug."""
+    """The unfinished tasks of one owner; an exception of a task is logged as a bug."""
 
     def __init__(self, log: Log = log) -> None:
         self._log = log
         self._tasks: set[asyncio.Task[Any]] = set()  # Any: tasks of any result
 
     def create(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Start a task and hold it until it is done."""
+        """Start a task and hold a reference until it is done."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._finish)
         return task
 
     def cancel_all(self) -> None:
-        """Cancel every task; `wait` waits for their ends."""
+        """Cancel every task, without waiting for them to end."""
         for task in self._tasks:
             task.cancel()
 
     async def wait(self) -> None:
-        """Wait until no task is left, those included that begin meanwhile. Raises nothing that a task raises."""
+        """Wait until no task is left, including those that start meanwhile. Never raises a task's exception."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

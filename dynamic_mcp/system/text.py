@@ -1,8 +1,8 @@
-"""Words that every message needs, and foreign text made fit to be shown."""
+"""Text for messages, and foreign text made safe to show."""
 
 from __future__ import annotations
 
-# What a summary of a group, a tool or a reason may take.
+# The maximum length of a summary of a group, a tool or a reason.
 MAX_LINE = 70
 # Spreadsheets take a cell that begins with one of these for a formula; some also the wide ones.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -14,7 +14,7 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def os_reason(exc: Exception) -> str:
-    """Return why the system refused, as it stands in a sentence: `no space left on device`."""
+    """Return the system's reason for a failure, for use in a sentence: `no space left on device`."""
     reason = getattr(exc, "strerror", None) or str(exc)
     return reason[:1].lower() + reason[1:]
 
@@ -28,7 +28,7 @@ def one_line(text: str, longest: int | None = MAX_LINE) -> str:
 
 
 def cut_values(value: object, longest: int) -> object:
-    """Return JSON whose longer texts lack their middle, and say how much of it; all names and all else stay."""
+    """Return JSON with the middle of long texts replaced by its length; all names and other values stay."""
     match value:
         case str() if len(value) > longest:
             tail = longest // 3
@@ -43,17 +43,17 @@ def cut_values(value: object, longest: int) -> object:
 
 
 def replace_unprintable(text: str, replacement: str = "\ufffd") -> str:
-    """Return text with a replacement for each character that cannot be seen; its length stays the same."""
+    """Return text with a replacement for each unprintable character; its length stays the same."""
     return text if text.isprintable() else "".join(c if c.isprintable() else replacement for c in text)
 
 
 def escape(text: str, *, keep: str = "") -> str:
-    r"""Return text with escapes such as `\x1b` for what a terminal would act on; the characters in `keep` stay."""
+    r"""Return text with escapes such as `\x1b` for control characters of terminals; the characters in `keep` stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def defuse_formula(cell: str) -> str:
-    """Return a cell of a table that a spreadsheet takes for text."""
+    """Return a table cell that a spreadsheet treats as text."""
     return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULAS) else cell

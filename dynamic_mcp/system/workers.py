@@ -1,4 +1,4 @@
-"""A few threads for work that takes long, which cannot take those that everybody else needs."""
+"""A few threads for slow work, apart from the threads that the rest of the program needs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# What is longer than this is worked on in a thread.
+# Longer data is processed in a thread.
 MAX_BYTES_IN_LOOP = 16 << 10
 
 
 class Workers:
-    """Up to `count` threads, which are started when they are needed."""
+    """Up to `count` threads, started on demand."""
 
     def __init__(self, name: str, *, count: int) -> None:
         self._name = name
         self._count = count
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do work in a thread; if the caller is cancelled, it is not begun, or its result is dropped."""
+        """Do work in a thread. If the caller is cancelled, the work is not started, or its result is dropped."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Convert foreign servers into entries of our config, and merge them into one config."""
+"""Converts foreign servers into entries of our config, and merges them into one config."""

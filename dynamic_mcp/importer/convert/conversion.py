@@ -1,4 +1,4 @@
-"""Convert one server of a tool into an entry of our config, with a notice for everything that is lost."""
+"""Converts one server of a tool into an entry of our config, with a notice for everything that is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LONGEST_DESCRIPTION = 2000
 
 @dataclass(frozen=True)
 class RawServer:
-    """A server as its file has it. `is_off` if the file disables it elsewhere; `remarks` are about its fields."""
+    """A server as in its file. `is_off` if the file disables it elsewhere; `remarks` are about its fields."""
 
     name: str
     value: object
@@ -217,7 +217,7 @@ def _set_timeout(
 
 
 def _add_parts(draft: ServerDraft, timeout: dict[str, str], original: FieldValue) -> None:
-    """Read OpenCode's later form: one timeout for each phase of a server."""
+    """Convert OpenCode's later form: one timeout for each phase of a server."""
     parts = {"startup": "connect", "execution": "tools", "request": "tools", "connect": "connect", "tools": "tools"}
     assert isinstance(original.value, dict)
     for name, value in original.value.items():
@@ -329,5 +329,5 @@ def _set_names(draft: ServerDraft, tools: dict[str, object], part: str, original
 
 
 def _add_names(tools: dict[str, object], part: str, names: list[str]) -> None:
-    known = tools.get(part)
-    tools[part] = [*known, *names] if isinstance(known, list) else names
+    patterns = tools.get(part)
+    tools[part] = [*patterns, *names] if isinstance(patterns, list) else names

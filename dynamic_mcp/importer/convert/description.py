@@ -1,4 +1,4 @@
-"""One line that tells a model what a server does: from its source, a table of known servers, or its name."""
+"""A one-line description of a server for the model: from its source, a table of known servers, or its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynamic_mcp.system.text import one_line
 
 LONGEST = 200
 
-# By a word in the name of the package, image or host; the first match counts.
+# Keyed by a word in the name of the package, image or host; the first match counts.
 _WELL_KNOWN = {
     "server-filesystem": "Read, write, search and move files in the allowed directories",
     "server-github": "GitHub: repositories, issues, pull requests, code search",
@@ -135,7 +135,7 @@ _WORDS = tuple(
 
 
 def describe(name: str, entry: Mapping[str, object]) -> str:
-    """Make up a description; it is never empty."""
+    """Generate a description; it is never empty."""
     what = _find_subject(entry)
     for word, text in _WORDS:
         if word.search(what.lower()):
@@ -144,7 +144,7 @@ def describe(name: str, entry: Mapping[str, object]) -> str:
 
 
 def with_description(name: str, entry: Mapping[str, object], text: str = "") -> Mapping[str, object]:
-    """Return the entry with a description: its own, else `text`, else one that is made up."""
+    """Return the entry with a description: the existing one, else `text`, else a generated one."""
     own = entry.get("description")
     if isinstance(own, str) and own.strip():
         return entry

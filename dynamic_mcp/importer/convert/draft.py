@@ -1,4 +1,4 @@
-"""One foreign server during its conversion: its fields by meaning, and the notices about them."""
+"""A foreign server during its conversion: its fields by meaning, and the notices about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """What all servers of one file share."""
+    """The properties that all servers of one file share."""
 
     adapter: Adapter
     source: SettingsSource
@@ -45,7 +45,7 @@ class Context:
 
 @dataclass(frozen=True)
 class FieldValue:
-    """One field of a server as it is in the file."""
+    """One field of a server, as in the file."""
 
     name: str
     value: object
@@ -137,11 +137,11 @@ class ServerDraft:
 
 
 def make_draft(context: Context, name: str, server: Mapping[str, object]) -> ServerDraft:
-    """Sort the fields of a server by meaning; unknown fields are noted."""
+    """Sort the fields of a server by meaning; unknown fields get a notice."""
     draft = ServerDraft(context, name, {}, [])
-    known = {**COMMON, **context.adapter.fields}
-    for original in _flatten(server, known):
-        meaning = known.get(original.name)
+    meanings = {**COMMON, **context.adapter.fields}
+    for original in _flatten(server, meanings):
+        meaning = meanings.get(original.name)
         if isinstance(meaning, TimeoutField):
             draft.timeouts.append((meaning, original))
         elif meaning is None:
@@ -157,17 +157,17 @@ def parse_members(value: object) -> dict[str, object] | None:
         return value
     if not isinstance(value, list):
         return None
-    made: dict[str, object] = {}
+    members: dict[str, object] = {}
     for each in value:
         match each:
             case str() if "=" in each:
                 name, _, text = each.partition("=")
-                made[name] = text
+                members[name] = text
             case {"name": str(name), "value": text} | {"key": str(name), "value": text}:
-                made[name] = text
+                members[name] = text
             case _:
                 return None
-    return made
+    return members
 
 
 def make_printable(text: str, longest: int = _LONGEST_NAME) -> str:

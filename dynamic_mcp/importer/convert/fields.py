@@ -1,4 +1,4 @@
-"""The names of fields in the files of tools, and what they mean. A tool's own map takes precedence over this one."""
+"""The names of fields in the files of tools, and their meanings. A tool's own map takes precedence over this one."""
 
 from __future__ import annotations
 
@@ -159,4 +159,4 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "tcp": "ws",
     }
 )
-"""By the name in lower case letters only: the kinds of server. `url` is a remote one whose kind is found out."""
+"""By the name in lower case letters only: the kinds of server. `url` is a remote one whose kind is detected."""

@@ -1,4 +1,4 @@
-"""Decide whether two entries are the same server: by what they run or reach, and with what, never by name."""
+"""Decides whether two entries are the same server: by program or URL, and their environment, never by name."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Identity:
-    """`key` must be equal; `path` only if both have one, since a plain name may be found anywhere."""
+    """`key` must be equal; `path` only if both have one, since a plain name may resolve to any path."""
 
     key: tuple[str, ...]
     path: str = ""
 
     def is_same(self, other: Identity) -> bool:
-        """Return whether both run or reach the same."""
         return self.key == other.key and (not self.path or not other.path or self.path == other.path)
 
 
 def identify(entry: Mapping[str, object], home: str) -> Identity:
-    """Return what an entry runs or reaches: `npx -y pkg@latest` is `npx pkg`, and so is `cmd /c npx pkg`."""
+    """Return the identity of an entry: `npx -y pkg@latest` is `npx pkg`, and so is `cmd /c npx pkg`."""
     url = entry.get("url")
     if isinstance(url, str):
         return Identity(("url", _canonicalize(url)))
@@ -93,7 +92,7 @@ def _iter_conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[s
 
 
 def _resolve(text: str, home: str, values: Mapping[str, str]) -> str:
-    # an empty default only tells how the tool treats an unset variable; it does not make another server
+    # an empty default only shows how the tool treats an unset variable; the server is the same
     return expand(_expand_home(re.sub(r"(?<!\$)(\$\{\w+):-\}", r"\1}", text), home), values).text
 
 

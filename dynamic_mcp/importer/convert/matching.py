@@ -1,4 +1,4 @@
-"""Finds the entry of a config that is a foreign server: by what it runs or reaches, else by its name."""
+"""Finds the config entry for a foreign server: by its program or URL, else by its name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dynamic_mcp.importer.model import Entry, ForeignServer
 from dynamic_mcp.system.text import replace_unprintable
 
 INHERIT_ENV = "inherit_env"
-# These decide what is run or reached; an import replaces them together.
+# The fields that select the program or URL; an import replaces them together.
 STARTING_FIELDS = ("command", "args", "env", "env_file", "cwd", "url", "type", "headers", "cli")
 _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
-# The user's own: no tool changes them in an entry that exists.
+# The user's settings: an import does not change them in an existing entry.
 _USER_FIELDS = ("description", INHERIT_ENV)
 
 
 class Matcher:
-    """The entries of a config, and the servers that were found to be one of them, the first one first.
+    """The entries of a config, and the foreign servers that match each of them, in order.
 
     `values` are the known values of variables: a reference equals its value.
     """
@@ -48,11 +48,11 @@ class Matcher:
         self._servers.setdefault(name, []).append(server)
 
     def first_server(self, name: str) -> ForeignServer | None:
-        """Return the server that was the first to be found as this entry."""
+        """Return the first server that was claimed for this entry."""
         return next(iter(self._servers.get(name, ())), None)
 
     def find_same(self, server: ForeignServer, siblings: Collection[str]) -> str | None:
-        """Return the name of the entry that runs or reaches the same, with the same variables and headers.
+        """Return the name of the entry with the same program or URL, and the same variables and headers.
 
         `siblings` are the names of all servers in the server's file.
         """
@@ -67,14 +67,14 @@ class Matcher:
         return next((name for name in names if name in self._entries and name not in self._servers), None)
 
     def is_same_server(self, one: ForeignServer, other: ForeignServer) -> bool:
-        """Return whether two servers run or reach the same with the same variables and headers."""
+        """Return whether two servers have the same program or URL, variables and headers."""
         is_same = self._identify(one.entry).is_same(self._identify(other.entry))
         return is_same and self._collect_conditions(one.entry) == self._collect_conditions(other.entry)
 
     def differing_fields(self, entry: Entry, other: Entry) -> tuple[str, ...]:
         """Return the fields of another entry of a server that differ from those of the first.
 
-        Settings that only the first has do not count, unless they decide what is run or reached.
+        Settings that only the first has do not count, unless they select the program or URL.
         """
         ignored = {*_USER_FIELDS, *self._equivalent_fields(entry, other)}
         starting = [key for key in STARTING_FIELDS if key in entry]
@@ -120,13 +120,13 @@ class Matcher:
 
 
 def own_names(server: ForeignServer) -> tuple[str, str]:
-    """Return the names that a server gets in the config: its own, or with its tool's if another one has that."""
+    """Return the candidate names of a server in the config: its name, or with its tool's if that is taken."""
     plain = to_usable_name(server.name)
     return plain, f"{plain[: NAME_LENGTH - len(server.source.tool) - 1]}-{server.source.tool}"
 
 
 def to_usable_name(name: str) -> str:
-    """Return the name in a form that our config accepts."""
+    """Convert a name to a form that our config accepts."""
     return replace_unprintable(name, "-").strip()[:NAME_LENGTH].strip() or "server"
 
 

@@ -13,7 +13,7 @@ from dynamic_mcp.importer.model import Entry, ForeignServer, Notice
 
 
 class MergeChoice(Enum):
-    """What to do with a server that the config has with other content."""
+    """The choices for a server that the config has with other content."""
 
     KEEP = auto()
     REPLACE = auto()
@@ -36,7 +36,7 @@ class MergeRules:
     """How to merge: `decide` settles differences, `describe` and `write` prepare a new entry for the config.
 
     `has_environment_setting` means that the config's settings decide what programs inherit, so that new entries do
-    not. The tools in `starting_us` have our entry, and so may have disabled a server because of it.
+    not. The tools in `starting_us` have our entry, and may have disabled a server because of it.
     """
 
     decide: Callable[[ServerDifference], MergeChoice]
@@ -47,7 +47,7 @@ class MergeRules:
 
 
 class Merge:
-    """One import at work: the servers of the config so far."""
+    """An import in progress: the servers of the config so far."""
 
     def __init__(self, servers: Mapping[str, Entry], matcher: Matcher, rules: MergeRules) -> None:
         self.servers = dict(servers)
@@ -127,7 +127,7 @@ class Merge:
         return self._same(server, name, f"is `{name}` from {origin}", notices)
 
     def _compare_environment(self, server: ForeignServer, name: str) -> None:
-        """Remark that an entry, which keeps its environment, gets less than the tool passes on."""
+        """Add a notice if an entry, which keeps its environment, gets less than the tool passes on."""
         entry = self.servers[name]
         is_settled = self._rules.has_environment_setting or INHERIT_ENV in entry or "url" in entry
         if not is_settled and _is_wider(server.entry, entry):
@@ -137,7 +137,7 @@ class Merge:
             )
 
     def _without_our_switch(self, server: ForeignServer, name: str) -> ForeignServer:
-        """Return the server as enabled if its tool may have disabled it only to start us instead."""
+        """Return the server as enabled if its tool may have disabled it only because it starts us."""
         is_ours = server.is_off and server.source.tool in self._rules.starting_us
         return (
             server.without_field("enabled") if is_ours and self.servers[name].get("enabled") is not False else server
@@ -181,7 +181,7 @@ def _make_notice(server: ForeignServer, field: str, reason: str) -> Notice:
 
 
 def with_environment(server: ForeignServer) -> ForeignServer:
-    """Return the server with what its tool passes on, if that is more than the default."""
+    """Return the server with the environment that its tool passes on, if that is more than the default."""
     match server.inherits:
         case None | "safe":
             return server
@@ -192,7 +192,7 @@ def with_environment(server: ForeignServer) -> ForeignServer:
 
 
 def without_environment(entry: Entry) -> dict[str, object]:
-    """Return the entry without its choice of an environment."""
+    """Return the entry without its environment setting."""
     return {key: value for key, value in entry.items() if key != INHERIT_ENV}
 
 
@@ -206,7 +206,7 @@ def _is_wider(one: Entry, other: Entry) -> bool:
 
 
 def describe_wider(items: Sequence[ImportItem]) -> list[str]:
-    """Return one remark for all servers that get more than the safe environment; none if there are none."""
+    """Return one remark for all servers that get more than the safe environment, if there are any."""
     wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
     if not wider:
         return []

@@ -1,4 +1,4 @@
-"""Names of servers: which are valid in our config, and whether a server is dynamic-mcp itself."""
+"""Names of servers: validity in our config, and detection of dynamic-mcp itself."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _OTHER_OPTIONS = frozenset(
 
 
 def legalize(name: str, taken: Container[str]) -> tuple[str, str]:
-    """Return a valid name that is not taken, and a remark if it is unusual or differs from the given one."""
-    made = replace_unprintable(name, " ")
-    made = made.strip() if made != name else made
-    if not made.strip():
-        made = "server"
-    if len(made) > NAME_LENGTH:
-        made = made[:NAME_LENGTH].rstrip()
-    made = make_unique(made, taken)
-    if made != name:
-        return made, f"the name is not valid here and becomes `{made}`"
+    """Return a valid name that is not taken, and a remark if it is unusual or differs from the original."""
+    valid_name = replace_unprintable(name, " ")
+    valid_name = valid_name.strip() if valid_name != name else valid_name
+    if not valid_name.strip():
+        valid_name = "server"
+    if len(valid_name) > NAME_LENGTH:
+        valid_name = valid_name[:NAME_LENGTH].rstrip()
+    valid_name = make_unique(valid_name, taken)
+    if valid_name != name:
+        return valid_name, f"the name is not valid here and becomes `{valid_name}`"
     if not _PLAIN.fullmatch(name):
-        return made, "the name has characters that some clients reject; it is kept"
-    return made, ""
+        return valid_name, "the name has characters that some clients reject; it is kept"
+    return valid_name, ""
 
 
 def derive_names(urls: Sequence[str]) -> list[str]:
@@ -51,11 +51,11 @@ def derive_names(urls: Sequence[str]) -> list[str]:
 
 def make_unique(name: str, taken: Container[str]) -> str:
     """Return the name, with a number appended if it is taken."""
-    number, made = 2, name
-    while made in taken:
+    number, unique_name = 2, name
+    while unique_name in taken:
         suffix = f"-{number}"
-        made, number = name[: NAME_LENGTH - len(suffix)] + suffix, number + 1
-    return made
+        unique_name, number = name[: NAME_LENGTH - len(suffix)] + suffix, number + 1
+    return unique_name
 
 
 def is_ours(name: str, command: str | None, args: Sequence[str], url: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What an import would do, as values: nothing here writes, asks or runs anything."""
+"""The effects of an import, as values: this module does not write, ask or run anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynamic_mcp.importer.model import Entry, ForeignServer, Notice, Reading
 
 
 class Action(StrEnum):
-    """What the import does with a server; one that DIFFERS from the config's keeps the config's entry."""
+    """The action for a server; DIFFERS keeps the config's entry, which has other content."""
 
     NEW = "new"
     SAME = "same"
@@ -48,7 +48,6 @@ class ImportItem:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """All notices about the server, including secrets in plain text."""
         source = self.server.source
         where = f"{source.tool}/{source.scope.value}/{make_printable(self.server.name)}"
         reason = "looks like a secret in plain text"
@@ -62,7 +61,7 @@ class ImportItem:
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """The config that an import goes to: its text, which is None if there is none, and its parts."""
+    """The target config of an import: its text, None if there is none, and its parts."""
 
     file: Path
     before: str | None = field(repr=False)
@@ -74,9 +73,9 @@ class OutputConfig:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole import: the output as it is, and all its servers afterwards.
+    """A whole import: the current output, and all servers after it.
 
-    `daemon` is what `settings.daemon` becomes; None leaves it as it is.
+    `daemon` is the new value of `settings.daemon`; None leaves it unchanged.
     """
 
     target: OutputConfig
@@ -88,7 +87,6 @@ class Plan:
 
     @property
     def output(self) -> Path:
-        """The file to write."""
         return self.target.file
 
     @property
@@ -98,7 +96,7 @@ class Plan:
 
     @property
     def changed_servers(self) -> dict[str, Entry]:
-        """The servers that are new, or that change."""
+        """The new and changed servers."""
         return {name: entry for name, entry in self.servers.items() if self.target.servers.get(name) != entry}
 
     @property
@@ -147,19 +145,19 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """All notices, each once."""
+        """All notices, without duplicates."""
         of_files = [notice for reading in self.readings for notice in reading.notices]
         of_servers = [notice for item in self.items for notice in item.warnings]
         return tuple(dict.fromkeys([*of_files, *of_servers]))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The files that could not be read, and why."""
+        """The unreadable files, with reasons."""
         return tuple(f"{each.source.file}: {mask_text(each.error)}" for each in self.readings if each.error)
 
     @property
     def exports(self) -> dict[str, list[str]]:
-        """The variables that the user must set, and for which servers."""
+        """The variables that the user must set, with the servers that need them."""
         wanted: dict[str, list[str]] = {}
         for item in self.items:
             is_used = item.entry is not None and item.action is not Action.DIFFERS
@@ -208,7 +206,7 @@ class Plan:
 
 
 def describe_difference(entry: Entry | None, proposal: Entry | None) -> Iterator[str]:
-    """Yield the lines by which an entry of the config differs from what would replace it, with secrets masked."""
+    """Yield the lines in which an entry of the config differs from its replacement, with secrets masked."""
     if entry is not None and proposal is not None:
         sides = (json.dumps(masked(side), indent=2, ensure_ascii=False) for side in (entry, proposal))
         before, after = (side.splitlines() for side in sides)
@@ -217,7 +215,7 @@ def describe_difference(entry: Entry | None, proposal: Entry | None) -> Iterator
 
 
 def count_actions(items: Sequence[ImportItem]) -> dict[Action, int]:
-    """Count the servers of each action."""
+    """Return the number of servers for each action."""
     return {action: sum(item.action is action for item in items) for action in Action}
 
 

@@ -41,7 +41,7 @@ def split_command_line(text: str, *, is_windows: bool) -> list[str]:
 
 
 def read_plain_words(draft: ServerDraft, command: FieldValue) -> list[str]:
-    """Return the command and the arguments that are texts, without adding notices."""
+    """Return the command and those arguments that are texts, without adding notices."""
     value = command.value
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
@@ -83,7 +83,7 @@ def _object_words(draft: ServerDraft, name: str, value: Mapping[str, object]) ->
 
 
 def _separate(draft: ServerDraft, name: str, text: str) -> list[str]:
-    """Split a command that may be a whole command line, unless it is evidently one path."""
+    """Split a command that may be a whole command line, unless it is clearly a path."""
     is_windows = draft.context.machine.platform == "win32"
     if not re.search(r"\s", text.strip()) or draft.choose(Meaning.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
@@ -100,7 +100,7 @@ def _is_path(text: str, *, is_windows: bool) -> bool:
     if _WINDOWS_PROGRAM.fullmatch(text) or re.fullmatch(r"/.*\.app/[^-]*", text):
         return True
     if is_windows and text.startswith(("\\\\", "//")):
-        return False  # looking at the file would log in to that machine
+        return False  # accessing the file would log in to that machine
     try:
         return text.startswith("/") and Path(text).is_file()
     except (OSError, ValueError):
@@ -222,7 +222,7 @@ def _convert_paths(draft: ServerDraft) -> dict[str, object]:
 
 
 def is_relative(path: str) -> bool:
-    """Return whether a path is relative to the config that it is in."""
+    """Return whether a path is relative to its config."""
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 

@@ -95,7 +95,7 @@ def _set_header(draft: ServerDraft, headers: dict[str, str], field: str, name: s
 
 
 def _authorize(draft: ServerDraft, headers: dict[str, str]) -> None:
-    """Add the `Authorization` header for a bearer token that has its own field."""
+    """Add the `Authorization` header for a bearer token in a separate field."""
     token, field = None, ""
     if original := draft.choose(Meaning.BEARER_FROM_ENV):
         field = original.name
@@ -126,7 +126,7 @@ def _convert_oauth(draft: ServerDraft) -> dict[str, object]:
                 _add_oauth_object(draft, oauth, original.name, original.value)
             case False:
                 draft.note(original.name, "disables logins; it has no counterpart here and is left out")
-            case None | True | "oauth" | "bearer" | "none" | "":  # whether a login is needed is found out at run time
+            case None | True | "oauth" | "bearer" | "none" | "":  # the need for a login is detected at run time
                 pass
             case _:
                 draft.note(original.name, "has no counterpart here and is left out")

@@ -1,6 +1,6 @@
-"""Convert every tool's variable syntax into ours: `${VAR}` and `${VAR:-default}`.
+"""Converts every tool's variable syntax into ours: `${VAR}` and `${VAR:-default}`.
 
-What a tool does not expand stays literal text: our `${` is escaped. Commands in values are never run.
+Text that a tool does not expand stays literal: our `${` is escaped. Commands in values are never run.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class PromptedInput:
 
 @dataclass(frozen=True)
 class Scene:
-    """What the references in one server may refer to.
+    """The values that references in one server may refer to.
 
-    `own` are the variables that the server itself is given. `is_unset_empty` tells whether the tool replaces an unset
-    variable by an empty text instead of leaving the reference as it is.
+    `own` are the variables of the server itself. With `is_unset_empty`, the tool replaces an unset variable by an
+    empty text instead of leaving the reference unchanged.
     """
 
     machine: Machine
@@ -83,7 +83,7 @@ class ConvertedText:
 
 
 def to_variable_name(*words: str) -> str:
-    """Make a variable's name of words: `gh-token` is `GH_TOKEN`. Names that systems use are avoided."""
+    """Return a variable name made from words: `gh-token` is `GH_TOKEN`. Avoids names that systems use."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "_".join(words))
     name = _NO_VARIABLE.sub("_", spaced).strip("_").upper()
     if not name:
@@ -182,7 +182,7 @@ class _Conversion:
             self._add_reference(name, default)
 
     def _doubtful_default(self, name: str, match: re.Match[str]) -> str | None:
-        """Return `$name` as the default of something that may not be a reference, as in `pa$$word`."""
+        """Return `$name` as the default of a doubtful reference, as in `pa$$word`."""
         is_doubtful = name.upper() != name or match.string[: match.start()].endswith("$")
         return f"${name}" if is_doubtful and not self._scene.is_unset_empty else None
 
@@ -192,7 +192,7 @@ class _Conversion:
         self._pieces.append((f"${{{name}}}" if default is None else f"${{{name}:-{default}}}",))
 
     def _ask_user(self, name: str, reason: str, default: str | None = None) -> None:
-        """Add a variable that the user has to set, for something that only the tool could fill in."""
+        """Add a variable that the user has to set, for a value that only the tool could fill in."""
         chosen = to_variable_name(name) if name else self._fallback_name()
         if self._is_whole and self._env_name:
             chosen = to_variable_name(self._env_name)
@@ -201,14 +201,14 @@ class _Conversion:
         self._add_reference(chosen, default)
 
     def _fallback_name(self) -> str:
-        """Return a name made of tool, server and the last part of the field."""
+        """Return a name made from tool, server and the last part of the field."""
         words = (self._scene.tool, self._scene.server, self._field.rpartition(".")[2])
         return to_variable_name(*words[1:] if words[0] == "file" else words)
 
     def _add_input(self, id: str) -> None:
-        asked = self._scene.inputs.get(id, PromptedInput(id, is_known=False))
-        default = None if asked.is_secret else asked.default
-        reason = f"the tool prompts for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
+        prompted = self._scene.inputs.get(id, PromptedInput(id, is_known=False))
+        default = None if prompted.is_secret else prompted.default
+        reason = f"the tool prompts for `{id}`" if prompted.is_known else f"the input `{id}` is not defined"
         if default is not None and ("}" in default or "${" in default):
             default, reason = None, f"{reason}, and its default cannot be expressed here"
         self._ask_user(id, reason, default)

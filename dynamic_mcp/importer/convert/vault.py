@@ -1,4 +1,4 @@
-"""The secrets of entries, and the env file that holds them: `TOKEN='…'` in the file, `${TOKEN}` in the config."""
+"""The secrets of entries, and their env file: `TOKEN='…'` in the file, `${TOKEN}` in the config."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Vault:
         self.values: MutableMapping[str, str] = ChainMap(self._moves, self._variables_before)
 
     def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
-        """Return the entry with its secrets replaced by references; references that `mine` already has are reused."""
+        """Return the entry with its secrets replaced by references; existing references in `mine` are reused."""
         parts: list[tuple[Secret, str]] = []
         for secret in secrets(entry):
             name = self._reuse_variable(secret, entry, mine) or self._new_variable(
                 secret, server, text_at(entry, secret.path)
             )
-            # values in the file are not expanded, so they need no escape
+            # values in the file are not expanded, so they need no escaping
             self._moves[name] = secret.value.replace("$${", "${")
             parts.append((secret, f"${{{name}}}"))
         return rewritten(entry, parts)
 
     def keep(self, server: str, name: str, value: str) -> str:
-        """Keep a secret of a server, and return its variable: `name`, unless that has another value already."""
+        """Add a secret of a server; return its variable: `name`, unless that already has another value."""
         own, plain = to_variable(f"{server}_{name}"), to_variable(name)
         numbered = (f"{own}_{number}" for number in range(2, len(self.values) + 3))
         variable = next(each for each in (plain, own, *numbered) if self.values.get(each) in (None, value))
@@ -57,14 +57,14 @@ class Vault:
         return {name: value for name, value in changed.items() if name in names}
 
     def _reuse_variable(self, secret: Secret, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> str:
-        """Return the variable that is already at this place, or an empty text."""
+        """Return the existing variable at this place, or an empty text."""
         references = _REFERENCE.findall(text_at(mine, secret.path)) if mine is not None else []
         moved = [str(name) for name in references if name in self._variables_before]
         here = [each for each in secrets(entry) if each.path == secret.path]
         return moved[here.index(secret)] if len(moved) == len(here) else ""
 
     def _new_variable(self, secret: Secret, server: str, text: str) -> str:
-        """Return an unused name; not one that the text refers to, since it would be its own default."""
+        """Return an unused name, and none that the text refers to, since it would be its own default."""
         taken = {*self._variables_before, *self._moves, *_REFERENCE.findall(text)}
         own = to_variable(f"{server}_{secret.name}")
         plain = [to_variable(secret.name)] if secret.path == ("env", secret.name) else []
@@ -73,7 +73,7 @@ class Vault:
 
 
 def set_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text of an env file with these variables set; other lines stay as they are."""
+    """Return the text of an env file with these variables set; other lines stay unchanged."""
     from dotenv.parser import parse_stream
 
     lines = {name: f"{name}={_quote(value)}\n" for name, value in variables.items()}
@@ -101,7 +101,7 @@ def _read_variables(file: Path) -> dict[str, str]:
 
 
 def to_variable(text: str) -> str:
-    """Return the name of a variable that is like a text."""
+    """Convert a text to the name of a variable."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
     return name if name and not name[0].isdigit() else f"_{name}"
 
@@ -111,17 +111,17 @@ def _quote(value: str) -> str:
 
 
 def secrets(entry: Mapping[str, object]) -> list[Secret]:
-    """The literal secrets of an entry of our config, in its order."""
+    """Return the literal secrets of an entry of our config, in its order."""
     return list(find_literals(entry))
 
 
 def masked(entry: Mapping[str, object]) -> dict[str, object]:
-    """The entry as it may be shown."""
+    """Return the entry with its secrets masked."""
     return rewritten(entry, [(secret, MASKED) for secret in secrets(entry)])
 
 
 def rewritten(entry: Mapping[str, object], parts: list[tuple[Secret, str]]) -> dict[str, object]:
-    """The entry with each secret replaced; from the last to the first, so that the places stay true."""
+    """Return the entry with each secret replaced; from the last to the first, so that the positions stay valid."""
     changed: object = dict(entry)
     for secret, new in sorted(parts, key=lambda part: part[0].start, reverse=True):
         text = text_at(changed, secret.path)
@@ -131,30 +131,30 @@ def rewritten(entry: Mapping[str, object], parts: list[tuple[Secret, str]]) -> d
 
 
 def text_at(entry: object, path: Keys) -> str:
-    """The text at a path of an entry; an empty one where there is none."""
+    """Return the text at a path of an entry; empty if it is missing."""
     for key in path:
         try:
-            entry = entry[key]  # type: ignore[index]  # what has no members has none of this key either
+            entry = entry[key]  # type: ignore[index]  # a value without members raises the same error
         except (KeyError, IndexError, TypeError):
             return ""
     return entry if isinstance(entry, str) else ""
 
 
 class Hiding:
-    """Makes the secrets of some entries unreadable in a text that they stand in."""
+    """Masks the secrets of entries in any text."""
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
         self._plain: set[str] = set()
 
     def add(self, entry: Mapping[str, object]) -> None:
-        """Hide the secrets of one more entry of our config."""
+        """Mask the secrets of another entry of our config."""
         shown = masked(entry)
         for path in {secret.path for secret in secrets(entry)}:
             self._shown[json.dumps(text_at(entry, path), ensure_ascii=False)] = json.dumps(text_at(shown, path))
 
     def add_tree(self, value: object, name: str = "") -> None:
-        """Hide what is named like a secret anywhere in a value of a foreign file."""
+        """Mask values with names like a secret's, anywhere in a value of a foreign file."""
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 self.add_tree(inner, str(key))
@@ -171,7 +171,7 @@ class Hiding:
             self._plain.update(word for word in words if len(word) >= _SHORTEST_PLAIN)
 
     def hidden(self, line: str) -> str:
-        """The line as it may be shown."""
+        """Return the line with its secrets masked."""
         line = _STRING.sub(lambda match: self._shown.get(match[0], match[0]), line)
         for value in sorted(self._plain, key=len, reverse=True):
             line = line.replace(value, MASKED)

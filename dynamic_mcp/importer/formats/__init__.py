@@ -1,1 +1,1 @@
-"""Read and edit foreign files: their languages, the shape of a tool's servers, and which tool a file belongs to."""
+"""Reads and edits foreign files: their languages, the shape of a tool's servers, and the tool of a file."""

@@ -1,4 +1,4 @@
-"""Crush's start script: only its `mcp add` lines are read, word by word. Nothing in it is ever run."""
+"""Reads Crush's start script: only its `mcp add` lines, word by word. Never runs anything in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNREAD = "is not on a line of its own; scripts are never run, so it is not read
 
 
 def loads(text: str) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
-    """Return the servers of a script in the shape of `crush.json`, and remarks about lines that were not read."""
+    """Return the servers of a script in the shape of `crush.json`, and remarks about unread lines."""
     servers: dict[str, object] = {}
     unread: list[tuple[str, str]] = []
     joined = re.sub(r"\\\r?\n", " ", text)
@@ -47,7 +47,7 @@ def _split_words(line: str) -> list[str]:
         return []
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a quote that is closed on another line
+    except ValueError:  # the quote ends on another line
         return []
 
 

@@ -22,7 +22,7 @@ _UTF_16 = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"
 
 @dataclass(frozen=True)
 class Language:
-    """How one kind of file is parsed and edited; `empty` is the text to start an empty file with."""
+    """The parser and editor of one kind of file; `empty` is the initial text of a new file."""
 
     name: str
     parse: Callable[[str], object]
@@ -46,7 +46,7 @@ class TextDocument:
         return at(self._parse(self.text), path)
 
     def put(self, path: Keys, value: object) -> TextDocument:
-        """Put a value at a path. Raises FileError."""
+        """Set the value at a path. Raises FileError."""
         return self._apply(self.language.put, path, value)
 
     def drop(self, path: Keys) -> TextDocument:
@@ -56,7 +56,6 @@ class TextDocument:
         return self._apply(self.language.drop, path)
 
     def encode(self) -> bytes:
-        """Return the bytes of the file."""
         return self.bom + self.text.encode(self.encoding)
 
     def _apply(self, change: Callable[..., str], path: Keys, *value: object) -> TextDocument:

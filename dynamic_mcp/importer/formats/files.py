@@ -13,7 +13,7 @@ from dynamic_mcp.system.text import os_reason
 
 
 class FileError(DynamicMcpError):
-    """A file that cannot be read or written; it was not changed."""
+    """A file that cannot be read or written; it is unchanged."""
 
     def __init__(self, file: Path, message: str, *, hint: str = "") -> None:
         super().__init__(f"{file}: {message}", hint=hint)
@@ -49,7 +49,7 @@ def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: 
 
 
 def remove(file: Path, directories: list[Path]) -> None:
-    """Remove a file, and those of the directories created for it that are empty now. Raises FileError."""
+    """Remove a file, and the empty directories among those created for it. Raises FileError."""
     try:
         file.unlink(missing_ok=True)
     except OSError as exc:
@@ -73,7 +73,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
 
 
 def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
-    """Give the new file the owner, the attributes and the mode of the one that it replaces."""
+    """Give the new file the owner, the attributes and the mode of the file that it replaces."""
     try:
         before = target.stat()
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _make_directories(directory: Path) -> list[Path]:
 
 def _remove_directories(directories: list[Path]) -> None:
     for directory in directories:
-        with contextlib.suppress(OSError):  # the directory is not empty any more
+        with contextlib.suppress(OSError):  # the directory is not empty
             directory.rmdir()
 
 

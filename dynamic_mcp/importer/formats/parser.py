@@ -1,6 +1,6 @@
-"""Parse a file of any format into plain values, or tell why that is not possible.
+"""Parses a file of any format into plain values, or explains why that is not possible.
 
-Only regular files are opened, nothing blocks, and the size is bounded. What tools tolerate is tolerated here:
+Only regular files are opened, nothing blocks, and the size is bounded. The parser is as tolerant as the tools:
 comments, trailing commas, byte order marks, UTF-16, duplicate keys.
 """
 

@@ -1,4 +1,4 @@
-"""How each tool writes an entry, and how it disables one, as far as that is known."""
+"""Each tool's form of an entry, and of a disabled one, as far as it is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HTTP: Mapping[str, object] = {"type": "http"}
 _STREAMABLE: Mapping[str, object] = {"type": "streamable-http"}
 _REMOTE: Mapping[str, object] = {"type": "remote"}
 _TRANSPORT: Mapping[str, object] = {"transport": "http"}
-# The fields before the URL, and the name of its own.
+# The fields before the URL, and the name of the URL's field.
 _BEFORE_URL: Mapping[str, tuple[Mapping[str, object], str]] = {
     **dict.fromkeys(("opencode", "kilocode", "codearts"), (_REMOTE, "url")),
     **dict.fromkeys(
@@ -52,10 +52,10 @@ _HEADER_PLACES: Mapping[str, Keys] = {
     "continue": ("requestOptions", "headers"),
     "copilot-jetbrains": ("requestInit", "headers"),
 }
-# Their pages do not say whether a server with a URL may have headers.
+# Their documentation does not say whether a server with a URL may have headers.
 _UNKNOWN_HEADERS = frozenset(("5ire", "fx", "mastracode", "visual-studio"))
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-# How to write a variable in a syntax; a tool with several gets the first of them.
+# The form of a variable in each syntax; for a tool with several, the first one is used.
 _VARIABLE_FORMS: Mapping[Syntax, str] = {
     Syntax.BRACES: "${NAME}",
     Syntax.DEFAULT: "${NAME}",
@@ -94,7 +94,7 @@ class Shape:
         return self._make_entry(start)
 
     def make_remote_entry(self, url: str, headers: Mapping[str, object] = MappingProxyType({})) -> dict[str, object]:
-        """Return an entry that connects to a URL, with these `header_fields`; for a shape of a remote server."""
+        """Return an entry that connects to a URL, with these `header_fields`; only for a remote shape."""
         return self._make_entry({self.command: url, **headers})
 
     def _make_entry(self, start: Mapping[str, object]) -> dict[str, object]:
@@ -102,7 +102,7 @@ class Shape:
         return {**name, **self.fixed, **start, **self.rest}
 
     def is_ours_to_set(self, key: str) -> bool:
-        """Return whether a field decides what is started or whether it is; the other fields belong to the user."""
+        """Return whether a field selects the program or disables it; the other fields belong to the user."""
         return key not in self.rest or key in _SWITCHES
 
 
@@ -176,13 +176,13 @@ def has_switch(adapter: Adapter) -> bool:
 
 
 def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:
-    """Return the path of the object or list that holds the servers, or would hold them."""
-    known = [keys_of(path) for path in paths]
+    """Return the path of the object or list for servers, existing or not."""
+    containers = [keys_of(path) for path in paths]
     if adapter.quirk in ("opencode", "kilocode"):
         inner = at(document, ("mcp", "servers"))
         if isinstance(inner, dict) and not inner.keys() & {"command", "url", "type"}:
             return ("mcp", "servers")
-    return next((keys for keys in known if at(document, keys) is not NOTHING), known[0])
+    return next((keys for keys in containers if at(document, keys) is not NOTHING), containers[0])
 
 
 def keys_of(path: str) -> Keys:
@@ -191,7 +191,7 @@ def keys_of(path: str) -> Keys:
 
 
 def remote_shape_of(adapter: Adapter, container: Keys) -> Shape | None:
-    """Return the shape of an entry with a URL in this container; None if the tool is not known to take one."""
+    """Return the shape of an entry with a URL in this container; None if the tool is not known to support one."""
     if adapter.name not in _BEFORE_URL:
         return None
     shape, (fixed, address) = shape_of(adapter, container), _BEFORE_URL[adapter.name]
@@ -207,7 +207,7 @@ def variables_in(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def header_fields(adapter: Adapter, headers: Mapping[str, str]) -> Mapping[str, object] | None:
-    """Return the fields of an entry that sends these headers; None if the tool is not known to do so."""
+    """Return the fields of an entry that sends these headers; None if the tool is not known to support that."""
     if not headers:
         return {}
     if adapter.name in _UNKNOWN_HEADERS:
@@ -224,14 +224,14 @@ def header_fields(adapter: Adapter, headers: Mapping[str, str]) -> Mapping[str, 
 
 
 def _syntax_of(adapter: Adapter) -> str | None:
-    """Return how the tool writes a variable; None if nothing is known of that."""
-    if Syntax.LENIENT in adapter.variables and Syntax.ACTIONS in adapter.variables:  # any syntax at all
+    """Return the tool's format for a variable; None if it is unknown."""
+    if Syntax.LENIENT in adapter.variables and Syntax.ACTIONS in adapter.variables:  # the tool accepts any syntax
         return None
     return next((_VARIABLE_FORMS[each] for each in _VARIABLE_FORMS if each in adapter.variables), None)
 
 
 def _codex_fields(headers: Mapping[str, str]) -> Mapping[str, object] | None:
-    """Codex expands nothing in headers, and names the variables in fields of their own."""
+    """Return the fields for Codex, which expands nothing in headers and has separate fields for variables."""
     fixed: dict[str, str] = {}
     of_variables: dict[str, str] = {}
     fields: dict[str, object] = {}

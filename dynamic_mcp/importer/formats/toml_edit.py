@@ -1,4 +1,4 @@
-"""Change one value in a TOML text: by lines if possible, else with tomlkit. The rest of the text stays as it is."""
+"""Changes one value in a TOML text: by lines if possible, else with tomlkit. The rest of the text stays unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def drop(text: str, path: Keys) -> str:
 
 
 def _first_match(expected: object, texts: Iterable[str]) -> str:
-    """Return the first text that parses to the expected value."""
     for text in texts:
         try:
             if text and is_like(tomllib.loads(text), expected):
@@ -47,7 +46,7 @@ def _first_match(expected: object, texts: Iterable[str]) -> str:
 
 
 def _append_table(text: str, path: Keys, value: object) -> str:
-    """Return the text with a table at its end, with the text's own line endings."""
+    """Return the text with a table at its end, with the same line endings."""
     if not isinstance(value, Mapping):
         return ""
     names = [_write_key(str(key)) for key in path if isinstance(key, str)]

@@ -1,4 +1,4 @@
-"""Access plain values by path, regardless of the language they were written in."""
+"""Accesses plain values by path, regardless of their file format."""
 
 from __future__ import annotations
 

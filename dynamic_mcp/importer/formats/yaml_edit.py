@@ -1,4 +1,4 @@
-"""Change one value in a YAML text. ruamel.yaml provides the positions; the surrounding bytes stay as they are."""
+"""Changes one value in a YAML text. ruamel.yaml provides the positions; the surrounding bytes stay unchanged."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _find_node(node: Node, path: Keys) -> Node:
 
 
 def _find_entry(container: Node, key: str | int) -> tuple[Node, Node]:
-    """Return the position of an entry in a mapping or list, and its value."""
+    """Return the positions of an entry's key and value in a mapping or list."""
     if isinstance(key, int):
         return container.value[key], container.value[key]
     return next((name, value) for name, value in reversed(container.value) if name.value == key)

@@ -1,1 +1,1 @@
-"""What is known of each AI tool: where its files are, how they are read, and what is unusual about them."""
+"""The facts about each AI tool: its files, their formats, and its quirks."""

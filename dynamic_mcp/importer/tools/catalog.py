@@ -29,7 +29,7 @@ ELSEWHERE = (
     "$.settings.mcp.servers",
     "$.customizations.vscode.mcp.servers",
 )
-"""Where servers are in the files of tools beside `mcpServers`, the most usual first."""
+"""The places of servers in tools' files besides `mcpServers`, the most usual first."""
 
 GENERIC = Adapter(
     name="file",

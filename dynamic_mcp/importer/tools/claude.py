@@ -36,9 +36,11 @@ def normalize(document: ToolDocument, source: SettingsSource, machine: Machine) 
 def project_key(document: object, machine: Machine) -> str:
     """Return the key of the project in the user's file: the existing one, else the one to write."""
     projects = document.get("projects") if isinstance(document, Mapping) else None
-    wanted = _normalize_path(str(machine.project), machine)
-    known = projects if isinstance(projects, Mapping) else {}
-    return next((path for path in known if _normalize_path(path, machine) == wanted), str(machine.project))
+    path_of_project = _normalize_path(str(machine.project), machine)
+    projects_by_path = projects if isinstance(projects, Mapping) else {}
+    return next(
+        (path for path in projects_by_path if _normalize_path(path, machine) == path_of_project), str(machine.project)
+    )
 
 
 def _normalize_plugin(document: ToolDocument, source: SettingsSource, machine: Machine, plugins: Path) -> None:

@@ -1,4 +1,4 @@
-"""A tool's document while it is brought into the form that its adapter describes."""
+"""A tool's document while it is converted to the form that its adapter describes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ class ToolDocument:
     refused_servers: set[str] = field(default_factory=set)
 
     def remarks_on(self, server: str) -> list[tuple[str, str]]:
-        """Return the remarks about the fields of a server."""
         return self.server_remarks.get(server, [])
 
     def add_remark(self, server: str, field: str, reason: str) -> None:
-        """Add a remark about a field of a server."""
         self.server_remarks.setdefault(server, []).append((field, reason))
 
 

@@ -1,4 +1,4 @@
-"""Editors, and assistants that live inside one."""
+"""Editors, and assistants inside one."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ ZED = Adapter(
     ),
     servers=("$.context_servers",),
     inherits="all",
-    # older versions used milliseconds, later ones seconds, so the number has to tell
+    # older versions used milliseconds, later ones seconds, so the size of the number decides
     timeout_unit_s=None,
     fields={"settings": Meaning.NOTHING, "source": Meaning.SILENT, "remote": Meaning.NOTHING},
     quirk="zed",
@@ -320,4 +320,4 @@ TOOLS = (
 )
 
 AFTERWARDS = (QODER, ZENCODER, MCPORTER)
-"""Those that share the files of others."""
+"""Tools that share the files of others."""

@@ -1,4 +1,4 @@
-"""Find the files of a tool on a machine. Each system's paths can be resolved on every other system."""
+"""Finds the files of a tool on a machine. Each system's paths can be resolved on every other system."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def list_candidates(
     adapter: Adapter, machine: Machine, scopes: Collection[ToolScope]
 ) -> list[tuple[FileLocation, Path]]:
     """Return the files that a tool would read if they existed, except those with globs in their names."""
-    made = [
+    candidates = [
         (place, file)
         for place in adapter.places
         if place.scope in scopes and machine.platform in place.systems
         if (file := resolve_path(place.path, machine)) is not None and "*" not in str(file)
     ]
-    return list({file: (place, file) for place, file in reversed(made)}.values())[::-1]
+    return list({file: (place, file) for place, file in reversed(candidates)}.values())[::-1]
 
 
 def resolve_path(template: str, machine: Machine) -> Path | None:
@@ -92,7 +92,7 @@ def _exists(file: Path) -> bool:
         file.lstat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    except OSError:  # a directory without permission: reading the file reports that
+    except OSError:  # no permission for the directory: reading the file reports that
         return True
     return True
 

@@ -1,4 +1,4 @@
-"""What data cannot express about a tool: functions that bring a document into the form of its adapter."""
+"""The quirks of tools: functions that convert a document to the form of its adapter."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _nameless_url(server: object) -> str:
 
 
 def _normalize_continue(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
-    """Continue: blocks of its hub are not in the file, and a file may be a single server."""
+    """Leave out blocks of Continue's hub, which the file does not define; a file may also be a single server."""
     servers = document.settings.get("mcpServers")
     if servers is None and document.settings.keys() & {"command", "url"}:
         document.settings = {"mcpServers": {source.file.stem: document.settings}}

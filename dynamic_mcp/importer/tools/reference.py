@@ -1,4 +1,4 @@
-"""The ten tools that most users have."""
+"""The ten most widely used tools."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ CODEX = Adapter(
     source="https://developers.openai.com/codex/mcp",
 )
 
-# what it withholds: names that look like secrets, and a few others
+# variables that it withholds: names that look like secrets, and a few others
 GEMINI_INHERITS = (
     "*",
     *(f"!*{word}*" for word in "TOKEN SECRET PASSW KEY AUTH CREDENTIAL CREDS PRIVATE CERT".split()),  # noqa: SIM905

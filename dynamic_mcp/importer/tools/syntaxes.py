@@ -1,4 +1,4 @@
-"""What several tools share: sets of variable syntaxes and the directories of editors."""
+"""Data that several tools share: sets of variable syntaxes and the directories of editors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EDITORS = (
 def in_editors(
     path: str, *, legacy: bool = False, variables: tuple[Syntax, ...] | None = None, inherits: Inherit | None = None
 ) -> tuple[FileLocation, ...]:
-    """Return the places of an extension's file, in every editor made of VS Code and on remote hosts."""
+    """Return the locations of an extension's file, in every editor based on VS Code and on remote hosts."""
     directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
     places = user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)
     return tuple(replace(place, variables=variables, inherits=inherits) for place in places)

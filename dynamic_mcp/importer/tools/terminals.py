@@ -1,4 +1,4 @@
-"""Assistants that live in a terminal."""
+"""Assistants for the terminal."""
 
 from __future__ import annotations
 
