@@ -1,4 +1,4 @@
-"""A connected client and its requests, as everything below the sessions knows them."""
+"""A connected client and its requests, as seen by the layers below the sessions."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import NEWEST, Revision
 from dynamic_mcp.mcp.wire import Frame
 
-# How long the id of a client is: enough that no two in one log are the same.
+# The length of a client's id: enough to be unique within one log.
 ID_BYTES = 8
 
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
 
 class Caller(Protocol):
-    """Who a request is made for; receives what the upstream sends back because of it."""
+    """The origin of a request. It receives the upstream messages that the request causes."""
 
     @property
     def client(self) -> Hashable:
-        """The client behind the request: equal for all requests of one client, and for those only."""
+        """The client of the request: equal for all requests of one client, and only for those."""
         ...
 
     @property
     def recipient(self) -> Hashable:
-        """Who gets what the upstream sends without saying for which request: the client, or this request alone."""
+        """The recipient of upstream messages without a request: the client, or this request alone."""
         ...
 
     @property
     def log_level(self) -> str:
-        """The level of the log messages that this request asks for; empty if it says nothing of them."""
+        """The level of the log messages that this request asks for; empty if it sets none."""
         ...
 
     @property
     def is_parked(self) -> bool:
-        """Whether the request goes on without its client, which was asked something and is to come back."""
+        """Return whether the request waits for its client to come back with an answer."""
         ...
 
     def notify(self, frame: Frame) -> None:
@@ -57,10 +57,10 @@ class Caller(Protocol):
 
 
 class ClientHello(Struct, frozen=True):
-    """What an upstream is told of the client when a link opens, word for word.
+    """The client's greeting, forwarded verbatim to an upstream when a link opens.
 
-    `is_common`: several kinds of clients use the link, and each request to a modern upstream has the capabilities of
-    its own.
+    `is_common`: several kinds of clients use the link, and each request to a modern upstream carries its own
+    capabilities.
     """
 
     revision: Revision = NEWEST
@@ -75,16 +75,15 @@ class ClientHello(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """The client's version."""
         return wire.text(wire.member(self.client_info, "version")) or ""
 
     @property
     def identity(self) -> tuple[str, bytes, bytes]:
-        """What two clients share if an upstream could not tell one from the other."""
+        """A key that is equal for clients that an upstream cannot distinguish."""
         return self.revision.name, bytes(self.capabilities), bytes(self.client_info)
 
     def advice(self, config: GroupConfig) -> str:
-        """Say which variables of a server are not set and what to do with this client; empty if all are set."""
+        """Explain which variables of a server are not set, and the fix for this client; empty if all are set."""
         if not (config.unset or config.empty):
             return ""
         from dynamic_mcp.config.clients import advice
@@ -92,97 +91,91 @@ class ClientHello(Struct, frozen=True):
         return advice(config.unset, config.empty, self.name)
 
 
-# Standard input and output, the socket of a daemon, streamable HTTP, and its predecessor HTTP+SSE.
+# Standard I/O, the socket of a daemon, streamable HTTP, and its predecessor HTTP+SSE.
 Transport = Literal["stdio", "socket", "http", "sse"]
 
 
 class Client(Caller, Hashable, Protocol):
-    """A connected client. Its own `notify` and `ask` carry what no request has caused; its `client` is itself."""
+    """A connected client. Its `notify` and `ask` carry messages without a request; its `client` is itself."""
 
     @property
-    def client(self) -> Client:
-        """The client."""
-        ...
+    def client(self) -> Client: ...
 
     @property
     def is_greeted(self) -> bool:
-        """Whether the client has said what it is."""
+        """Return whether the client has introduced itself."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client has gone, so that nothing may hold on to it."""
+        """Return whether the client has disconnected. References to it must then be dropped."""
         ...
 
     @property
     def is_command(self) -> bool:
-        """Whether the client is a command, which uses what runs for others."""
+        """Return whether the client is a command, which uses the instances of other clients."""
         ...
 
     @property
     def principal(self) -> Principal:
-        """Who the client acts for."""
+        """The principal that the client acts for."""
         ...
 
     @property
     def authentication(self) -> Authentication:
-        """What the client has shown of itself."""
+        """The authenticated identity of the client."""
         ...
 
     @property
-    def profile(self) -> str | None:
-        """The profile that the client has chosen."""
-        ...
+    def profile(self) -> str | None: ...
 
     @property
     def workspace(self) -> Workspace | None:
-        """What servers are started with for the client; None is the proxy's own directory and environment."""
+        """The directory and environment of the client's servers; None is the proxy's own."""
         ...
 
     @property
     def only(self) -> str | None:
-        """The group that the client sees, alone and as if there were no proxy; None is all groups as one server."""
+        """The only group that the client sees, as if directly connected; None is all groups as one server."""
         ...
 
     @property
     def hello(self) -> ClientHello:
-        """What the client said of itself; a default before it has."""
+        """The client's greeting; a default before it arrives."""
         ...
 
     @property
     def transport(self) -> Transport:
-        """Over what the client came."""
+        """The transport that the client connected over."""
         ...
 
     @property
     def id(self) -> str:
-        """What names the client in records; it is no credential, and nobody has it twice."""
+        """The id of the client in records. It is unique, and no credential."""
         ...
 
     @property
     def address(self) -> str:
-        """The address that the client came from; empty where there is none, as over stdio."""
+        """The network address of the client; empty if there is none, as over stdio."""
         ...
 
     @property
     def since(self) -> float:
-        """When the client connected, in seconds since 1970."""
+        """The time of the connection, in seconds since 1970."""
         ...
 
     @property
     def calls(self) -> int:
-        """How many requests the client has made."""
+        """The number of requests that the client has made."""
         ...
 
     def has_room(self, frame: Frame) -> bool:
-        """Tell whether a notification would be sent now, or dropped because the client does not read."""
+        """Return whether a notification would be sent now. It is dropped if the client does not read."""
         ...
 
 
 class User(Caller, Protocol):
-    """A request that is made for a client."""
+    """A request on behalf of a client."""
 
     @property
-    def client(self) -> Client:
-        """The client."""
-        ...
+    def client(self) -> Client: ...

@@ -54,7 +54,7 @@ class ConfigError(DynamicMcpError):
         self.problem = f"`{where}`: {message}" if where else message
 
 
-# A name that a model makes up may be megabytes long and must not be repeated in full.
+# A name that a model invents may be megabytes long and must not be repeated in full.
 LONGEST_NAME_SHOWN = 500
 
 
@@ -287,7 +287,7 @@ class InvalidArguments(DynamicMcpError):
     rpc_code = INVALID_PARAMS
 
 
-# How a server gets a token that a person has made for it.
+# How to give a server a token that a user has created for it.
 TOKEN_HINT = "give it one with `--header 'Authorization: Bearer ${TOKEN}'`, in a config with `headers`"  # noqa: S105
 
 
@@ -296,7 +296,7 @@ class LoginNeeded(DynamicMcpError):
 
     With `may_want_token`, the server does not say where to log in, so a token may be what it wants.
 
-    `is_done` tells cheaply whether somebody has logged in since. With a `scope`, there is a login, but it lacks this
+    `is_done` tells cheaply whether a user has logged in since. With a `scope`, there is a login, but it lacks this
     scope. `why` is the outcome of the last attempt to log in.
     """
 
@@ -324,7 +324,7 @@ class LoginNeeded(DynamicMcpError):
         self.is_done = is_done or (lambda: False)
 
     def with_hint(self, hint: str) -> LoginNeeded:
-        """Return this error for somebody who logs in otherwise than by the command."""
+        """Return this error for a user who logs in by other means than the command."""
         return LoginNeeded(self.group, "", scope=self.scope, why=self.why, is_done=self.is_done, hint=hint)
 
 
@@ -394,7 +394,7 @@ class ErrorAnswer(UpstreamError):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the server lacks the method."""
+        """Return whether the server lacks the method."""
         return self.code == METHOD_NOT_FOUND
 
 
@@ -409,7 +409,7 @@ def _in_words(seconds: float) -> str:
     return f"{ceil(whole / 60)} min" if whole <= 7200 else f"{ceil(whole / 3600)} h"
 
 
-# Two names are compared in a time that grows with the product of their lengths, and a server may have many.
+# Comparing two names takes time that grows with the product of their lengths, and a server may have many names.
 _LONGEST_COMPARED = 256
 _MAX_COMPARED = 2_000_000
 
@@ -417,7 +417,7 @@ _MAX_COMPARED = 2_000_000
 def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:
     """Return up to `most` of the names that are similar to `name` in any case, best first; `cutoff` is 0 to 1.
 
-    What is compared is bounded: the first of very many names, and no very long ones.
+    The work is bounded: long names, and names beyond a limit, are skipped.
     """
     if len(name) > _LONGEST_COMPARED:
         return []
@@ -432,6 +432,6 @@ def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0
     by_folded = {each.casefold(): each for each in reversed(compared)}
     if not by_folded:
         return []
-    from difflib import get_close_matches  # only when somebody got a name wrong
+    from difflib import get_close_matches  # only after a misspelled name
 
     return [by_folded[match] for match in get_close_matches(name.casefold(), by_folded, n=most, cutoff=cutoff)]

@@ -1,4 +1,4 @@
-"""Who a client acts for, and what its rights follow from."""
+"""Identities of clients, and the basis of their rights."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Principal(Struct, frozen=True, cache_hash=True):
     subject: str
 
 
-# Whoever starts the program by its standard input and output.
+# The user who runs the program over standard input and output.
 LOCAL = Principal(issuer="local", subject="user")
 
 
 class Authentication(Struct, frozen=True):
-    """What a client has shown of itself: who it acts for, and what its rights follow from.
+    """An authenticated identity: the principal, and the credential's facts that its rights follow from.
 
     `provider` is the kind of credential; `roles` are those that the credential itself gives. `claims` are pairs of a
-    claim's name and its texts. `scopes` None is a credential that knows no scopes, and so lacks none.
+    claim's name and its texts. `scopes` None is a credential without the concept of scopes, which lacks none.
     """
 
     principal: Principal
@@ -31,11 +31,11 @@ class Authentication(Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether this is the local user, who needs no credential."""
+        """Return whether this is the local user, who needs no credential."""
         return self.principal == LOCAL
 
     def claim(self, name: str) -> tuple[str, ...]:
-        """Return the texts of a claim; none if there is no such claim."""
+        """Return the texts of a claim; empty if it is missing."""
         return next((texts for claim, texts in self.claims if claim == name), ())
 
 

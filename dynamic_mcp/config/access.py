@@ -1,4 +1,4 @@
-"""Who may use what: `settings.access` and `profiles`."""
+"""Access rules and profiles: `settings.access` and `profiles`."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -21,16 +21,16 @@ from dynamic_mcp.config.types import (
 )
 from dynamic_mcp.identity import Principal
 
-# In `people`: whoever starts the program or a command on this machine.
+# In `people`: the user who starts the program or a command on this machine.
 LOCAL_NAME = "local"
-# What a decision is by when no rule matches.
+# The rule of a decision when no rule matches.
 DEFAULT = "default"
-# The same for people.
+# The same in messages.
 DEFAULT_TEXT = "default, as no rule matches"
 
 
 class Effect(Enum):
-    """What a rule says of what it matches."""
+    """The effect of a rule on a request that it matches."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -38,7 +38,7 @@ class Effect(Enum):
 
 
 class AccessKind(Enum):
-    """What a rule can be about."""
+    """The kinds of objects that a rule applies to."""
 
     TOOL = "tool"
     PROMPT = "prompt"
@@ -105,14 +105,13 @@ class AccessRule(Section, frozen=True):
     ] = None
 
     def __post_init__(self) -> None:
-        """Apply to tools, prompts and resources if it names none of them."""
         if self.tools is None and self.prompts is None and self.resources is None:
             for kind in ("tools", "prompts", "resources"):
                 force_setattr(self, kind, ("*",))
 
 
 def _with_places(roles: Mapping[str, list[AccessRule]]) -> Mapping[str, tuple[AccessRule, ...]]:
-    """Return the rules of each role; one without a name is named by its place."""
+    """Return the rules of each role. A rule without a name is named by its place."""
     return {
         name: tuple(replace(rule, id=rule.id or f"roles.{name}[{number}]") for number, rule in enumerate(rules))
         for name, rules in roles.items()
@@ -147,14 +146,14 @@ class Access(Section, frozen=True):
         "The roles of each person or program, by its subject or, as `issuer:subject`, by who names it as well, which"
         " is needed with several providers; `local` is the local user.",
     ] = {}
-    # Whom the names in `people` that have an issuer mean; every other one is a subject.
+    # The principals of the names in `people` that have an issuer. Every other name is a subject.
     principals: Mapping[str, tuple[Principal, ...]] = field(default={}, name="x-principals")
-    # Globs of the tools of each server that a person must approve, whoever calls them.
+    # Globs of the tools of each server that a user must approve, for all callers.
     approve: Mapping[str, tuple[str, ...]] = field(default={}, name="x-approve")
 
     @property
     def asks(self) -> bool:
-        """Whether a rule wants a person asked."""
+        """Return whether a rule requires approval."""
         rules = (rule for each in self.roles.values() for rule in each)
         return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
 
@@ -164,9 +163,9 @@ class ToolAccess(Section, frozen=True):
 
     read: Annotated[Globs, "Tools that only read; globs."] = ()
     write: Annotated[Globs, "Tools that may change something; globs."] = ()
-    # Whether the server's own annotations are believed.
+    # Whether the server's own annotations are trusted.
     is_trusted: bool = field(default=False, name="x-trusted")
-    # Those of `overrides`: names and globs of tools, the first of which counts, and whether these only read.
+    # From `overrides`: names and globs of tools (the first match counts), and whether they only read.
     hints: tuple[tuple[str, bool], ...] = field(default=(), name="x-hints")
 
 
@@ -195,7 +194,6 @@ class Profile(Section, frozen=True):
     ] = ()
 
     def selects(self, server: str) -> bool:
-        """Whether the profile has a server."""
         return any(fnmatchcase(server, glob) for glob in self.servers)
 
 
@@ -210,15 +208,15 @@ Profiles = Annotated[
 
 def resolve_access(
     own: Access | None,
-    # Globs of the tools of each server that a person must approve, whoever calls them.
+    # Globs of the tools of each server that a user must approve, for all callers.
     approve: Mapping[str, tuple[str, ...]],
-    # Whom the names in `people` that have an issuer mean; every other one is a subject.
+    # The principals of the names in `people` that have an issuer. Every other name is a subject.
     principals: Mapping[str, tuple[Principal, ...]] | None = None,
 ) -> Access | None:
-    """Return the rules; None if the config has none, and so nothing is decided.
+    """Return the access rules, or None if the config has none.
 
-    `approve` has globs of the tools of each server that a person must approve; `principals` tells whom a
-    name in `people` with an issuer means.
+    `approve` has globs of the tools of each server that a user must approve. `principals` maps the names in `people`
+    that have an issuer to their principals.
     """
     approve = {name: globs for name, globs in approve.items() if globs}
     if own is None:

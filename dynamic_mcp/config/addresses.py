@@ -1,4 +1,4 @@
-"""Where HTTP is served: a host and a port, or a Unix socket."""
+"""Addresses that HTTP is served at: a host and a port, or a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_HOST = 253
 
 
 class TcpAddress(Struct, frozen=True):
-    """A host, which is a name or an address without brackets, and a port; port 0 is any free one."""
+    """A host and a port. The host is a name or an address without brackets; port 0 is any free port."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT

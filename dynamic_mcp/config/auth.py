@@ -1,4 +1,4 @@
-"""How HTTP clients say who they are: `settings.http.auth`, with the variables in its secrets."""
+"""The authentication of HTTP clients: `settings.http.auth`, with the variables in its secrets substituted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
 from dynamic_mcp.features.table import FEATURES
 
-# What tells the providers apart.
+# The field that distinguishes the providers.
 KIND = "kind"
 KINDS = ("bearer", "jwt", "forwarded", *(each.auth_kind for each in FEATURES if each.auth_kind))
 _AT: Keys = ("settings", "http", "auth")
-# Who guesses may try as often as requests are answered; `openssl rand -hex 16` has 32.
+# Guessing is limited only by the speed of the server; `openssl rand -hex 16` prints 32 characters.
 _SHORTEST_TOKEN = 24
 
 _Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -117,7 +117,7 @@ class LoginAuth(Section, frozen=True, tag_field=KIND, tag="login"):
         "Where `public_url` is on this machine: fetch the metadata documents of clients from this machine and private"
         " networks too, to try a client out. Default: false.",
     ] = field(default=False, name="local_client_documents")
-    # Those that the access rules ask for.
+    # The scopes that the access rules require.
     scopes: tuple[str, ...] = field(default=(), name="x-scopes")
 
 
@@ -125,15 +125,15 @@ Provider = BearerAuth | Jwt | Forwarded | LoginAuth
 
 
 def _kind_of(provider: object) -> str | None:
-    """Return the kind of a provider as the file has it, whatever its type may be."""
+    """Return the kind of a provider of any type, as written in the file."""
     if not isinstance(provider, dict):
-        return KINDS[0]  # which then says that it must be an object
+        return KINDS[0]  # reading it then fails with "must be an object"
     kind = provider.get(KIND)
     return kind if isinstance(kind, str) and kind in KINDS else None
 
 
 def _check_providers(providers: Sequence[Provider]) -> tuple[Provider, ...]:
-    """Check that a list of providers can be told apart."""
+    """Check that the providers in a list can be distinguished."""
     if not providers:
         raise FlawError("must not be empty", hint="leave it out to let everybody in who reaches the address")
     for kind in (BearerAuth, Forwarded, LoginAuth):
@@ -150,7 +150,7 @@ Providers = Annotated[tuple[Provider, ...], Value(_check_providers, written=list
 
 
 def resolve_provider(own: Provider, number: int, texts: Substitution, access: Access | None) -> Provider:
-    """Return one provider with every variable."""
+    """Return a provider with its variables substituted."""
     at: Keys = (*_AT, number)
     match own:
         case BearerAuth():
@@ -169,7 +169,7 @@ def resolve_provider(own: Provider, number: int, texts: Substitution, access: Ac
 
 
 def _resolve_token(own: NamedToken, at: Keys, texts: Substitution) -> NamedToken | None:
-    """Return a token; None, with a warning, for one that is never accepted, since a variable lacks or it is short."""
+    """Return a token. Return None, with a warning, if it lacks a variable or is too short to be accepted."""
     known = len(texts.failures)
     token = texts.fill_secret((*at, "token"), own.token)
     if len(texts.failures) == known and len(token) < _SHORTEST_TOKEN:
@@ -178,7 +178,7 @@ def _resolve_token(own: NamedToken, at: Keys, texts: Substitution) -> NamedToken
 
 
 def _list_scopes(access: Access | None) -> tuple[str, ...]:
-    """Return the scopes that a client may be told to ask for."""
+    """Return the scopes that the access rules ask for."""
     roles = {} if access is None else access.roles
     return tuple(sorted({rule.scope for rules in roles.values() for rule in rules if rule.scope is not None}))
 

@@ -1,6 +1,6 @@
-"""Compiles conditions in CEL (Common Expression Language), with the types of what they can name.
+"""Compiles conditions in CEL (Common Expression Language), with the types of their variables.
 
-The package is an extra, and comes with the first condition.
+The package is an extra. It is imported with the first condition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cel_expr_python.cel import Env, Expression
 
 _TEXTS = "list<string>"
-# What a condition can name, and its type.
+# The variables of a condition, and their types.
 VARIABLES = {
     "subject": "string",
     "issuer": "string",
@@ -30,7 +30,7 @@ VARIABLES = {
     "access": "string",
     "arguments": "map<string, dyn>",
 }
-# The compiler reports `ERROR: <input>:1:4: what it is (in container '')`, and then shows the line.
+# The compiler reports `ERROR: <input>:1:4: message (in container '')`, and then shows the line.
 _REPORT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+?)(?: \(in container ''\))?$", re.MULTILINE)
 
 
@@ -44,22 +44,22 @@ def check_expression(text: str) -> str:
         raise FlawError("needs a package that is not installed", hint=install_hint("cel")) from None
     except RuntimeError as exc:
         raise FlawError(f"is not a condition in CEL: {_describe(str(exc))}", hint=_list_variables()) from exc
-    # `arguments.x` may be true or false, which is known when it is there
+    # `arguments.x` may be true or false; its type is only known at run time
     if compiled.return_type().name() not in ("BOOL", "DYN"):
         raise FlawError("must be true or false, and is something else", hint='compare it: `subject == "alice"`')
     return text
 
 
 def compile_expression(text: str, *, without: Collection[str] = ()) -> Expression:
-    """Compile a condition that may name all variables but these.
+    """Compile a condition that may use all variables except those in `without`.
 
-    Raises ImportError if the extra is not installed, and RuntimeError if it is no such condition.
+    Raises ImportError if the extra is not installed, and RuntimeError if the condition is invalid.
     """
     return _environment(frozenset(without)).compile(text)
 
 
 def names_any(text: str, variables: Collection[str]) -> bool:
-    """Tell whether a valid condition names one of these variables."""
+    """Return whether a valid condition uses one of these variables."""
     try:
         compile_expression(text, without=variables)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What another version of the config changes, by the names of what it changes. Values are never named."""
+"""Describes the changes between two versions of the config by name. Values are never shown."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.section import file_fields, value_at
 
-# Fields of a server that are part of the access rules, as a server without them has them.
+# Fields of a server that are part of the access rules, with their defaults.
 _RULES_OF_A_SERVER = {"access": ToolAccess(), "approve": None}
-# What a server is started with has changed, and not the file: variables, env files, defaults of `settings`.
+# The server's launch has changed, but not its entry: variables, env files, defaults of `settings`.
 _ELSEWHERE = "values from elsewhere"
 
 
 class ConfigChanges(Struct, frozen=True):
-    """The names of what changes: of servers, of the fields of servers that stay, and of the sections of `settings`.
+    """The names of changed servers, of changed fields of servers, and of changed sections of `settings`.
 
-    `access` says in words what changes of the access rules, wherever they stand in the file.
+    `access` describes the changes of the access rules, wherever they are in the file.
     """
 
     added: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class ConfigChanges(Struct, frozen=True):
 
 
 def find_changes(before: ConfigState, after: ConfigState) -> ConfigChanges:
-    """Return what changes when the second version takes the place of the first."""
+    """Return the changes from `before` to `after`."""
     old, new = before.parsed.root, after.parsed.root
     settings, new_settings = old.settings, new.settings
     return ConfigChanges(
@@ -58,12 +58,12 @@ def _find_changed_servers(before: ConfigState, after: ConfigState) -> Iterator[t
 
 
 def _effective(config: Config, name: str) -> tuple[object, object]:
-    """Return what is run for a server, and how it is presented."""
+    """Return the launch config of a server and its presentation."""
     return next((group for group in config.groups if group.name == name), None), config.presentations.get(name)
 
 
 def _changed_fields(old: Struct, new: Struct) -> tuple[str, ...]:
-    """Return the names, as the file has them, of the fields in which two sections differ."""
+    """Return the names, as in the file, of the fields in which two sections differ."""
     if type(old) is not type(new):
         return ("type",)
     return tuple(key for key in file_fields(type(old)) if value_at(old, key) != value_at(new, key))

@@ -1,6 +1,6 @@
-"""Servers that are known to offer every client the same, to ask none anything, and to keep no state of a client.
+"""Servers that are known to treat all clients alike: same catalog, no requests to clients, no state per client.
 
-Such a server needs one process for all AI tools, whoever they say they are, from its first start on.
+One process of such a server can serve all AI tools from its first start.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from dynamic_mcp.config.resolved import CommandLine, Program, Upstream
 
-# Published packages, and where their sources show it. All were read at the commit of 2026-07-29. Memory 2026.8.31,
+# Published packages, and the sources that show it. All were read at the commit of 2026-07-29. Memory 2026.8.31,
 # time 2026.10.19 and git 2026.10.19 were also run with several clients.
 CLIENT_INDEPENDENT = {
     "@modelcontextprotocol/server-memory": "https://github.com/modelcontextprotocol/servers/tree/main/src/memory",
@@ -18,9 +18,9 @@ CLIENT_INDEPENDENT = {
     "mcp-server-git": "https://github.com/modelcontextprotocol/servers/tree/main/src/git",
     "mcp-server-time": "https://github.com/modelcontextprotocol/servers/tree/main/src/time",
 }
-# What these packages install, where that is not their name.
+# The executables of these packages, where they are named differently.
 _EXECUTABLES = {"mcp-server-memory": "@modelcontextprotocol/server-memory"}
-# What runs the package that is named next, and the flags that may stand between them.
+# Commands that run the package named next, and the flags that may stand between them.
 _RUNNERS = (
     *(("npx",), ("npm", "exec"), ("pnpx",), ("pnpm", "dlx"), ("yarn", "dlx"), ("bunx",), ("bun", "x")),
     *(("uvx",), ("uv", "tool", "run"), ("pipx", "run")),
@@ -34,9 +34,9 @@ _IN_NODE_MODULES = re.compile(
 
 
 def is_client_independent(upstream: Upstream) -> bool:
-    """Return whether a server is known to make no difference between its clients.
+    """Return whether a server is known to treat all its clients alike.
 
-    A command line program makes none: it is a server only here.
+    A command line program always does: only dynamic-mcp presents it as a server.
     """
     match upstream:
         case CommandLine():
@@ -48,7 +48,7 @@ def is_client_independent(upstream: Upstream) -> bool:
 
 
 def _package_of(words: tuple[str, ...]) -> str:
-    """Return the package that a command runs, without its version; empty if it cannot be told with certainty."""
+    """Return the package that a command runs, without its version; empty if it is uncertain."""
     program = _program_name(words[0])
     if program == "cmd" and len(words) > 2 and words[1].lower() == "/c":
         return _package_of(words[2:])

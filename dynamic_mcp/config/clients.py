@@ -1,4 +1,4 @@
-"""Which environment variables AI tools withhold from the servers they start, and how an entry requests them.
+"""The environment variables that AI tools withhold from the servers they start, and how an entry requests them.
 
 A tool without an entry here passes on its whole environment. Only configs that need variables use this.
 """
@@ -21,10 +21,10 @@ class ToolEnvironment:
     """An AI tool that passes only a part of its environment on to the servers it starts.
 
     `names` are globs over its name in `initialize`. `always_passed` are names of variables, `withheld` globs over
-    them: what is withheld and not always passed must be requested. An entry requests variables by a list of names in
-    its field `names_field`, or by an `env` whose values are `reference`, with the name in place of `NAME`. A tool
-    with neither takes no requests. With `passes_empty`, a requested variable that the tool lacks arrives empty. With
-    `inspects_values`, the tool decides by name and value whether to pass on other variables.
+    them: a variable that is withheld and not always passed must be requested. An entry requests variables by a list
+    of names in its field `names_field`, or by an `env` whose values are `reference`, with the name in place of
+    `NAME`. A tool with neither takes no requests. With `passes_empty`, a requested variable that the tool lacks
+    arrives empty. With `inspects_values`, the tool decides by name and value whether to pass on other variables.
     """
 
     tool: str
@@ -40,16 +40,16 @@ class ToolEnvironment:
     inspects_values: bool = False
 
     def passes_on(self, name: str) -> bool:
-        """Tell whether a variable reaches servers without a request."""
+        """Return whether a variable reaches servers without a request."""
         return name in self.always_passed or not any(fnmatchcase(name, glob) for glob in self.withheld)
 
     @property
     def can_be_asked(self) -> bool:
-        """Tell whether an entry can request variables."""
+        """Return whether an entry can request variables."""
         return bool(self.names_field or self.reference)
 
     def list_withheld(self, names: Iterable[str], entry: Mapping[str, object] | None = None) -> list[str]:
-        """Return those of the variables that do not reach a server with this entry."""
+        """Return the variables that do not reach a server with this entry."""
         requested = _requested_names(entry or {}, self.names_field)
         return [name for name in names if name not in requested and not self.passes_on(name)]
 
@@ -64,17 +64,17 @@ class ToolEnvironment:
 
 
 def find_client(tool: str) -> ToolEnvironment | None:
-    """Return the client with this tool name; None if it withholds no variables."""
+    """Return the AI tool with this name, or None if it withholds no variables."""
     return next((client for client in CLIENTS if client.tool == tool), None)
 
 
 def find_client_by_name(name: str) -> ToolEnvironment | None:
-    """Return the client with this name in `initialize`."""
+    """Return the AI tool with this name in `initialize`."""
     return next((client for client in CLIENTS if any(fnmatchcase(name, glob) for glob in client.names)), None)
 
 
 def advice(unset: Iterable[str], empty: Iterable[str], name: str) -> str:
-    """Explain which variables are not set, why that may be with this client, and what to do; empty if all are set.
+    """Explain which variables are not set, the likely reason with this client, and the fix; empty if all are set.
 
     Variables in `empty` count only if the client passes on empty values for variables that it lacks.
     """
@@ -97,7 +97,6 @@ def _it(names: list[str]) -> str:
 
 
 def _requested_names(entry: Mapping[str, object], names_field: str) -> set[str]:
-    """Return the variables that an entry sets or requests."""
     env, names = entry.get("env"), entry.get(names_field) if names_field else None
     requested = set(env) if isinstance(env, Mapping) else set()
     for each in names if isinstance(names, list) else ():
@@ -119,7 +118,7 @@ _TAKEN_BY_COPILOT = (
     "COPILOT_PROVIDER_*",
     "NODE_ENV",
 )
-# Gemini CLI lets no entry set these, but passes them on by itself.
+# Gemini CLI lets no entry set these, but always passes them on.
 _NOT_FOR_GEMINI = frozenset(
     (
         "NODE_OPTIONS",

@@ -1,4 +1,4 @@
-"""A server that is a command line program: which commands and flags of its pack are left for calls."""
+"""A server that is a command line program: selects the commands and flags of its pack that calls may use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynamic_mcp.errors import closest
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag, Pack
 
-# No pager, no colour: nobody looks at a terminal.
+# No pager, no colour: the output is not shown on a terminal.
 _ENVIRONMENT = {"PAGER": "cat", "NO_COLOR": "1", "TERM": "dumb"}
 
 
@@ -81,7 +81,7 @@ class Cli(Section, frozen=True, kw_only=True):
 def resolve_command_line(
     at: Keys, cli: Cli, *, texts: Substitution, surroundings: Surroundings
 ) -> CommandLine | None:
-    """Return the program and its commands; None if the pack cannot be used, which `texts` is told."""
+    """Return the program and its commands. Return None, with a failure in `texts`, if the pack cannot be used."""
     pack = _read_pack((*at, "use"), texts.fill((*at, "use"), cli.use, is_required=True), texts, surroundings)
     command = _resolve_command(at, cli, texts=texts, surroundings=surroundings)
     roots = _resolve_roots(at, cli, texts=texts, surroundings=surroundings)
@@ -106,7 +106,7 @@ def resolve_command_line(
 
 
 def pack_file(use: str, surroundings: Surroundings) -> Path | None:
-    """Return the file of a pack; None for one that comes with the program."""
+    """Return the file of a pack, or None for a pack that comes with the program."""
     return resolve_path(use, surroundings) if library.is_file(use) else None
 
 
@@ -142,7 +142,7 @@ def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Sur
     inherited = environment.minimal_variables(surroundings.environment, names, platform=surroundings.platform)
     own = dict(pack.environment)
     if pack.ceiling is not None and roots:
-        # programs compare it with where they are once links are followed
+        # programs compare it with their working directory after resolving links
         real = (os.path.realpath(root) for root in roots)
         own[pack.ceiling] = os.pathsep.join(dict.fromkeys(str(Path(root).parent) for root in (*roots, *real)))
     return environment.merge([inherited, _ENVIRONMENT, own], platform=surroundings.platform)
@@ -152,7 +152,7 @@ def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Sur
 
 
 def _select_commands(at: Keys, cli: Cli, pack: Pack, texts: Substitution) -> Iterator[Command]:
-    """Yield the commands that the config names, without the flags that it denies."""
+    """Yield the commands that the config selects, without the flags that it denies."""
     names = [each.name for each in pack.commands]
     for place, globs in (("commands", cli.commands), ("effects", cli.effects)):
         for glob in globs:
@@ -180,7 +180,7 @@ def _select_commands(at: Keys, cli: Cli, pack: Pack, texts: Substitution) -> Ite
 
 
 def _with_effect(command: Command, effect: str) -> Command:
-    """Return the command with this effect, whatever flags a call gives."""
+    """Return the command with this effect for all its flags."""
     flags = [replace(flag, effect="read") for flag in command.flags]
     return replace(command, effect=effect, flags=flags)
 

@@ -19,7 +19,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import ObservedWatch
 
-# Without the events for opening and reading, since we read the files ourselves.
+# Without the events for opening and reading, which our own reads cause.
 _WRITING: list[type[FileSystemEvent]] = [
     FileClosedEvent,
     FileCreatedEvent,

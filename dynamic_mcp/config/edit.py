@@ -22,7 +22,7 @@ _LONGEST_LIST = 100
 
 
 class NoPlaceError(ValueError):
-    """The path leads through a value that is no object or list, or past the end of a list."""
+    """The path leads through a value that is neither an object nor a list, or past the end of a list."""
 
     def __init__(self, path: Keys) -> None:
         super().__init__(f"`{shown(path)}` is neither an object nor a list that could take it")
@@ -52,7 +52,7 @@ def put(text: str, path: Keys, value: object) -> str:
 def drop(text: str, path: Keys) -> str:
     """Return the text without the value at `path`, its key and one comma; comments stay.
 
-    If there is no such value, the text stays as it is. Raises JSONDecodeError or jsonc.DuplicateKeyError.
+    If there is no such value, the text is returned unchanged. Raises JSONDecodeError or jsonc.DuplicateKeyError.
     """
     bom, text = _split_bom(text)
     depth, _ = _locate(text, path)
@@ -137,7 +137,7 @@ class _Replacement:
 
 
 class _Source:
-    """A text that `jsonc` can parse, whose style new values take; each method returns a changed copy."""
+    """A text that `jsonc` can parse. New values take its style; each method returns a changed copy."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -149,7 +149,6 @@ class _Source:
         self._longest_list = 0 if self._has_broken_lists() else _LONGEST_LIST
 
     def replace(self, path: Keys, value: object) -> str:
-        """Replace the value at `path`."""
         if path:
             container = self._container(path[:-1])
             member = container.members[container.index(path[-1])]
@@ -253,7 +252,7 @@ class _Source:
         if not is_last and not is_line_over:
             return _Replacement(start, rest)
         before = len(self._text[:start].rstrip())
-        # keep the line break after a `//` comment, which would otherwise swallow what follows
+        # keep the line break after a `//` comment, which would otherwise extend over the next line
         is_swallowed = not jsonc.blank_comments(self._text[:before] + "}").endswith("}")
         return _Replacement(start if is_swallowed else before, end)
 
@@ -263,7 +262,7 @@ class _Source:
         return _render_lines(value, self._eol + indent, self._unit, self._longest_list)
 
     def _has_broken_lists(self) -> bool:
-        """Tell whether all lists have one item on each line, as programs write them."""
+        """Return whether all lists have one item on each line, as programs write them."""
         lists = [match.end() for match in _TOKEN.finditer(self._plain) if match[0] == "["]
         filled = [end for end in lists if self._plain[end:].lstrip()[:1] != "]"]
         return bool(filled) and all(self._plain[self._after_blanks(end)] in "\r\n" for end in filled)
@@ -310,7 +309,6 @@ def _scan(plain: str, start: int) -> _Container:
 
 
 def _append_inline(container: _Container, item: str) -> list[_Replacement]:
-    """Append an item on the line of the other members."""
     if not container.members:
         return [_Replacement(container.open + 1, container.open + 1, item)]
     last = container.members[-1]

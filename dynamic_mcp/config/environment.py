@@ -1,4 +1,4 @@
-"""The surroundings of a configured program: inherited variables, env files, paths.
+"""The inherited variables, env files and paths of a configured program.
 
 Programs inherit only the variables that they need to run, unless the config asks for more.
 """
@@ -28,9 +28,9 @@ _SAFE_PREFIXES = ("LC_", "XDG_")
 
 
 def inherit_variables(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
-    """Return the variables that a program inherits from us: the safe ones, and those that globs in `choice` match.
+    """Return the variables that a program inherits: the safe ones, and those that globs in `choice` match.
 
-    A glob after `!` withholds what the others pass on, regardless of case. The safe ones are always passed on.
+    A glob after `!` excludes variables, regardless of case. The safe ones are always passed on.
     """
     fold = str.upper if platform == "win32" else str
     safe = frozenset((_SAFE_NAMES + (_SAFE_NAMES_ON_WINDOWS if platform == "win32" else "")).split())
@@ -51,7 +51,7 @@ def inherit_variables(environment: Mapping[str, str], choice: Inherit, *, platfo
 def minimal_variables(environment: Mapping[str, str], names: Iterable[str], *, platform: str) -> dict[str, str]:
     """Return the few variables that a command line program needs to run, and those that the names or globs match.
 
-    Of the `PATH` only absolute directories are left: it must not depend on where the program is run.
+    `PATH` keeps only absolute directories: it must not depend on the working directory.
     """
     fold = str.upper if platform == "win32" else str
     minimal = frozenset((_MINIMAL_NAMES + (_SAFE_NAMES_ON_WINDOWS if platform == "win32" else "")).split())

@@ -1,4 +1,4 @@
-"""The problem of a value in the config. A message never repeats a possible secret."""
+"""Errors about values in the config. A message never repeats a possible secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dynamic_mcp.system.text import replace_unprintable
 
 
 class FlawError(ValueError):
-    """The problem of a value, worded to follow its name; `hint` says how to fix it."""
+    """An error about a value, worded to follow its name; `hint` says how to fix it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -14,7 +14,7 @@ class FlawError(ValueError):
 
 
 def printable(text: str) -> str:
-    """Return a text for a message: without secrets that can be recognised, and not too long."""
-    from dynamic_mcp.config.secrets import mask_text  # for errors only: its expressions take a while to compile
+    """Return a text for a message: shortened, and without recognizable secrets."""
+    from dynamic_mcp.config.secrets import mask_text  # for errors only: its expressions are slow to compile
 
     return replace_unprintable(mask_text(text)[:200])

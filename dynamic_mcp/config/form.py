@@ -1,6 +1,6 @@
-"""The sections of the kernel: the file, its settings and its servers, as they are written.
+"""The sections of the kernel: the file, its settings and its servers, as written.
 
-A server's field that is None is inherited from the settings. The sections of features are in modules of their own.
+A server's field that is None is inherited from the settings. The sections of features are in their own modules.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.http import Http
     from dynamic_mcp.config.resolved import ServerPlugin
 
-    # Each feature knows its own.
+    # Each feature defines its own section.
     Approval = Section
     Audit = Section
     Metrics = Section
@@ -46,7 +46,7 @@ else:
     Registries = deferred(section_of("settings.registries"))
     Telemetry = deferred(section_of("settings.telemetry"))
 
-# The tags of servers, of which no file can say anything, since keys with `x-` are ignored.
+# The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
 _Description = Annotated[str | None, "One line that tells the model what this server is for."]
@@ -58,12 +58,12 @@ _OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else 
 
 
 def root(tree: object) -> "Root":
-    """Return the config in a JSON value. Raises ValueError for one that is not right."""
+    """Return the config in a JSON value. Raises ValueError if it is invalid."""
     return read(Root, tree)
 
 
 def kind(server: object) -> str | None:
-    """`stdio` for a program, `remote` for a server with a URL, `cli` for commands, None for an unknown type."""
+    """Return `stdio` for a program, `remote` for a URL, `cli` for commands, None for an unknown type."""
     if not isinstance(server, dict):
         return "stdio"
     match server.get("type"):

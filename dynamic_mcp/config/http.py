@@ -1,4 +1,4 @@
-"""The HTTP server: `settings.http`, with the variables in its paths and secrets."""
+"""The HTTP server: `settings.http`, with the variables in its paths and secrets substituted."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ class Http(Section, frozen=True):
         "Listen on an address that other machines can reach, though anybody there can then use the servers."
         " Default: false.",
     ] = False
-    # That of clients whose path names none; the command line says it.
+    # The profile of clients whose path names none, set on the command line.
     profile: str | None = field(default=None, name="x-profile")
 
     def __post_init__(self) -> None:
-        """Check what providers need of the rest of the server."""
+        """Check that the rest of the server provides what the providers need."""
         for each in self.auth:
             if isinstance(each, (Jwt, LoginAuth)) and self.public_url is None:
                 hint = 'add `"public_url": "https://mcp.example.com/mcp"`, as clients write it'
@@ -118,13 +118,13 @@ class Http(Section, frozen=True):
 
     @property
     def forwarders(self) -> tuple[str, ...]:
-        """The reverse proxies whose word counts, for one thing or another."""
+        """The reverse proxies whose headers are trusted for any purpose."""
         trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
         return (*self.trusted_proxies, *trusted)
 
 
 def resolve_http(own: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:
-    """Return the HTTP server with its variables, and warnings about it."""
+    """Return the HTTP server with its variables substituted, and warnings about it."""
     texts = Substitution(surroundings.all_variables())
     http = replace(
         own,
@@ -142,6 +142,6 @@ def _resolve_address(address: _Address, texts: Substitution, surroundings: Surro
 
 
 def _resolve_tls(own: Tls, texts: Substitution, surroundings: Surroundings) -> Tls:
-    """Return the files of the certificate; if a variable is not set, opening the file fails with its name."""
+    """Return the files of the certificate. If a variable is not set, opening the file fails and shows its name."""
     cert, key = (texts.fill((*_AT, "tls", name), getattr(own, name)) for name in ("cert", "key"))
     return Tls(str(resolve_path(cert, surroundings)), str(resolve_path(key, surroundings)))

@@ -1,7 +1,7 @@
-"""Who names people: the issuers of a config's principals, and how `settings.access.people` names one of them.
+"""The issuers of a config's principals, and how names in `settings.access.people` refer to them.
 
-A name is a subject, or `issuer:subject`, where the issuer is one of the config. The longest issuer that fits counts,
-so that an issuer which is a URL, and a subject with `:`, are read in one way only.
+A name is a subject, or `issuer:subject`, where the issuer is one of the config. The longest matching issuer counts,
+so that an issuer that is a URL, and a subject with `:`, can be read in one way only.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 _PEOPLE: Keys = ("settings", "access", "people")
 
-# The issuers of tokens of our own, and of the names that a reverse proxy gives.
+# The issuers of our own tokens, and of names from a reverse proxy.
 TOKEN, FORWARDED = "token", "forwarded"
 _LOOKS_LIKE_ISSUER = (f"{TOKEN}:", f"{FORWARDED}:", "https://", "http://")
 
 
 class Issuers(Struct, frozen=True):
-    """The issuers of a config; those of one tuple name the same people by the same subjects."""
+    """The issuers of a config. The issuers in one tuple use the same subjects for the same people."""
 
     groups: tuple[tuple[str, ...], ...] = ()
 
     @property
     def are_several(self) -> bool:
-        """Whether one subject can be two people."""
+        """Return whether one subject can be two people."""
         return len(self.groups) > 1
 
     def find(self, name: str) -> tuple[Principal, ...]:
-        """Return whom `issuer:subject` means; nobody if the name has no issuer of the config."""
+        """Return the principals for `issuer:subject`; none if the config has no such issuer."""
         fitting = [each for group in self.groups for each in group if name.startswith(f"{each}:")]
         if not fitting:
             return ()
@@ -50,21 +50,21 @@ class Issuers(Struct, frozen=True):
         return tuple(Principal(each, subject) for each in group) if subject else ()
 
     def spellings(self, subject: str) -> str:
-        """Return how a subject of each issuer is written, for a message."""
+        """Return the spellings of a subject with each issuer, for a message."""
         return " or ".join(f"`{group[0]}:{subject}`" for group in self.groups)
 
 
 def issuers_of(http: Http | None) -> Issuers:
-    """Return the issuers of the providers; our own logins behind a reverse proxy name people as it does."""
+    """Return the issuers of the providers. Our own logins behind a reverse proxy use the proxy's subjects."""
     return Issuers(tuple(dict.fromkeys(_groups(http.auth, http)))) if http is not None else Issuers()
 
 
 def find_people(
     names: Iterable[str], issuers: Issuers, file: Path
 ) -> tuple[dict[str, tuple[Principal, ...]], list[str]]:
-    """Return whom the names with an issuer mean, with warnings. Raises ConfigError if a name can mean several people.
+    """Return the principals for the names with an issuer, and warnings. Raises ConfigError if a name is ambiguous.
 
-    A name without an issuer then gives its roles to nobody or to too many, and roles can also deny something.
+    An ambiguous name would give its roles to no one or to several people, and roles can also deny access.
     """
     found: dict[str, tuple[Principal, ...]] = {}
     warnings: list[str] = []
@@ -84,7 +84,7 @@ def find_people(
 
 
 def issuer_of(http: Http) -> str:
-    """Return our own issuer: `public_url` without the path of MCP, so its origin and what comes before our paths."""
+    """Return our own issuer: `public_url` without the path of MCP, that is its origin and the prefix of our paths."""
     from urllib.parse import urlsplit
 
     assert http.public_url is not None
@@ -95,7 +95,7 @@ def issuer_of(http: Http) -> str:
 
 
 def issuer_aliases(http: Http) -> Mapping[str, str]:
-    """Return which issuers name people as another one does, which is the one that names them to browsers."""
+    """Return a map from our own issuer to the one that it takes its subjects from, if any."""
     is_behind = any(isinstance(each, auth.LoginAuth) and each.oidc is None for each in http.auth)
     return {issuer_of(http): FORWARDED} if is_behind else {}
 

@@ -1,13 +1,13 @@
-"""Which config, and which profile of it: the one rule, for serving, for every command, and for a bare window.
+"""Locates the config and its profile. One rule for serving, for every command, and for a bare window.
 
-Nothing but `os` is imported, because a window starts with this.
+Imports only `os`, because a window starts with this.
 """
 
 from __future__ import annotations
 
 import os
 
-# As in `typing`, which takes longer to load than all of this.
+# As in `typing`, which takes longer to load than this whole module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ def locate(
 ) -> str | None:
     """Return the path of the config: the argument, else DYNAMIC_MCP_CONFIG, else in `directory`, else in `user_dir`.
 
-    One that is named need not exist. Returns None if none is named and none exists.
+    A path that is given need not exist. Returns None if none is given and none exists.
     """
     explicit = argument or environment.get(VARIABLE)
     if explicit:
@@ -36,12 +36,12 @@ def locate(
 
 
 def choose_profile(option: str | None, environment: Mapping[str, str]) -> str | None:
-    """Return the profile that is chosen: that of `--profile`, else DYNAMIC_MCP_PROFILE; None if none is."""
+    """Return the chosen profile: `--profile`, else DYNAMIC_MCP_PROFILE, else None."""
     return option if option is not None else environment.get(PROFILE_VARIABLE) or None
 
 
 def split_profile(arguments: list[str]) -> tuple[list[str], str | None]:
-    """Return a command line without its one `--profile`, and what that says; unchanged if it has none, or several."""
+    """Return a command line without `--profile`, and its value; unchanged if the option is missing or repeated."""
     at = [place for place, word in enumerate(arguments) if word.partition("=")[0] == _PROFILE_OPTION]
     if len(at) != 1:
         return arguments, None
@@ -55,7 +55,7 @@ def split_profile(arguments: list[str]) -> tuple[list[str], str | None]:
 
 
 def identify(config: str | os.PathLike[str]) -> str:
-    """Return the absolute path that stands for a config; links stay, since its own paths are relative to them."""
+    """Return the absolute path of a config. Links are not resolved, since its own paths are relative to them."""
     return os.path.abspath(config)  # noqa: PTH100
 
 

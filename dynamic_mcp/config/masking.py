@@ -1,4 +1,4 @@
-"""Masks the secrets in JSON values, in keys as in values, by what `secrets` recognises."""
+"""Masks the secrets in JSON values and keys, as recognized by `secrets`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import lru_cache
 from dynamic_mcp.config import secrets
 from dynamic_mcp.config.secrets import MASKED
 
-# A text without any of these has no secret, whatever form it has. Most texts have none, and are done with.
+# A text without any of these has no secret of any form. This settles most texts quickly.
 _SIGNS = (
     *("://", "sk-", "live_", "gh", "glpat-", "xox", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "npm_", "pypi-", "hf_"),
     *("figd_", "ntn_", "lin_api_", "SG.", "dop_v1_", "shpat_", "ATATT", "dapi", "eyJ"),
 )
 _SCHEMES = ("bearer", "basic")
 _OPTION = re.compile(r"-{0,2}[\w.-]+\s*[=:]")
-_SHORTEST = 11  # of what has no `=` or `:`
+_SHORTEST = 11  # of texts without `=` or `:`
 _LONGEST_NAME = 200
 
 
 def mask_value(value: object) -> object:
-    """Return a JSON value without the secrets in it. What stands under the name of a secret is masked as a whole.
+    """Return a JSON value without the secrets in it. The value of a key named like a secret is masked as a whole.
 
     Raises RecursionError if it is nested too deep.
     """
@@ -45,7 +45,7 @@ def mask_string(text: str) -> str:
 
 
 def is_secret_member(name: str) -> bool:
-    """Tell whether what has this name in an object is likely to be a secret."""
+    """Return whether the value of an object's member with this name is likely to be a secret."""
     return _mask_name(name[:_LONGEST_NAME])[1]
 
 
@@ -64,7 +64,7 @@ def _mask_members(members: dict[str, object]) -> dict[str, object]:
 
 
 def _mask_secret(value: object) -> object:
-    """Mask a value, whatever it is, but for one that tells nothing: empty, null, true or false."""
+    """Mask a value unless it is empty, null, true or false."""
     return value if isinstance(value, bool) or value in (None, "", [], {}) else MASKED
 
 
@@ -83,5 +83,5 @@ def _may_have_secrets(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _mask_name(name: str) -> tuple[str, bool]:
-    """Return the name without secrets in it, and whether it is that of a secret."""
+    """Return the name without secrets in it, and whether it is the name of a secret."""
     return mask_string(name), any(True for _ in secrets.find_in_text("x", name))

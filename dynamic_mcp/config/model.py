@@ -118,7 +118,7 @@ def _marked(mark: object, annotation: Any) -> Any:
 
 
 def _value(value: Value) -> Any:
-    def parse(written: object) -> Any:  # not a class, whose arguments pydantic cannot see
+    def parse(written: object) -> Any:  # not a class, whose signature pydantic cannot inspect
         return value.parse(written)
 
     if value.expand is not None:

@@ -1,4 +1,4 @@
-"""Finds the variables that a config takes from the environment, for clients that pass on only a few."""
+"""Finds the variables that a config takes from the environment, for clients that pass on only a few of them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _TEXTS = (
 
 
 class RequiredVariables(Struct, frozen=True):
-    """The sorted names of the variables, and the servers that inherit all of them, each with what it excludes."""
+    """The sorted names of the variables, and the servers that inherit all variables, each with its exclusions."""
 
     names: tuple[str, ...]
     wants_all: Mapping[str, frozenset[str]]
 
 
 def find_required_variables(file: Path, environment: Mapping[str, str]) -> RequiredVariables:
-    """Return what the enabled servers of a valid config take from the environment. Raises ConfigError.
+    """Return the variables that the enabled servers of a valid config take from the environment. Raises ConfigError.
 
     This includes each variable that the config refers to, unless it has a default and is not set now, and those set
     now that `inherit_env` names. It excludes variables that a `variables_file` defines.
@@ -48,7 +48,7 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     settings = root.settings
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
     servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
-    own, _ = read_variables(variables_files(settings, surroundings))  # an unreadable one defines none
+    own, _ = read_variables(variables_files(settings, surroundings))  # an unreadable file defines none
     known = {**environment, **own}
     names = {
         name
@@ -78,7 +78,7 @@ def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
 
 
 def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) -> set[str]:
-    """Return the variables that are passed to a command line program by name, by the config or its pack."""
+    """Return the variables that the config or the pack of a command line program passes to it by name."""
     if not isinstance(server, form.CommandLineEntry):
         return set()
     globs = [*server.cli.env, *_names_of_pack(server.cli.use)]
@@ -87,7 +87,7 @@ def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) 
 
 
 def _names_of_pack(use: str) -> list[str]:
-    """Return what a pack that comes with the program passes on; one in a file may be anybody's."""
+    """Return the variables that a shipped pack passes on. A pack in a file is skipped: anyone may have written it."""
     from dynamic_mcp.packs import library  # with the first of them
 
     return library.read_shipped(use).inherit if use in library.shipped_names() else []
@@ -96,7 +96,7 @@ def _names_of_pack(use: str) -> list[str]:
 def _inherited_names(
     choice: tuple[str, ...], server: form.ProgramEntry, settings: form.Settings, environment: Mapping[str, str]
 ) -> set[str]:
-    """Return the variables that are inherited by name, without those that the config sets itself."""
+    """Return the variables that are inherited by name and not set by the config itself."""
     passed = inherit_variables(environment, choice, platform=sys.platform)
     safe = inherit_variables(environment, "safe", platform=sys.platform)
     return passed.keys() - safe.keys() - server.env.keys() - settings.env.keys()

@@ -1,4 +1,4 @@
-"""Describes the problems of a config: where they are, what is wrong, how to fix them.
+"""Describes the problems of a config: their place, cause and fix.
 
 Imported only when there is a problem. Messages repeat a value only if it cannot be a secret.
 """
@@ -23,7 +23,7 @@ _KIND_HINT = (
     "a server has either `command`, if it is a program, or `url`, if it is remote, or `cli`, if it is a command line"
     " program that is no MCP server"
 )
-# By the tags of the sections in `form`, the field that makes a server one of this kind.
+# For each tag of a section in `form`, the field that makes a server this kind.
 _KIND_FIELDS = {"stdio": "command", "remote": "url", "cli": "cli"}
 _MESSAGES = {
     "string_type": "must be a string",
@@ -98,7 +98,7 @@ def _to_problem(details: ErrorDetails) -> Problem:
 
 
 def _path_in_file(keys: Keys) -> Keys:
-    """Return the keys without what pydantic inserts: the kind of a server or provider, and marks of invalid names."""
+    """Return the keys without those that pydantic inserts: kinds of servers or providers, marks of invalid names."""
     found: list[str | int] = []
     annotation: Any = form.Root
     for key in keys:
@@ -142,7 +142,7 @@ def _annotation(keys: Keys) -> Any:  # Any: types are values here
 
 
 def _inside(annotation: Any, key: str | int) -> Any:  # Any: types are values here
-    """Return the annotation of what stands at a key of an object, a map or a list."""
+    """Return the annotation of a value in an object, a map or a list."""
     for section in by_tag(annotation).values():
         found = file_fields(section).get(str(key))
         return None if found is None else found.type

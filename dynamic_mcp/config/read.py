@@ -28,9 +28,9 @@ _SMALLEST = '`{"mcpServers": {}}`'
 
 
 class ParsedConfig(Struct, frozen=True):
-    """The content of a config file, valid and with its variables not substituted yet.
+    """The content of a valid config file, before the substitution of variables.
 
-    `digest` is the SHA-256 of the file where there is an audit log to note it.
+    `digest` is the SHA-256 of the file if there is an audit log to record it.
     """
 
     file: Path
@@ -48,13 +48,12 @@ class ParsedConfig(Struct, frozen=True):
         `working_directory` is for programs without `cwd`; None is the proxy's own.
         """
         directory = self.file.absolute().parent
-        # with the mark, which the proxy has from its first server on, a config would read differently from then on
+        # with the mark, which the proxy has from its first server on, a config would read differently afterwards
         unmarked = {name: value for name, value in environment.items() if name != SERVER_MARK}
         surroundings = Surroundings(unmarked, self.platform, directory, working_directory=working_directory)
         return replace(resolve(self.root, self.file, surroundings=surroundings), distrust=self.distrust)
 
     def resolve_for(self, workspace: Workspace) -> Config:
-        """Resolve the config for a workspace; see `resolve`."""
         return self.resolve(workspace.environment, workspace.directory)
 
 
@@ -67,12 +66,12 @@ class ConfigState(Struct, frozen=True):
 
     @property
     def files(self) -> frozenset[Path]:
-        """The config file, and all env files that any of the configs needs."""
+        """The config file, and the env files of all its resolved configs."""
         env_files = (each.env_files for each in (self.base, *self.by_workspace.values()))
         return frozenset({self.base.file}.union(*env_files))
 
     def differs_from(self, served: "ConfigState") -> bool:
-        """Tell whether anything changes when this version takes the place of the one that is served."""
+        """Return whether this version differs from the one that is served."""
         if (self.parsed.root, self.base) != (served.parsed.root, served.base):
             return True
         return any(config != self.by_workspace.get(each) for each, config in served.by_workspace.items())
@@ -91,17 +90,17 @@ class ReloadCounts:
         self._now = now
 
     def record_success(self) -> None:
-        """Count a config that is used now."""
+        """Called when a config is applied."""
         self.successes += 1
         self.last_success = self._now()
 
     def record_failure(self) -> None:
-        """Count a config that cannot be used."""
+        """Called when a config is rejected."""
         self.failures += 1
 
 
 class ServedConfig:
-    """`state` is the version that is served. `listeners` take each new one, after the old one, in this order."""
+    """The `state` that is served. Each of the `listeners` is called with the old and the new state, in order."""
 
     def __init__(self, state: ConfigState) -> None:
         self.state = state
@@ -109,7 +108,7 @@ class ServedConfig:
         self.listeners: list[Listener] = []
 
     def apply(self, new: ConfigState) -> None:
-        """Serve another version, which was resolved at least for every known workspace."""
+        """Serve another version. It must be resolved for every known workspace."""
         old = self.state
         self.state = replace(new, by_workspace={each: new.by_workspace[each] for each in old.by_workspace})
         for listener in self.listeners:
@@ -117,11 +116,10 @@ class ServedConfig:
         self.reloads.record_success()
 
     def add_workspace(self, workspace: Workspace, config: Config) -> None:
-        """Serve a workspace, too. It is no new version."""
+        """Serve another workspace. This does not count as a new version."""
         self.state = replace(self.state, by_workspace={**self.state.by_workspace, workspace: config})
 
     def remove_workspace(self, workspace: Workspace) -> None:
-        """Forget a workspace."""
         others = {each: config for each, config in self.state.by_workspace.items() if each is not workspace}
         self.state = replace(self.state, by_workspace=others)
 
@@ -152,7 +150,7 @@ def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.plat
 
 
 def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Workspace] = ()) -> ConfigState:
-    """Read the config in `file` once, and resolve it for the proxy and for these workspaces. Raises ConfigError."""
+    """Read the config in `file` once, and resolve it for the proxy and for the workspaces. Raises ConfigError."""
     parsed = parse(file)
     return ConfigState(parsed, parsed.resolve(environment), {each: parsed.resolve_for(each) for each in workspaces})
 
@@ -198,7 +196,7 @@ def _parse_root(tree: object, file: Path) -> form.Root:
 
 
 def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
-    """Read the file, and return warnings about other users who can write it and so run programs as this user."""
+    """Read the file. Also return warnings about other users who can write it and so run programs as this user."""
     try:
         data, status = file_reader.read_with_status(file, may_be_piped=True)
         return data.decode("utf-8-sig"), [] if platform == "win32" else list(_find_distrust(status))

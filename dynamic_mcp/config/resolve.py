@@ -1,4 +1,4 @@
-"""From the sections of the file to what the program uses.
+"""Resolves the sections of the file into the config that the program uses.
 
 A server's own value is taken, else that of the settings, else the default.
 """
@@ -53,9 +53,9 @@ if TYPE_CHECKING:  # with the first config that has them
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Section)
-# How long a command line program may take to end, and to be answered for.
+# The time for a command line program to end and its answer to be sent.
 _ENDING_S = 10.0
-# Servers that are known to keep the state of one conversation: browsers, desktops, terminals, lines of thought. Two
+# Servers that are known to keep the state of one conversation: browsers, desktops, terminals, chains of thought. Two
 # clients of one such process would click in each other's pages. By their published names, as they stand in a command
 # or its arguments.
 STATEFUL = frozenset(
@@ -98,12 +98,12 @@ STATEFUL = frozenset(
         "mcr.microsoft.com/playwright/mcp",
     )
 )
-# A version or tag after a package's name: `@latest`, `==1.2`, `:1.0`; a scope's own `@` comes first and stays.
+# A version or tag after a package's name: `@latest`, `==1.2`, `:1.0`. The `@` of a scope comes first and is kept.
 _VERSION = re.compile(r"(?<=.)(?:@|==|:)[^/\\@]*$")
 
 
 def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Config:
-    """The config of the enabled servers; each warning once."""
+    """Return the config with the enabled servers and with each warning once."""
     settings = root.settings
     files = dict.fromkeys(variables_files(settings, surroundings))
     variables, complaints = read_variables(files)
@@ -151,7 +151,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     )
 
 
-# --- what only the proxy itself has, and no workspace -------------------------------------------------------
+# --- sections of the proxy itself, which workspaces lack ----------------------------------------------------
 
 
 def _http(settings: form.Settings, surroundings: Surroundings) -> tuple[Http | None, list[str]]:
@@ -175,7 +175,7 @@ def _principals(
 def _feature_sections(
     settings: form.Settings, file: Path, surroundings: Surroundings, *, authenticates: bool
 ) -> tuple[dict[str, Any], list[str]]:  # Any: members of `Config`
-    """Return what features make of their sections, by the members of `Config`, and warnings."""
+    """Return the resolved sections of features, by the members of `Config`, and warnings."""
     sections, warnings = {}, []
     for feature in FEATURES:
         if not feature.resolve:
@@ -219,7 +219,7 @@ def _group(
 
 
 def _bounded(made: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts]:
-    """Let a command line program answer what its output was, before the call of it times out."""
+    """Extend the call timeout of a command line program, so that output up to its own timeout is returned."""
     if not isinstance(made, CommandLine):
         return made, timeouts
     timeout_s = timeouts.tools_s if made.timeout_s is None else made.timeout_s
@@ -227,20 +227,20 @@ def _bounded(made: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts]:
 
 
 def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Share:
-    """Return who shares the server; what is known to keep the state of one conversation is not shared by itself."""
+    """Return the sharing of the server. By default, a server that keeps one conversation's state is not shared."""
     share = Share(_first(server.share, settings.share, default="auto"))
     return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
 
 
 def is_stateful(upstream: Upstream) -> bool:
-    """Tell whether a server is a program that is known to keep one conversation's state."""
+    """Return whether a server is a program that is known to keep one conversation's state."""
     if not isinstance(upstream, Program):
         return False
     return any(name in STATEFUL for name in _names((upstream.command, *upstream.args)))
 
 
 def _names(words: Iterable[str]) -> Iterable[str]:
-    """Yield what each word may name: a package without its version, and the file's name of a path."""
+    """Yield the possible names of each word: a package without its version, and the file name of a path."""
     for word in words:
         package = _VERSION.sub("", word)
         yield package
@@ -266,12 +266,12 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
 
 
 def _is_trusted(server: form.Server) -> bool:
-    """Tell whether annotations are believed; those of a command line program are its pack's."""
+    """Return whether annotations are trusted. Those of a command line program come from its pack."""
     return isinstance(server, form.CommandLineEntry) or server.trusted
 
 
 def _with_rules(presentation: Presentation, name: str, server: form.Server, settings: form.Settings) -> Presentation:
-    """Return what is presented with the rules of features, and with what follows from them."""
+    """Return the presentation with the rules of features and their consequences."""
     for feature in FEATURES:
         if feature.rules is None:
             continue
@@ -287,7 +287,7 @@ def _with_rules(presentation: Presentation, name: str, server: form.Server, sett
 
 
 def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning:
-    """Return what follows from changed definitions; variables count as they are written, so it is no secret."""
+    """Return the pinning of the definitions. Its source has unsubstituted variables, so it contains no secret."""
     match server:
         case form.ProgramEntry(command=command, args=args):
             written = [command, *args]
@@ -304,7 +304,7 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
 
 
 def _merged(section: type[S], *parts: Mapping[str, Any]) -> S:  # Any: each field has its own type
-    """Return a section of which parts are given; the last one that has a field decides."""
+    """Return a section merged from parts. The last part that has a field wins."""
     return section(**{name: value for part in parts for name, value in part.items()})
 
 
@@ -317,7 +317,7 @@ def _answers(server: form.Server, settings: form.Settings) -> CallHandling:
 
 
 def _validate(server: form.Server, settings: form.Settings) -> Validation | None:
-    """Return what follows if arguments do not fit; those of a command line program have no other judge than us."""
+    """Return how invalid arguments are handled. Those of a command line program are checked only by us."""
     own = settings.validate_ if server.validate_ is None else server.validate_
     return "strict" if own is None and isinstance(server, form.CommandLineEntry) else own
 

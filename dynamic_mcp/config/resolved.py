@@ -1,6 +1,6 @@
-"""The config as the program uses it: what servers inherit, and every variable, is filled in.
+"""The config as the program uses it, with inherited values and variables filled in.
 
-A `repr` shows nothing that a variable may have filled in.
+A `repr` shows no value that a variable may have set.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Timeouts(Section, frozen=True):
     )
 
     def for_list(self, method: str) -> float:
-        """Return how long a list may take; that of the tools is a part of connecting."""
+        """Return the time limit for a list. Listing the tools is a part of connecting."""
         match method.partition("/")[0]:
             case "resources":
                 return self.resources_s
@@ -58,7 +58,7 @@ class Features(Section, frozen=True):
     prompts: Annotated[bool, "Offer the server's prompts. Default: true."] = True
 
     def allows(self, feature: str) -> bool:
-        """Tell whether a feature is offered; what has no switch is."""
+        """Return whether a feature is offered. A feature without a switch always is."""
         return bool(getattr(self, feature, True))
 
 
@@ -69,7 +69,6 @@ class ToolFilter(Section, frozen=True):
     exclude: Annotated[tuple[str, ...], "These tools never, even if `include` matches them."] = ()
 
     def allows(self, name: str) -> bool:
-        """Whether the tool may be listed and called."""
         return _matches(name, self.include) and not _matches(name, self.exclude)
 
 
@@ -83,27 +82,26 @@ class Retry(Section, frozen=True):
 
 
 class Exposure(Struct, frozen=True):
-    """Which tools are listed by themselves: all where `direct`, else those that `pinned` names by globs."""
+    """The tools that are listed directly: all if `direct`, else those that match the globs in `pinned`."""
 
     direct: bool
     pinned: tuple[str, ...]
 
     @property
     def shows_some(self) -> bool:
-        """Whether any tool may be listed by itself."""
+        """Return whether any tool may be listed directly."""
         return self.direct or bool(self.pinned)
 
     def shows(self, tool: str) -> bool:
-        """Whether the tool is listed by itself."""
         return self.direct or _matches(tool, self.pinned)
 
 
-# What follows if the arguments of a call do not fit the schema of its tool.
+# The handling of arguments that do not fit the schema of the tool.
 Validation = Literal["assist", "strict", "off"]
 
 
 class CallHandling(Struct, frozen=True):
-    """What happens to a call's arguments and its result; `limit` is in bytes of text.
+    """The handling of a call's arguments and its result; `limit` is in bytes of text.
 
     `validate` None is `strict` for the tools whose arguments the config judges, and `assist` for the others.
     """
@@ -116,8 +114,9 @@ class CallHandling(Struct, frozen=True):
 class Program(Private, frozen=True):
     """A program to start. `cwd` None is the proxy's own directory.
 
-    `env` is the whole of its environment, `own` names what of it the config sets, and `withheld` what is set for the
-    proxy and not passed on. `requested` names what the config has it inherit from the environment of a workspace.
+    `env` is the complete environment, `own` the names in it that the config sets, and `withheld` the names that
+    are set for the proxy and not passed on. `requested` names the variables that the config inherits from the
+    environment of a workspace.
     """
 
     shown: ClassVar = ("command", "cwd", "own")
@@ -131,10 +130,10 @@ class Program(Private, frozen=True):
 
 
 class CommandLine(Private, frozen=True):
-    """A command line program and those of its commands that are tools, as `pack` has them.
+    """A command line program and those of its commands that are tools, as defined in `pack`.
 
-    `env` is the whole of its environment. `cwd` None is the proxy's own directory. `roots` are the only directories
-    where it may work; none at all is anywhere. `fixed` comes before every command. `places` makes the program print
+    `env` is the complete environment. `cwd` None is the proxy's own directory. `roots` are the only directories
+    where it may work; empty means anywhere. `fixed` comes before every command. `places` makes the program print
     the files and directories that it would work with.
     """
 
@@ -238,14 +237,14 @@ class OAuth(Section, Private, frozen=True):
 
     @property
     def needs_user(self) -> bool:
-        """Tell whether somebody must log in; if not, the proxy gets its tokens by itself."""
+        """Return whether a user must log in; if not, the proxy gets its tokens by itself."""
         return self.grant == "authorization_code"
 
 
 class Remote(Private, frozen=True):
-    """A server to reach; `kind` None is for the transport to find out.
+    """A server to connect to; `kind` None means that the transport detects it.
 
-    `login_of` is whose login it is reached with; None is the one that commands make, which is also for all.
+    `login_of` is the principal whose login is used; None is the login made by commands, which all users share.
     """
 
     shown: ClassVar = ("kind", "oauth")
@@ -257,12 +256,12 @@ class Remote(Private, frozen=True):
 
     @property
     def has_own_authorization(self) -> bool:
-        """Whether the config has an Authorization header for it, so that nobody logs in."""
+        """Return whether the config sets an Authorization header, so that no login is needed."""
         return any(name.lower() == "authorization" and value.strip() for name, value in self.headers.items())
 
 
 class Broken(Struct, frozen=True):
-    """A server that cannot be started as things are, and why."""
+    """A server that cannot be started, and the reason."""
 
     reason: str
 
@@ -271,20 +270,20 @@ Upstream = Program | Remote | CommandLine | Broken
 
 
 class Pinning(Struct, frozen=True):
-    """What follows if a server's definitions change. `source` is a digest of what is run, as the config writes it."""
+    """The handling of changed definitions. `source` is a digest of the launch as written in the config."""
 
     policy: Policy = "trust"
     source: str = ""
 
 
-# The rules of features on the calls of one server, by their keys in the config; each feature knows its own.
+# The rules of features on the calls of one server, by their keys in the config. Each feature defines its own type.
 Rules = Mapping[str, object]
 
 
 class Presentation(Struct, frozen=True):
-    """What clients are shown of one server, and how its calls are treated on the way.
+    """The presentation of one server to clients, and the handling of its calls.
 
-    `asks` says whether one of the rules wants a person asked.
+    `asks` is whether one of the rules requires approval.
     """
 
     description: str | None
@@ -298,12 +297,12 @@ class Presentation(Struct, frozen=True):
     pinning: Pinning = Pinning()
 
     def rules_of(self, key: str, kind: type[S]) -> tuple[S, ...]:
-        """Return the rules at a key of the config, which are of this kind."""
+        """Return the rules of this kind at a key of the config."""
         return cast("tuple[S, ...]", self.rules.get(key, ()))
 
 
 class Share(Enum):
-    """Who shares one instance of a server."""
+    """The scope in which clients share one instance of a server."""
 
     AUTO = "auto"
     SESSION = "session"
@@ -312,9 +311,9 @@ class Share(Enum):
 
 
 class GroupConfig(Struct, frozen=True):
-    """What is run for one enabled server of the config file; `idle_after_s` None is never.
+    """The launch config of one enabled server; `idle_after_s` None is never.
 
-    `unset` are the variables that it refers to and that are not set, `empty` those that are set to nothing.
+    `unset` are the variables that it refers to and that are not set, `empty` those with an empty value.
     """
 
     name: str
@@ -331,12 +330,12 @@ class GroupConfig(Struct, frozen=True):
 
     @property
     def person(self) -> Principal | None:
-        """Whose login it has, where each person has one of its own."""
+        """The principal whose login is used, if each user has their own."""
         return self.upstream.login_of if isinstance(self.upstream, Remote) else None
 
     @property
     def has_personal_logins(self) -> bool:
-        """Whether each person who comes over HTTP has a login of their own there, with which the server acts.
+        """Return whether each user who connects over HTTP has their own login at the server.
 
         The local user, and clients that count as the local user, keep the logins that commands make.
         """
@@ -350,14 +349,14 @@ class GroupConfig(Struct, frozen=True):
         )
 
     def for_person(self, person: Principal) -> "GroupConfig":
-        """Return what is run for a person: with this person's login, where each has their own."""
+        """Return the config with the login of this user, if each user has their own."""
         if not isinstance(self.upstream, Remote) or not self.has_personal_logins:
             return self
         return replace(self, upstream=replace(self.upstream, login_of=person))
 
     @property
     def label(self) -> str:
-        """What stands behind the group in a word: the program's name, or the host."""
+        """A short label: the program's name, or the host."""
         match self.upstream:
             case Program(command=command) | CommandLine(command=command):
                 return command.replace("\\", "/").rstrip("/").rpartition("/")[2]
@@ -390,7 +389,7 @@ class DaemonConfig(Section, frozen=True):
     ] = field(default=300.0, name="linger")
 
     def __post_init__(self) -> None:
-        """Replace infinity, which `never` is read as, by None."""
+        """Replace infinity, the parsed value of `never`, by None."""
         if self.linger_s == inf:
             force_setattr(self, "linger_s", None)
 
@@ -405,20 +404,20 @@ class Embeddings(Section, Private, frozen=True):
 
 
 class ServerPlugin(Protocol):
-    """A plug-in as the kernel knows it: for which servers it is, by globs."""
+    """A plug-in as the kernel sees it."""
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The servers that it is used for, by name; globs."""
+        """Names and globs of the servers that it is used for."""
         ...
 
 
 class Config(Struct, frozen=True):
-    """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
+    """The whole config: the enabled groups in the order of the file, warnings for the user, the files read.
 
-    `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
-    `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own; `http` None that
-    nobody is served over HTTP, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
+    `presentations` has one entry for each group, by its name; `distrust` lists others who may write the file;
+    `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
+    HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
     `telemetry` and `metrics` None are off. `lock_file` None is the state directory.
     """
 
@@ -445,24 +444,23 @@ class Config(Struct, frozen=True):
     lock_file: Path | None = None
 
     def settings_of(self, key: str, section: type[S]) -> S | None:
-        """Return the settings of a feature at its key."""
         settings = getattr(self, key)
         assert settings is None or isinstance(settings, section)
         return settings
 
     @property
     def asks(self) -> bool:
-        """Whether a rule wants a person asked."""
+        """Return whether a rule requires approval."""
         rules_ask = any(each.asks for each in self.presentations.values())
         return rules_ask or (self.access is not None and self.access.asks)
 
     @property
     def knows_persons(self) -> bool:
-        """Whether it has a server that each person logs in to."""
+        """Return whether any server has a login for each user."""
         return any(group.has_personal_logins for group in self.groups)
 
     def for_person(self, person: Principal) -> "Config":
-        """Return a config whose servers with logins of each person use those of this one."""
+        """Return a config whose servers use the logins of this user, where each user has their own."""
         return replace(self, groups=tuple(group.for_person(person) for group in self.groups))
 
 

@@ -1,4 +1,4 @@
-"""What rules on the calls of servers have in common."""
+"""The base of all rules on the calls of servers."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ class CallRule(Section, frozen=True):
 
 
 def place_rules(rules: object, place: Keys) -> object:
-    """Return what a feature has at its key; if these are rules, each with its place."""
+    """Return the value of a feature at its key. If it is a list of rules, each one gets its place."""
     if not isinstance(rules, tuple):
         return rules
     return tuple(

@@ -1,7 +1,7 @@
-"""What looks like a secret: by the name of its place, or by the form that issuers give to theirs.
+"""Recognizes secrets by the name of their place, or by the formats that issuers use.
 
-Everything that hides, moves or warns of secrets asks here. A reference as `${TOKEN}` is no secret; the literal that
-stands in for a variable is one: `${TOKEN:-literal}`.
+All code that hides, moves or warns of secrets uses this. A reference such as `${TOKEN}` is no secret; the literal
+default of a variable is one: `${TOKEN:-literal}`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-|sk_live_|rk_live_|pk_live_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|xapp-|AKIA|ASIA|AIza"
     r"|ya29\.|npm_|pypi-|hf_|figd_|ntn_|lin_api_|SG\.|dop_v1_|shpat_|ATATT|dapi|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.-]{8,}"
 )
-# within a sentence only what has a digit, as `bearer authentication` is no secret
+# within a sentence only words with a digit, as `bearer authentication` is no secret
 _BEARER = re.compile(
     r"(?:^|[:=])\s*bearer\s+(\S{6,})\s*$|\b(?:bearer|basic)\s+((?=[\w.~+/-]*\d)[\w.~+/-]{8,}=*)", re.IGNORECASE
 )
@@ -36,7 +36,7 @@ _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
 _PASSWORD = re.compile(r"://[^/\s:]*:([^/\s]+)@")
 _USER_INFO = re.compile(r"://[^/?#\s\"]*@")
 _QUERY = re.compile(r"[?&#]([^=?&#]+)=([^&#]+)")
-# a URL in a sentence or in JSON, and what may follow it there
+# a URL in a sentence or in JSON, and the characters that may follow it there
 _URL = re.compile(r"://[^\s\"]+")
 _AFTER_URL = "`'),.;]>"
 _OPTION = re.compile(r"(-{0,2}[\w.-]+)(\s*[=:]\s*)(.+)", re.DOTALL)
@@ -45,14 +45,14 @@ _REFERENCE = re.compile(r"(?<!\$)\$\{")
 _DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
 _TRIVIAL = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
 _SHORTEST = 6
-# What commands and URLs have, and keys and tokens have not.
+# Characters of commands and URLs that keys and tokens do not contain.
 _UNUSUAL = re.compile(r"""[\s$`;|&<>(){}"'\\*]|://""")
 _OAUTH_SECRETS = ("client_secret", "assertion")
 
 
 @dataclass(frozen=True)
 class Secret:
-    """Where a secret's text is in an entry, where it is in that text, and the name that it has there."""
+    """The path of a text in an entry, the range of the secret in that text, and the secret's name."""
 
     path: Keys
     start: int
@@ -61,7 +61,6 @@ class Secret:
 
     @property
     def end(self) -> int:
-        """Where the secret ends in its text."""
         return self.start + len(self.value)
 
     def __repr__(self) -> str:
@@ -69,12 +68,12 @@ class Secret:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether what has this name is likely to be a secret."""
+    """Return whether the value with this name is likely to be a secret."""
     return name != "PWD" and _NAME.search(name) is not None
 
 
 def find_secrets(server: Mapping[str, object]) -> Iterator[Secret]:
-    """Yield the secrets of a server in our config, with the scheme before them, as `Bearer`, and with references."""
+    """Yield the secrets of a server in our config, including a scheme such as `Bearer`, and references."""
     for name, value in _strings(server.get("env")):
         yield from _find_named(("env", name), value, name, is_secret=is_secret_name(name))
     yield from _find_in_args(server.get("args"))
@@ -93,7 +92,7 @@ def find_literals(server: Mapping[str, object]) -> Iterator[Secret]:
 
 
 def find_in_text(text: str, name: str) -> Iterator[Secret]:
-    """Yield the secrets in one text of any file, which has this name there: the whole text, or parts of it."""
+    """Yield the secrets in one text of any file, where `name` is its name: the whole text, or parts of it."""
     option = _OPTION.fullmatch(text)
     if is_secret_name(name) or _HEADER.search(name):
         yield Secret((), 0, text, name)
@@ -107,18 +106,18 @@ Mask = Callable[[str], str]
 
 
 def mask(secret: str) -> str:
-    """Return what stands for a secret: nothing of it can be told from that."""
+    """Return the replacement of a secret, which reveals nothing about it."""
     return MASKED
 
 
 def count_hidden(secret: str) -> str:
-    """Return what stands for a secret where a person decides about it: how long it is, and if it looks unlike one."""
+    """Return the replacement of a secret for review: its length, and a note if it looks unlike a secret."""
     unusual = ", with spaces or shell characters" if _UNUSUAL.search(secret) else ""
     return f"{MASKED} ({pluralize(len(secret), 'character')} hidden{unusual})"
 
 
 def mask_text(text: str, mask: Mask = mask) -> str:
-    """Return a text, such as a message, without the tokens in it and without the secrets in its URLs."""
+    """Return a text, such as a message, without tokens and without the secrets in its URLs."""
     text = _TOKEN.sub(lambda found: mask(found[0]), _URL.sub(lambda url: _mask_url(url[0], mask), text))
     return _BEARER.sub(lambda found: found[0].replace(found[1] or found[2], mask(found[1] or found[2])), text)
 
@@ -133,12 +132,12 @@ def mask_uri(uri: str) -> str:
 
 
 def strip_user_info(text: str) -> str:
-    """Return a text whose URLs do not say as whom to log in."""
+    """Return a text without the user info in its URLs."""
     return _USER_INFO.sub("://", text)
 
 
 def mask_values(value: object, name: str = "", mask: Mask = mask) -> object:
-    """Return JSON without what looks like a secret: by the name of its place, or by its form."""
+    """Return JSON without likely secrets, recognized by the name of their place or by their form."""
     match value:
         case str():
             is_secret = is_secret_name(name) and not _TRIVIAL.fullmatch(value)
@@ -158,7 +157,7 @@ def mask_values(value: object, name: str = "", mask: Mask = mask) -> object:
 
 
 def plain_secrets(document: object) -> Iterator[Keys]:
-    """Yield where in a config something stands in plain text that looks like a secret; a `${…}` does not."""
+    """Yield the paths of likely secrets in a config that are in plain text. A reference `${…}` is none."""
     servers = document.get("mcpServers") if isinstance(document, dict) else None
     settings = document.get("settings") if isinstance(document, dict) else None
     for name, server in servers.items() if isinstance(servers, dict) else ():
@@ -173,7 +172,7 @@ def _plain_places(at: Keys, server: object) -> Iterator[Keys]:
 
 
 def _is_worth_a_warning(secret: Secret) -> bool:
-    """Leave short values alone, such as `API_KEY=test`, but no password in a URL."""
+    """Ignore short values such as `API_KEY=test`, but never a password in a URL."""
     return len(secret.value) >= _SHORTEST or secret.name == "password"
 
 
@@ -216,7 +215,7 @@ def _is_secret_header(name: str) -> bool:
 
 
 def _find_forms(path: Keys, text: str, name: str) -> Iterator[Secret]:
-    """Yield what has the form of a secret in a text, in its order and without overlaps."""
+    """Yield the parts of a text that have the form of a secret, in order and without overlaps."""
     found = [Secret(path, token.start(), token[0], name) for token in _TOKEN.finditer(text)]
     for bearer in _BEARER.finditer(text):
         group = 1 if bearer[1] else 2
@@ -268,7 +267,7 @@ def _without_scheme(secret: Secret) -> Secret:
 
 
 def _literals(secret: Secret) -> Iterator[Secret]:
-    """Yield the secret where it is a literal, else the literals that stand in for its variables."""
+    """Yield the secret if it is a literal, else the literal defaults of its variables."""
     if not _REFERENCE.search(secret.value):
         yield secret
     for default in _DEFAULT.finditer(secret.value):

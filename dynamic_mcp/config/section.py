@@ -1,11 +1,12 @@
 """The objects of the config file, and how they are read.
 
-A section is one struct. The annotation of a field says all about it: the type of the value that the program uses,
-how it is written where that differs (`Value`, `Switch`, `PresentFields`, `TaggedUnion`), its bounds, its description.
-`read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all that is wrong.
+A section is one struct. The annotation of a field defines it completely: the type of the value that the program
+uses, its written form if that differs (`Value`, `Switch`, `PresentFields`, `TaggedUnion`), its bounds, its
+description. `read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all
+problems.
 
 A field that is left out, or null, has its default. Keys that start with `x-` are the user's own and ignored, so a
-field with such a name in the file cannot be written: the program sets it.
+field with such a name in the file is only set by the program.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Section(Struct, frozen=True):
 
 
 class Private(Struct, frozen=True):
-    """What may hold secrets: a `repr` has the fields that are `shown`, and no other."""
+    """A struct that may hold secrets: its `repr` has only the fields that are `shown`."""
 
     shown: ClassVar[tuple[str, ...]] = ()
 
@@ -46,7 +47,7 @@ class Private(Struct, frozen=True):
 
 
 class Value:
-    """How a value is written in the file. It stands in an annotation, beside the type of the value in use.
+    """The written form of a value. It stands in an annotation, beside the type of the value in use.
 
     `parse` returns the value to use, None if it is left out, or raises FlawError. Its argument is of the type
     `written`; `object` is any JSON. `expand` turns a shorter way to write the value into that type. `schema` is the
@@ -88,9 +89,9 @@ class Switch:
 
 
 class TaggedUnion:
-    """Marks a union of sections; `tag_of` returns the tag of the one that is written, None if it is none of them.
+    """Marks a union of sections; `tag_of` returns the tag of a written section, None if it is none of them.
 
-    `key` is the field that says which one it is; `message` and `hint` are the words for what it must be.
+    `key` is the field with the tag; `message` and `hint` describe the valid values.
     """
 
     def __init__(self, tag_of: Callable[[object], str | None], *, key: str, message: str, hint: str = "") -> None:
@@ -101,7 +102,7 @@ class TaggedUnion:
 
 
 class PresentFields:
-    """Marks a mapping of those fields of a section that are in the file, by their names in the struct."""
+    """Marks a mapping of the fields of a section that are present in the file, by their names in the struct."""
 
     def __init__(self, section: type[Section]) -> None:
         self.section = section
@@ -121,7 +122,6 @@ class Deferred:
 
     @classmethod
     def load(cls) -> Any:
-        """Return the type."""
         module, _, name = cls.target.partition(":")
         return getattr(import_module(module), name)
 
@@ -132,11 +132,11 @@ def deferred(target: str) -> type[Deferred]:
 
 
 def read(section: type[S], written: object) -> S:
-    """Return a section from JSON. Raises ValueError at the first problem; `find_problems` finds and explains all."""
+    """Return a section from JSON. Raises ValueError at the first problem; `find_problems` explains all problems."""
     members = _read_fields(section, written)
     try:
         return section(**members)
-    except TypeError as exc:  # one is missing
+    except TypeError as exc:  # a required field is missing
         raise FlawError(str(exc)) from exc
 
 
@@ -166,16 +166,16 @@ def without_user_keys(section: object) -> object:
 
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
-    """Return the fields of a section that can stand in the file, by their names there: those of features last.
+    """Return the fields of a section that can stand in the file, by their names there; fields of features are last.
 
-    A feature that is not in the program has none.
+    A feature that is not installed has none.
     """
     own = (each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each))
     return {each.encode_name: each for each in (*own, *_list_rules(section))}
 
 
 def value_at(section: Struct, key: str) -> object:
-    """Return what a section has at a key of the file."""
+    """Return the value of a section at a key of the file."""
     info = file_fields(type(section))[key]
     if key in section.__struct_encode_fields__:
         return getattr(section, info.name)
@@ -184,7 +184,7 @@ def value_at(section: Struct, key: str) -> object:
 
 
 def _lacks_feature(info: FieldInfo) -> bool:
-    """Return whether a field is of a feature that the program does not have."""
+    """Return whether a field belongs to a feature that is not installed."""
     return any(isinstance(mark, OfFeature) and is_missing(mark.feature) for mark in get_args(info.type))
 
 
@@ -199,7 +199,7 @@ def _list_rules(section: type[Struct]) -> Iterator[FieldInfo]:
 
 
 def is_user_key(key: str) -> bool:
-    """Return whether a key of the file is the user's own, and ignored."""
+    """Return whether a key of the file is the user's own and ignored."""
     return key.startswith("x-")
 
 
@@ -279,7 +279,7 @@ def _read_deferred(annotation: type[Deferred], value: object) -> Any:
 
 
 def by_tag(annotation: Any) -> dict[str, type[Section]]:
-    """Return the sections that an annotation allows, by what tells them apart in the file."""
+    """Return the sections that an annotation allows, by their tags in the file."""
     return {str(each.__struct_config__.tag): each for each in sections_in(annotation)}
 
 
@@ -296,7 +296,7 @@ def sections_in(annotation: Any) -> Iterator[type[Any]]:
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """Yield the types of what can be written, of which an annotation is a union."""
+    """Yield the alternatives of a union, as they can be written."""
     if get_origin(annotation) is Annotated:
         inner, *marks = get_args(annotation)
         for mark in marks:
@@ -313,5 +313,5 @@ def alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def switched_section(annotation: Any) -> Any:
-    """Return the type of the section of which an annotation is a switch."""
+    """Return the type of the section that a switch enables."""
     return next(each for each in get_args(annotation) if isinstance(each, type) and each is not type(None))

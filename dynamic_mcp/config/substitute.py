@@ -1,7 +1,7 @@
 """Substitutes variables: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$${` for a literal `${`.
 
-The values of variables are never expanded again. Any other text with a `$` stays as it is, and no shell is involved.
-Everything that is missing is reported with its path.
+The values of variables are never expanded again. Any other text with a `$` is kept unchanged, and no shell is
+involved. All missing variables are reported with their paths.
 """
 
 import re
@@ -33,7 +33,7 @@ class Expansion(Struct, frozen=True):
 
 
 def expand(text: str, environment: Mapping[str, str]) -> Expansion:
-    """Substitute the variables of `text`; a reference to an undefined name stays as it is and is reported.
+    """Substitute the variables of `text`; a reference to an undefined name is kept unchanged and reported.
 
     A default may contain references itself, one level deep: `${A:-${B}}`.
     """
@@ -45,7 +45,7 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
         expansions.append(_expand_reference(match, environment))
         return expansions[-1].text
 
-    # a reference ends with a brace, so what follows the last one needs no search
+    # a reference ends with a brace, so the text after the last one needs no search
     end = text.rfind("}") + 1
     return Expansion(
         text=re.sub(_REFERENCE, fill, text[:end]) + text[end:].replace("$${", "${"),
@@ -67,7 +67,7 @@ def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
 
 
 class Surroundings(Struct, frozen=True):
-    """The surroundings of a config: the variables and the platform of who is served, and the directory of the file.
+    """The variables and the platform of the program that is configured, and the directory of the config file.
 
     `variables` come from the files in `variables_file` and are only for substitution in the config.
     `working_directory` is for programs without `cwd`; None is the proxy's own.
@@ -80,7 +80,6 @@ class Surroundings(Struct, frozen=True):
     working_directory: str | None = None
 
     def all_variables(self) -> Mapping[str, str]:
-        """Return all variables for substitution in the config."""
         return {**self.environment, **self.variables} if self.variables else self.environment
 
 
@@ -95,15 +94,15 @@ class Substitution:
         self.empty: dict[str, None] = {}
 
     def warn(self, at: Keys, message: str) -> None:
-        """Note what is odd about the text at these keys."""
+        """Record a warning about the text at these keys."""
         self.warnings.append(f"{format_path(at)}: {message}")
 
     def fail(self, at: Keys, message: str) -> None:
-        """Note why the text at these keys cannot be used."""
+        """Record a failure: the reason why the text at these keys cannot be used."""
         self.failures.append(f"{format_path(at)}: {message}")
 
     def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
-        """Return a text with its variables; one that is not set stays, and is a failure if `is_required`."""
+        """Return a text with its variables substituted. An unset one is kept, and is a failure if `is_required`."""
         expansion = expand(text, self._environment)
         self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
         self.empty.update(dict.fromkeys(expansion.empty))
@@ -119,25 +118,24 @@ class Substitution:
         return expansion.text
 
     def fill_optional(self, at: Keys, text: str | None) -> str | None:
-        """Return a text that may be left out with its variables."""
         return None if text is None else self.fill(at, text)
 
     def fill_header(self, at: Keys, text: str) -> str:
-        """Return the value of a header with its variables."""
+        """Return the value of a header with its variables substituted."""
         value = self.fill(at, text)
         if "\r" in value or "\n" in value:
             self.fail(at, "contains a line break")
         return value
 
     def fill_secret(self, at: Keys, text: str) -> str:
-        """Return a secret for a header with its variables, all of which must be set."""
+        """Return a secret for a header with its variables substituted, all of which must be set."""
         value = self.fill(at, text, is_required=True)
         if not value.isascii() or not value.isprintable():
             self.fail(at, "contains characters that a header cannot have")
         return value
 
     def fill_url(self, at: Keys, text: str) -> str:
-        """Return a URL with its variables, all of which must be set."""
+        """Return a URL with its variables substituted, all of which must be set."""
         known = len(self.failures)
         url = self.fill(at, text, is_required=True)
         if len(self.failures) == known:
@@ -162,7 +160,7 @@ def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) 
         f"${{{name}}}",
         f"${name}",
         f"${{env:{name}}}",
-    ):  # some tools pass on a variable that they lack like this
+    ):  # some tools set a variable that they lack to a reference to itself
         value = None
     if value or (value is not None and sign is None):
         return Expansion(value, empty=() if value else (name,))

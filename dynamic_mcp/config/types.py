@@ -1,4 +1,4 @@
-"""The values of the config: how each is written, what the JSON Schema says of it, and what is wrong with any other.
+"""The types of config values: their written form, their JSON Schema, and the errors for invalid ones.
 
 A message never repeats a possible secret.
 """
@@ -24,7 +24,7 @@ LONGEST_S = 10 * 365 * 24 * 3600
 NAME_LENGTH = 64
 SMALLEST_LIMIT = 1000
 NO_LIMIT = 1 << 62  # the value of `off` for a size
-UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
+UNIX_PEER = "unix"  # among the trusted proxies: any process that connects to the Unix socket
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
@@ -130,14 +130,14 @@ Rate = Annotated[float, Value(parse_rate, written=str, schema={"pattern": _RATE}
 _MAX_GLOB = 1000
 _FLAG_GLOB = r"^(-[!-,.-<>-~]|--?[A-Za-z0-9*?][A-Za-z0-9*?._-]*)$"
 _PLUGIN_NAME = r"^[A-Za-z_][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_.]*)?$"
-# Headers that say something else, whoever sends them.
+# Headers with a fixed meaning, regardless of the sender.
 _TAKEN_HEADERS = frozenset({"authorization", "host", "origin", "cookie", "content-type", "content-length", "accept"})
 
 Inherit = Literal["safe", "all"] | tuple[str, ...]
 
 
 def _parse_inherit(value: object) -> Inherit:
-    """Parse which variables a program inherits: `safe`, `all`, or a list of further names."""
+    """Parse the variables that a program inherits: `safe`, `all`, or a list of further names."""
     match value:
         case "safe" | "all":
             return value
@@ -147,14 +147,13 @@ def _parse_inherit(value: object) -> Inherit:
 
 
 def _expand_list(value: object) -> object:
-    """Return a list, also for a single string."""
     if not isinstance(value, (str, list)):
         raise FlawError("must be a string or a list of strings")
     return [value] if isinstance(value, str) else value
 
 
 def unique(values: Sequence[T]) -> tuple[T, ...]:
-    """Return a list without what is in it already."""
+    """Return the values without duplicates."""
     return tuple(dict.fromkeys(values))
 
 
@@ -176,7 +175,7 @@ def check_profile_name(name: str) -> str:
 
 
 def check_globs(globs: Sequence[str]) -> tuple[str, ...]:
-    """Check names that may have `*` and `?` in them."""
+    """Check names that may contain `*` and `?`."""
     for glob in globs:
         if not glob or len(glob) > _MAX_GLOB or "\0" in glob:
             raise FlawError("must not be empty, and at most 1000 characters", hint="write a name or a glob: `read_*`")
@@ -184,20 +183,20 @@ def check_globs(globs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Check a list of names, or globs, of which there must be one."""
+    """Check a list of names or globs, which must not be empty."""
     if not names:
         raise FlawError("must not be empty", hint="write at least one name or glob")
     return check_globs(names)
 
 
 def _check_effects(effects: Mapping[str, str]) -> Mapping[str, str]:
-    """Check the names of commands, which may have `*` and `?` in them."""
+    """Check the names of commands, which may contain `*` and `?`."""
     check_globs([*effects])
     return effects
 
 
 def _check_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    """Check flags as they are written, which may have `*` and `?` in them."""
+    """Check flags in their written form, which may contain `*` and `?`."""
     for flag in flags:
         if not re.fullmatch(_FLAG_GLOB, flag):
             raise FlawError("must be flags with their dashes", hint="write `--force`, `-f` or a glob: `--no-*`")
@@ -205,7 +204,6 @@ def _check_flags(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_variables(env: Mapping[str, str]) -> Mapping[str, str]:
-    """Check the names of environment variables."""
     return _check_keys(env, VARIABLE_NAME, "the name of a variable must not be empty or contain `=`")
 
 
@@ -231,7 +229,6 @@ def _parse_header_name(text: str) -> bytes:
 
 
 def _check_plugin_name(name: str) -> str:
-    """Check what names a plug-in."""
     if re.fullmatch(_PLUGIN_NAME, name, re.ASCII) is None:
         raise FlawError("must be the name of a plug-in, or `module:Class`")
     return name
@@ -252,7 +249,7 @@ def _check_scope(scope: str) -> str:
 
 
 def _check_scalars(values: Sequence[object]) -> tuple[object, ...]:
-    """Check single values of JSON."""
+    """Check that all values are JSON scalars."""
     if not all(value is None or isinstance(value, str | int | float) for value in values):
         raise FlawError("must be a list of texts, numbers, true, false or null")
     return tuple(values)
@@ -261,7 +258,7 @@ def _check_scalars(values: Sequence[object]) -> tuple[object, ...]:
 _NAME_LENGTHS = {"minLength": 1, "maxLength": NAME_LENGTH}
 _STRINGS: Mapping[str, object] = {"type": "array", "items": {"type": "string"}}
 Inherited = Annotated[Inherit, Value(_parse_inherit, schema={"anyOf": [{"enum": ["safe", "all"]}, _STRINGS]})]
-# A list, which may be written as its only item.
+# A list that may be written as its only item.
 Strings = Annotated[
     tuple[str, ...],
     Value(tuple, written=list[str], expand=_expand_list, schema={"anyOf": [{"type": "string"}, _STRINGS]}),
@@ -310,7 +307,7 @@ _LONGEST_EXPRESSION = 2000
 
 
 def check_json_path(path: str) -> str:
-    """Check a JSONPath that leads to an argument."""
+    """Check a JSONPath to an argument."""
     if not path.startswith("$"):
         raise FlawError(f"`{printable(path)}` is not a JSONPath", hint=f"write `$.{printable(path)}`")
     from dynamic_mcp.mcp.selection import BadPath, is_definite  # with the first of them
@@ -361,14 +358,14 @@ Expression = Annotated[
 _SCHEMES = ("http", "https", "http+unix")
 _PATH = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"
 _SOCKET_MODE = r"^0?[0-7]{3}$"
-# What the HTTP server answers beside its MCP endpoint.
+# The paths that the HTTP server answers beside its MCP endpoint.
 _TAKEN_PATHS = frozenset({"/health", "/ready", "/sse", "/messages", "/upstream-login"})
 _ORIGIN = r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?)(:[0-9]{1,5})?$"
 _HOST = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?)(:[0-9]{1,5})?$"
 
 
 def check_literal_url(text: str) -> str:
-    """Check a URL, unless it contains variables: it can be checked only after their substitution."""
+    """Check a URL, unless it contains variables: those are substituted first."""
     return text if "${" in text else check_url(text)
 
 
@@ -434,7 +431,7 @@ def _parse_socket_mode(text: str) -> int:
 
 
 def check_root_path(text: str) -> str:
-    """Check the path that a reverse proxy puts before all of ours, and takes away; it may be empty."""
+    """Check the path that a reverse proxy adds to all our paths and strips from requests; it may be empty."""
     if text and re.fullmatch(_PATH, text, re.ASCII) is None:
         raise FlawError("must be a path such as `/tools`, or empty", hint="without `/` at the end")
     return text
@@ -511,7 +508,7 @@ def _items(pattern: str) -> Mapping[str, object]:
     return {"items": {"type": "string", "pattern": pattern}}
 
 
-# A URL, in which there may be variables.
+# A URL that may contain variables.
 Url = Annotated[str, Value(check_literal_url, written=str)]
 Endpoint = Annotated[str, Value(_check_endpoint, written=str, schema={"pattern": "^https?://"})]
 PublicUrl = Annotated[str, Value(_check_public_url, written=str)]
@@ -536,7 +533,7 @@ Address = Annotated[
     ),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
-# A file or directory as it is written, so relative to the config.
+# A file or directory as written, so relative to the config.
 File = Annotated[Path, Value(Path, written=Annotated[str, Meta(min_length=1)])]
 SocketMode = Annotated[int, Value(_parse_socket_mode, written=str, schema={"pattern": _SOCKET_MODE})]
 Text = Annotated[str, Meta(min_length=1)]

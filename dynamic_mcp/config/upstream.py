@@ -1,6 +1,6 @@
-"""Resolves what to start or connect to for one server, with its variables substituted.
+"""Resolves the upstream of one server, with its variables substituted.
 
-Everything that is missing is reported with its path: as a warning if the server may still work, else as the reason
+All missing variables are reported with their paths: as a warning if the server may still work, else as the reason
 of a `Broken`.
 """
 
@@ -31,7 +31,7 @@ _WITH_ASSERTION = ("jwt_bearer", "cross_app")
 
 
 class ResolvedUpstream(Struct, frozen=True):
-    """The upstream of a server, warnings about it, and the variables in its config without a value."""
+    """The upstream of a server, warnings about it, and the variables in its config that are unset or empty."""
 
     upstream: Upstream
     warnings: list[str]
@@ -59,7 +59,7 @@ def resolve_upstream(
 
 
 def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """Return the env files of a server, or the file of its pack, whether they exist or not."""
+    """Return the env files of a server, or the file of its pack, including missing ones."""
     if isinstance(server, form.CommandLineEntry):
         from dynamic_mcp.config.command_line import pack_file  # as above
 
@@ -72,14 +72,14 @@ def env_files(server: form.Server, settings: form.Settings, surroundings: Surrou
 
 
 def variables_files(settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """Return the files in `variables_file`, whether they exist or not."""
+    """Return the files in `variables_file`, including missing ones."""
     return [
         resolve_path(expand(text, surroundings.environment).text, surroundings) for text in settings.variables_file
     ]
 
 
 def read_variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
-    """What the files hold, and why one holds nothing; what lacks its variables then says so itself."""
+    """Return the variables in the files, and a warning for each unreadable file."""
     variables: dict[str, str] = {}
     complaints: list[str] = []
     for file in files:
@@ -93,7 +93,7 @@ def read_variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
 
 
 def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
-    """Resolve the embeddings endpoint; None, with a warning, if a variable that it needs is not set."""
+    """Resolve the embeddings endpoint. Return None, with a warning, if a variable that it needs is not set."""
     if search.embeddings is None:
         return None, []
     at: Keys = ("settings", "search", "embeddings")
@@ -128,7 +128,7 @@ def _resolve_program(
 def _resolve_env(
     at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """Return the whole environment of a program, and the names that the config itself sets in it."""
+    """Return the complete environment of a program, and the names in it that the config itself sets."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
     platform = surroundings.platform
     own = {name: ((*at, "env", name), text) for name, text in server.env.items()}
@@ -220,7 +220,7 @@ def _resolve_oauth(
 
 
 def _describe_empty(own: OAuth, oauth: OAuth) -> str:
-    """Name the fields whose text is only variables without a value."""
+    """Return the names of the fields whose text consists only of variables without a value."""
     names = [name for name in ("client_id", "client_secret") if getattr(own, name) and not getattr(oauth, name)]
     return "".join(f"; `{name}` is empty, as `{getattr(own, name)}` has no value" for name in names)
 
@@ -246,7 +246,7 @@ def _resolve_identity_provider(
 
 
 def _find_flaws(oauth: OAuth) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a login that its grant needs and lacks, or would ignore: the field, and what is wrong."""
+    """Yield the login settings that the grant needs and lacks, or would ignore: the field, and the problem."""
     yield from _find_missing(oauth)
     if oauth.grant not in _WITH_ASSERTION:
         for name in ("assertion", "assertion_file"):

@@ -1,9 +1,9 @@
-"""Reloads the config when its content, or that of its env files, changes, however they are saved.
+"""Reloads the config when its content, or that of its env files, changes, however the files are saved.
 
 Each version is resolved as a whole, for the proxy and for every known workspace.
 
-Content counts, not events. The last valid config stays until there is a new valid one. A file that is missing, empty
-or half written gets a moment to become complete; if it does not, that is reported once.
+Content counts, not events. The last valid config stays in use until there is a new valid one. A file that is
+missing, empty or half written gets a moment to become complete; if it does not, that is reported once.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ Content = Mapping[Path, bytes | None]
 
 
 class ConfigWatcher:
-    """Watches the files of the `served` config, and has each new version applied.
+    """Watches the files of the `served` config, and applies each new version.
 
-    `on_error` gets the error of an invalid one, and `on_repair` is called when a valid one follows that. `prepare`
-    makes ready what a valid version needs, and raises ConfigError if it cannot be used all the same.
+    `on_error` gets the error of an invalid version, and `on_repair` is called when a valid one follows. `prepare`
+    prepares a valid version, and raises ConfigError if it cannot be used after all.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ConfigWatcher:
         on_repair: Callable[[], None] = lambda: None,
         prepare: Callable[[ConfigState], Awaitable[None]] | None = None,
     ) -> None:
-        self._served = served  # whose workspaces, and so its files, may change at any time
+        self._served = served  # its workspaces, and so its files, may change at any time
         self._file = served.state.base.file
         self._environment = environment
         self._on_error = on_error
@@ -76,7 +76,7 @@ class ConfigWatcher:
         self._changed.set()
 
     def check_soon(self) -> None:
-        """Compare the content of the files soon, because there are others."""
+        """Compare the content of the files soon, because the set of files has changed."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -172,7 +172,7 @@ class ConfigWatcher:
             return
         workspaces = self._served.state.by_workspace
         if isinstance(result, ConfigState) and not workspaces.keys() <= result.by_workspace.keys():
-            # somebody has come meanwhile, who must not keep the old version
+            # a workspace was added meanwhile; it must not keep the old version
             self._reload_requested |= was_requested
             self._changed.set()
             return
@@ -184,7 +184,7 @@ class ConfigWatcher:
             self._on_error(result)
 
     def _read(self, served: ConfigState) -> tuple[Content, ConfigState | ConfigError]:
-        """Read the config for the workspaces that are served, and before that the content of all its files."""
+        """Read the content of all files, then the config for the workspaces that are served."""
         files = served.files
         while True:
             content = _read_all(files)
@@ -228,7 +228,7 @@ def directories_of(files: Iterable[Path]) -> set[Path]:
 
 
 def _follow_links(file: Path) -> Iterator[Path]:
-    """Resolve a path link by link; yield each link on the way and the final path, with resolved directories."""
+    """Resolve a path link by link. Yield each link on the way and the final path, with resolved directories."""
     path = file.absolute()
     for _ in range(_MOST_LINKS):
         link = next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
@@ -251,7 +251,7 @@ def _read_bytes(file: Path) -> bytes | None:
 
 
 def _is_read_once(file: Path) -> bool:
-    """Tell whether a file can be read only once, like the pipe of a shell's `<(…)`."""
+    """Return whether a file can be read only once, like the pipe of a shell's `<(…)`."""
     try:
         mode = file.stat().st_mode
     except OSError:

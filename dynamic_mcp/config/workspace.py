@@ -1,6 +1,6 @@
-"""Where a client works: the directory and the environment that servers are started with for it.
+"""The working directory and environment of a client, in which its servers are started.
 
-Clients whose servers would start identically share them, whatever else differs between their environments.
+Clients whose servers would start identically share them, even if their environments differ otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Program, Upstream
 
-# They name one window of a terminal or one login of a desktop, and mean nothing to a server whose standard streams
+# They identify one terminal window or one desktop login, and mean nothing to a server whose standard streams
 # are pipes. If they counted, no two windows would share a server.
 _WINDOW_NAMES = """
 TERM COLORTERM COLORFGBG TERM_PROGRAM TERM_PROGRAM_VERSION TERM_SESSION_ID LC_TERMINAL LC_TERMINAL_VERSION
@@ -22,13 +22,13 @@ XDG_ACTIVATION_TOKEN XDG_SESSION_ID XDG_SESSION_PATH XDG_SEAT XDG_SEAT_PATH XDG_
 DESKTOP_STARTUP_ID GIO_LAUNCHED_DESKTOP_FILE GIO_LAUNCHED_DESKTOP_FILE_PID INVOCATION_ID JOURNAL_STREAM
 DYNAMIC_MCP_PROFILE
 """
-# Every server gets a value of its own, and the proxy has one from its first server on.
+# Each server gets a different value, and the proxy itself has one as soon as its first server starts.
 SERVER_MARK = "DYNAMIC_MCP_SERVER"
 WINDOW_VARIABLES = frozenset((*_WINDOW_NAMES.split(), SERVER_MARK))
 
 
 class Workspace:
-    """The absolute directory and the environment of a client. Two are equal only if they are the same object."""
+    """The absolute directory and the environment of a client. Workspaces are compared by identity."""
 
     __slots__ = ("__weakref__", "directory", "environment")
 
@@ -41,9 +41,9 @@ class Workspace:
 
 
 def launch_of(upstream: Upstream) -> Upstream:
-    """Return what decides whether two clients would start the same: the upstream without what makes no difference.
+    """Return the upstream without the parts that do not affect its launch, to compare launches of two clients.
 
-    That is what is withheld from it, which is for hints only, and variables of a window that it merely inherits.
+    Those are the withheld names, which are for hints only, and inherited variables of a window.
     """
     if not isinstance(upstream, Program):
         return upstream

@@ -1,1 +1,1 @@
-"""Packs: which commands of command line programs there are as tools."""
+"""Packs: the commands of command line programs that are tools."""

@@ -1,4 +1,4 @@
-"""Finds packs: those that come with the program, by name, and those in files."""
+"""Finds packs: shipped ones by name, and others in files."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _SUFFIX = ".json"
 
 
 class BadPack(ValueError):
-    """Why a pack cannot be used."""
+    """A pack cannot be used; the message is the reason."""
 
 
 def is_file(use: str) -> bool:
-    """Tell whether `use` in the config names a file, rather than a pack that comes with the program."""
+    """Return whether `use` in the config is a path, rather than the name of a shipped pack."""
     return "/" in use or "\\" in use or use.endswith(_SUFFIX)
 
 
 def shipped_names() -> list[str]:
-    """Return the names of the packs that come with the program."""
+    """Return the names of the shipped packs."""
     return sorted(each.name.removesuffix(_SUFFIX) for each in files(__package__).iterdir() if _is_pack(each.name))
 
 
 @cache
 def read_shipped(name: str) -> Pack:
-    """Return a pack that comes with the program. Raises BadPack if there is none of this name."""
+    """Return a shipped pack. Raises BadPack if there is none with this name."""
     if name not in shipped_names():
         raise BadPack(f"there is no pack `{name}`")
     return decode(files(__package__).joinpath(name + _SUFFIX).read_bytes())

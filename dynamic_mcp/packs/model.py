@@ -1,7 +1,7 @@
 """A pack: the commands of one program that can be tools, and how their arguments are written on its command line.
 
-A pack says all that is known of a program; nothing is asked of the program itself when tools are listed. What a pack
-does not declare, no call can reach. Whatever is wrong in one raises msgspec.ValidationError with its place.
+A pack contains all that is known of a program; listing the tools never runs the program. Calls can use only what the
+pack declares. An invalid pack raises msgspec.ValidationError with the place of the problem.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FlagType = Literal["boolean", "string", "integer", "number", "enum", "path", "pa
 PositionalType = Literal["string", "integer", "number", "enum", "path"]
 Style = Literal["bare", "equals", "joined", "separate"]
 
-# What a call may give besides the arguments of the command, in this order.
+# Arguments that any call may have besides those of the command, in this order.
 RESERVED = ("cwd", "stdin")
 FLAG = r"^(-[!-,.-<>-~]|--?[A-Za-z0-9][A-Za-z0-9._-]*)$"
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
@@ -32,7 +32,7 @@ Word = Annotated[str, Meta(pattern=_WORD, max_length=100)]
 Text = Annotated[str, Meta(min_length=1, max_length=2000)]
 Source = Annotated[str, Meta(max_length=300, description="Where this is from: a manual page, `--help`, a person.")]
 Values = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(min_length=1)]
-# What a pack itself puts on the command line, and into the environment.
+# Texts that a pack itself adds to the command line and the environment.
 FixedWord = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
 Wrapping = Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$")]
 Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Annotated[str, Meta(max_length=1000)]]
@@ -43,7 +43,7 @@ class PackPart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class PackArgument(PackPart, frozen=True, kw_only=True):
-    """What flags and positionals have in common.
+    """The common fields of flags and positionals.
 
     `values` are those of an enum. `literal`: to the program, `-` and what begins with `@` are values like others.
     """
@@ -117,7 +117,7 @@ class Flag(PackArgument, frozen=True, kw_only=True):
     ) = None
 
     def __post_init__(self) -> None:
-        """Judge what the types alone do not say. Raises ValueError."""
+        """Check the constraints between fields. Raises ValueError."""
         _check_values(self)
         if self.type == "boolean" and (self.style not in (None, "bare", "equals") or self.repeatable):
             raise ValueError(f"`{self.name}`: a boolean is `bare` or `equals`, and not repeatable")
@@ -134,12 +134,10 @@ class Flag(PackArgument, frozen=True, kw_only=True):
 
     @property
     def argument(self) -> str:
-        """The name of the argument."""
         return self.as_ or re.sub(r"[.-]", "_", self.name.lstrip("-")).lower()
 
     @property
     def written(self) -> Style:
-        """How it is written."""
         if self.style is not None:
             return self.style
         if self.type in ("boolean", "pairs"):
@@ -161,12 +159,11 @@ class Positional(PackArgument, frozen=True, kw_only=True):
     ] = False
 
     def __post_init__(self) -> None:
-        """Judge what the types alone do not say. Raises ValueError."""
+        """Check the constraints between fields. Raises ValueError."""
         _check_values(self)
 
     @property
     def argument(self) -> str:
-        """The name of the argument."""
         return self.name
 
 
@@ -202,7 +199,7 @@ class Command(PackPart, frozen=True, kw_only=True):
     source: Source | None = None
 
     def __post_init__(self) -> None:
-        """Judge what the types alone do not say. Raises ValueError."""
+        """Check the constraints between fields. Raises ValueError."""
         names = [*(each.argument for each in self.flags), *(each.argument for each in self.positionals), *RESERVED]
         if twice := _find_twice(names):
             raise ValueError(f"`{self.name}`: two arguments are called `{twice}`")
@@ -223,7 +220,7 @@ class Command(PackPart, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> tuple[list[Positional], list[Positional]]:
-        """The words before the separator, and those after it or without one."""
+        """The words before the separator, and all others."""
         before = [each for each in self.positionals if each.before_separator]
         return before, self.positionals[len(before) :]
 
@@ -278,7 +275,7 @@ class Pack(PackPart, frozen=True, kw_only=True):
     ] = True
 
     def __post_init__(self) -> None:
-        """Judge what the types alone do not say. Raises ValueError."""
+        """Check the constraints between fields. Raises ValueError."""
         if twice := _find_twice(tool_name(self.name, each.name) for each in self.commands):
             raise ValueError(f"two commands make a tool `{twice}`")
 
@@ -290,7 +287,7 @@ def tool_name(pack: str, command: str) -> str:
 
 @cache
 def compile_pattern(pattern: str) -> Matcher:
-    """Return what matches whole texts, in linear time. Raises ValueError for what is no expression."""
+    """Return a function that matches whole texts, in linear time. Raises ValueError if the pattern is invalid."""
     import re2
 
     options = re2.Options()

@@ -1,1 +1,1 @@
-"""Who may use what. It knows neither faces nor links: it is given names, and decides."""
+"""Access rules, compiled: decides from names alone, without knowledge of faces or links."""

@@ -1,8 +1,8 @@
-"""Who may use what: the rules of the config become decisions here, the same for lists and for calls.
+"""Decides by the access rules of the config, in the same way for lists and for calls.
 
-`deny` wins over `ask`, `ask` over `allow`, and `allow` over the default, in whatever order the rules stand. `approve`
-of a server comes last: it asks about what is allowed, and allows nothing. What cannot be evaluated counts as a match
-for rules that deny or ask, and as none for rules that allow.
+`deny` wins over `ask`, `ask` over `allow`, and `allow` over the default, in any order of the rules. `approve` of a
+server comes last: it asks about allowed tools, and allows nothing. A rule that cannot be evaluated counts as a match
+if it denies or asks, and as none if it allows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dynamic_mcp.policy.rule import AccessSubject, AccessTarget, CompiledRule
 from dynamic_mcp.system.bounded import BoundedDict
 
 _PRECEDENCE = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
-# Sets of rights that are remembered; there are as many as there are different sets of roles.
+# The number of cached sets of rules; there is one for each combination of roles.
 _MAX_SETS = 10_000
 
 
 class Decision(Struct, frozen=True):
-    """What follows for one thing, and the rule that says so; `scopes` are those that would have been enough.
+    """The effect of the rules on one request, and the deciding rule; `scopes` are those that would have been enough.
 
-    `allowed_by` is the rule that allows it, perhaps once a person agrees; empty if none does.
+    `allowed_by` is the rule that allows it, perhaps after approval; empty if none does.
     """
 
     effect: Effect
@@ -38,15 +38,14 @@ class Decision(Struct, frozen=True):
 
     @property
     def must_ask(self) -> bool:
-        """Whether a person is asked first."""
         return self.effect is Effect.ASK
 
 
 class Judgement(Struct, frozen=True):
-    """What the rules say of one thing. `rules` match it as far as its arguments do not matter; the first counts.
+    """The judgement of one object by the rules. `rules` match it regardless of its arguments; the first counts.
 
     `lacking` are scopes with which another rule would allow it; `settled` None waits for the arguments. `approve` is
-    the place in the config that has a person asked before it is used by those who may; empty if none does.
+    the place in the config that requires approval of its use; empty if none does.
     """
 
     rules: tuple[CompiledRule, ...]
@@ -59,14 +58,14 @@ class Judgement(Struct, frozen=True):
 
     @property
     def is_visible(self) -> bool:
-        """Whether it is allowed with some arguments, if a person agrees, or with more scopes."""
+        """Return whether it is allowed with some arguments, after approval, or with more scopes."""
         if self.settled is not None:
             return self.settled.effect is not Effect.DENY or bool(self.settled.scopes)
         may_allow = any(rule.source.effect is not Effect.DENY for rule in self.rules)
         return may_allow or bool(self.lacking) or self.default is Effect.ALLOW
 
     def decide(self, arguments: Raw | None) -> Decision:
-        """Decide, now that the arguments are known."""
+        """Return the decision for these arguments."""
         return self.settled or self._decide(arguments)
 
     def _decide(self, arguments: Raw | None) -> Decision:
@@ -85,7 +84,7 @@ class Judgement(Struct, frozen=True):
 
 
 class Approve:
-    """The tools of one server that a person must approve for whoever may use them."""
+    """The tools of one server that a user must approve, for all callers."""
 
     def __init__(self, server: str, globs: tuple[str, ...]) -> None:
         self.id = f"mcpServers.{server}.approve"
@@ -93,12 +92,12 @@ class Approve:
         self._compiled = Globs(globs)
 
     def is_about(self, target: AccessTarget) -> bool:
-        """Return whether a person must approve this; another way to write a name makes no difference."""
+        """Return whether a tool needs approval. Other spellings of its name match too."""
         return target.kind is AccessKind.TOOL and self._compiled.matches_variant(target.name)
 
 
 class GroupRules:
-    """The rules of one set of roles for one group; `approve` has a person asked about what they allow."""
+    """The rules of one set of roles for one group; `approve` requires approval of tools that they allow."""
 
     def __init__(
         self,
@@ -128,12 +127,12 @@ class GroupRules:
 
     @cached_property
     def is_visible(self) -> bool:
-        """Whether anything of the group may be allowed, as far as that follows from the rules alone."""
+        """Return whether the rules alone may allow anything of the group."""
         return any(self._may_allow(kind) for kind in AccessKind)
 
     @cached_property
     def allows_everything(self) -> bool:
-        """Whether the group is as if there were no rules."""
+        """Return whether the rules do not restrict the group at all."""
         if self.approve is not None or any(rule.source.effect is not Effect.ALLOW for rule in self._rules):
             return False
         if self._default is Effect.ALLOW:
@@ -142,19 +141,19 @@ class GroupRules:
 
     @cached_property
     def needs_classes(self) -> bool:
-        """Whether it makes a difference if a tool only reads."""
+        """Return whether any rule depends on whether a tool only reads."""
         return any(rule.source.access != "any" or rule.uses_class for rule in self._rules)
 
     def judge(self, kind: AccessKind, name: str, access: str = "read") -> Judgement:
-        """Say what follows for a tool or prompt, by the name that its server gives it, or a resource, by its URI."""
+        """Judge a tool or prompt, by the name that its server gives it, or a resource, by its URI."""
         return self._judge(AccessTarget(self.group, kind, name, access))
 
     def may_see_resource(self, uri: str) -> bool:
-        """Tell whether a resource may be listed: it is allowed, if a person agrees or with more scopes."""
+        """Return whether a resource may be listed: it is allowed, perhaps after approval or with more scopes."""
         return self.judge(AccessKind.RESOURCE, uri).is_visible
 
     def shows_template(self, template: str) -> bool:
-        """Tell whether some URI of a template may be allowed."""
+        """Return whether some URI of a template may be allowed."""
         own = [rule for rule in self._rules if rule.is_about(AccessKind.RESOURCE)]
         if any(rule.covers_template(template) for rule in own if rule.source.effect is Effect.DENY):
             return False
@@ -165,7 +164,7 @@ class GroupRules:
     def explain(
         self, kind: AccessKind, name: str, access: str, arguments: Raw | None
     ) -> Iterator[tuple[CompiledRule, str]]:
-        """Yield each rule of the roles for this group, and why it does not match; empty where it does."""
+        """Yield each rule of the roles for this group, and why it does not match; empty if it matches."""
         target, given = AccessTarget(self.group, kind, name, access), Arguments(arguments)
         for rule in self._rules:
             yield rule, rule.find_mismatch(target, self._caller, given)
@@ -188,7 +187,7 @@ class GroupRules:
 
 
 def _in_precedence(rules: Iterable[CompiledRule]) -> tuple[CompiledRule, ...]:
-    """Return those rules of which the first that accepts decides: without those that others come before anyway."""
+    """Return the rules in order of precedence, without those that an earlier rule always preempts."""
     ordered = sorted(rules, key=lambda rule: (_PRECEDENCE[rule.source.effect], rule.needs_arguments))
     found: dict[object, CompiledRule] = {}
     for rule in ordered:
@@ -216,7 +215,6 @@ class AccessRules:
         self._groups: dict[str, GroupRules] = {}
 
     def for_group(self, name: str) -> GroupRules:
-        """Return the rules for a group."""
         found = self._groups.get(name)
         if found is None:
             own = tuple(rule for rule in self._rules if rule.servers.matches(name))
@@ -226,7 +224,7 @@ class AccessRules:
 
 
 class Policy:
-    """All rules of a config. Sets of roles are compiled once, whoever has them."""
+    """All rules of a config. Each set of roles is compiled once, for all clients that have it."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -241,11 +239,10 @@ class Policy:
 
     @property
     def rules(self) -> Mapping[str, tuple[CompiledRule, ...]]:
-        """The rules of each role."""
         return self._compiled
 
     def rules_for(self, authentication: Authentication) -> AccessRules:
-        """Return the rules for a client, the same object for everybody with the same rights."""
+        """Return the rules for a client: the same object for all clients with the same rights."""
         roles = self.roles_of(authentication)
         rules = tuple(rule for role in sorted(roles) for rule in self._compiled[role])
         default = self.access.default or (Effect.ALLOW if authentication.is_local else Effect.DENY)
@@ -258,7 +255,7 @@ class Policy:
         return found
 
     def roles_of(self, authentication: Authentication) -> frozenset[str]:
-        """Return the roles of a client that there are: its credential's, those of its groups, and its own."""
+        """Return the defined roles of a client: those of its credential, of its groups, and of its principal."""
         return frozenset(role for role in self._named_roles(authentication) if role in self._compiled)
 
     def _named_roles(self, authentication: Authentication) -> Iterable[str]:

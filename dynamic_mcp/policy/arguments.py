@@ -1,4 +1,4 @@
-"""The arguments of a request as rules judge them: what servers may read in more than one way cannot be judged."""
+"""The arguments of a request as rules judge them. Arguments that servers may read differently cannot be judged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dynamic_mcp.policy.globs import fold
 
 # Arguments are small; only a path with `..` on megabytes of them takes this long.
 _MAX_SELECT_S = 0.5
-# No tool needs more, and the evaluation of expressions is recursive.
+# No tool needs a deeper nesting, and the evaluation of expressions is recursive.
 _MAX_DEPTH = 200
-# Servers differ in which of the two they take.
+# Servers differ in which of the two values they use.
 _REPEATED_KEY = "the arguments have an object with the same key twice, or in two ways to write it"
 _NESTED = (dict, list)
 _NESTED_TYPES = frozenset(_NESTED)
@@ -27,7 +27,7 @@ class ConditionError(Exception):
 
 
 class Arguments:
-    """The arguments of one request, parsed when first asked for, and only once."""
+    """The arguments of one request, parsed on first use, and only once."""
 
     def __init__(self, raw: Raw | None) -> None:
         self._raw = raw
@@ -38,7 +38,7 @@ class Arguments:
 
     @property
     def plain(self) -> dict[str, object] | None:
-        """The arguments if they are an object without another in it, of which everybody reads the keys alike.
+        """The arguments if they are an object without nested objects, whose keys all servers read alike.
 
         None means unknown. Raises ConditionError.
         """
@@ -48,7 +48,7 @@ class Arguments:
 
     @property
     def value(self) -> dict[str, object] | None:
-        """The arguments; None if there are none, or if they are not an object. Raises ConditionError."""
+        """The arguments; None if they are missing or not an object. Raises ConditionError."""
         if not self._is_parsed:
             text = b"" if self._raw is None else bytes(self._raw)
             members = _parse_flat(text)
@@ -63,9 +63,9 @@ class Arguments:
 
     @property
     def folded(self) -> object:
-        """The arguments as a server reads them to which the case and the width of a key make no difference.
+        """The arguments as read by a server that ignores the case and the width of keys.
 
-        They are the same object if they are read by everybody alike.
+        They are the same object if folding changes nothing.
         """
         if self._folded is None:
             value = self.value
@@ -74,11 +74,11 @@ class Arguments:
 
 
 class ArgumentPath:
-    """A JSONPath to values of arguments, compiled. Raises ConditionError for one that cannot be used."""
+    """A compiled JSONPath to values of arguments. Raises ConditionError if it is invalid."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # folding would change what a filter compares with
+        # folding would change the values that a filter compares with
         folded_path = path if "?" in path else fold(path)
         self._is_folded = path == folded_path
         try:
@@ -90,7 +90,7 @@ class ArgumentPath:
             raise ConditionError(f"`{path}` is not a JSONPath that can be used") from exc
 
     def select(self, arguments: Arguments) -> list[object]:
-        """Return the values. Raises ConditionError if they are also written in another case, or cannot be found."""
+        """Return the values. Raises ConditionError if they are also written in another case, or the search fails."""
         plain = arguments.plain
         if plain is not None and self._name is not None:
             return [plain[self._name]] if self._name in plain else []
@@ -108,7 +108,7 @@ class ArgumentPath:
 
 
 def _parse(text: bytes, members: dict[str, object] | None) -> dict[str, object] | ConditionError | None:
-    """Return arguments, of which these are the members if they are a flat object."""
+    """Return parsed arguments; `members` are theirs if they are a flat object."""
     if not text:
         return None
     if members is not None:
@@ -128,7 +128,7 @@ def _parse(text: bytes, members: dict[str, object] | None) -> dict[str, object] 
 
 
 def _repeats_key(value: object) -> bool:
-    """Return whether an object, at any depth, has two keys that a server may take for the same."""
+    """Return whether an object, at any depth, has two keys that a server may treat as equal."""
     stack = [value]
     while stack:
         each = stack.pop()
@@ -139,9 +139,9 @@ def _repeats_key(value: object) -> bool:
 
 
 def _parse_flat(text: bytes) -> dict[str, object] | None:
-    """Return an object without other objects and lists in it, as most arguments are; None for anything else.
+    """Return an object without nested objects and lists, as most arguments are; None for anything else.
 
-    It has no name twice: each member has a colon, and there are no more colons than names.
+    It has no duplicate keys: each member has a colon, and there are no more colons than names.
     """
     if b"[" in text or text.find(b"{", 1) >= 0:
         return None
@@ -153,7 +153,7 @@ def _parse_flat(text: bytes) -> dict[str, object] | None:
 
 
 def _is_folded(value: object) -> bool:
-    """Tell quickly whether folding the keys changes nothing; False means unknown."""
+    """Return quickly whether folding the keys changes nothing; False means unknown."""
     if not isinstance(value, dict):
         return False
     return _has_folded_keys(value) and _NESTED_TYPES.isdisjoint(map(type, value.values()))

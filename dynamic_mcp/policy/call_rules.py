@@ -13,103 +13,103 @@ from dynamic_mcp.groups.catalog import Catalog
 
 
 class RuleSet:
-    """The rules of one feature on the calls of one server. Tools have the names that the server gives them."""
+    """The rules of one feature on the calls of one server. Tools have their upstream names."""
 
     def judges(self, tool: str) -> bool:
-        """Return whether they decide about the arguments of a tool, so that these must be known to be valid."""
+        """Return whether the rules depend on the arguments of a tool, so that these must be valid."""
         return False
 
     def check_arguments(self, tool: str, arguments: Raw) -> None:
-        """Raise DynamicMcpError if a tool may not be called with these arguments, also if a person allows it."""
+        """Raise DynamicMcpError if a tool may not be called with these arguments, even after approval."""
 
     def present_text(self, tool: str, text: str) -> str:
-        """Return a text of our own in an answer of a tool as clients may see it; it may repeat arguments."""
+        """Return one of our own texts in an answer of a tool as clients may see it; it may repeat arguments."""
         return text
 
     def present_message(self, payload: Raw) -> Raw:
-        """Return the params of what the server says by itself as clients may see them."""
+        """Return the params of a server's own messages as clients may see them."""
         return payload
 
 
 class ShownTool(Protocol):
-    """A tool in the way that clients see it."""
+    """A tool in the form that clients see."""
 
     @property
     def own_name(self) -> str:
-        """The name that its server gives it."""
+        """The upstream name."""
         ...
 
     @property
     def entry(self) -> Raw:
-        """Its definition as it is shown."""
+        """The definition in the form that clients see."""
         ...
 
     @property
     def changes_arguments(self) -> bool:
-        """Whether the server is sent something else than what a model gives."""
+        """Return whether the server's arguments differ from the model's."""
         ...
 
     def restore(self, given: Raw | None) -> Raw | None:
-        """Return the arguments for the server of those that a model gives. Raises InvalidArguments."""
+        """Return the server's arguments for those of a model. Raises InvalidArguments."""
         ...
 
     def present(self, sent: Raw) -> Raw:
-        """Return what a client may see of arguments that are sent."""
+        """Return the arguments sent to the server as clients may see them."""
         ...
 
 
 class ToolRules(RuleSet):
-    """Rules by which tools are shown in another way than their server has them."""
+    """Rules that change how tools are shown to clients."""
 
     def show(self, catalog: Catalog) -> Catalog:
-        """Return a catalog with the tools as they are shown; the names are those of the last one."""
+        """Return the catalog as clients see it. The other methods refer to the last one."""
         raise NotImplementedError
 
     def find(self, name: str) -> ShownTool | None:
-        """Return the tool that is shown by this name."""
+        """Return the tool with this shown name."""
         raise NotImplementedError
 
     def shown_name(self, own_name: str) -> str:
-        """Return by which name a tool of the server is shown; its own if it is not."""
+        """Return the shown name of a tool of the server; its own name if it is not shown."""
         raise NotImplementedError
 
     def own_names(self, shown: str) -> Sequence[str]:
-        """Return the names by which the server may have a tool that is shown by this one, or would be."""
+        """Return the upstream names of tools that have, or would have, this shown name."""
         raise NotImplementedError
 
 
 def compile_rules(presentation: Presentation, server: str) -> dict[str, RuleSet]:
-    """Return the rules on the calls of a server, by the names of the features that they are of."""
+    """Return the rules on the calls of a server, by the names of their features."""
     return {
         feature.name: _compile(feature, rules, presentation, server) for feature, rules in _rules_in(presentation)
     }
 
 
 def compile_tool_rules(presentation: Presentation, server: str) -> ToolRules | None:
-    """Return how tools of a server are shown, if that is another way than it has them."""
+    """Return the rules that change how tools of a server are shown, or None."""
     own = _rules_in(presentation, lambda rules: rules.shows_tools)
     compiled = (_compile(feature, rules, presentation, server) for feature, rules in own)
     return next((each for each in compiled if isinstance(each, ToolRules)), None)
 
 
 def compile_message_rules(presentation: Presentation, server: str) -> list[RuleSet]:
-    """Return the rules that change what a server answers, and what it says by itself."""
+    """Return the rules that change a server's answers and its own messages."""
     own = _rules_in(presentation, lambda rules: rules.changes_messages)
     return [_compile(feature, rules, presentation, server) for feature, rules in own]
 
 
 def shows_tools(presentation: Presentation) -> bool:
-    """Return whether tools of a server are shown in another way than it has them."""
+    """Return whether any tools of a server are shown differently."""
     return any(True for _ in _rules_in(presentation, lambda rules: rules.shows_tools))
 
 
 def judging_rules(presentation: Presentation) -> list[object]:
-    """Return those rules of a server that decide about arguments, as the config has them."""
+    """Return the rules of a server that depend on arguments, as written in the config."""
     return [presentation.rules[rules.key] for _, rules in _rules_in(presentation, lambda rules: rules.judges)]
 
 
 def message_rules(presentation: Presentation) -> list[object]:
-    """Return those rules of a server that change what it answers, as the config has them."""
+    """Return the rules of a server that change its answers, as written in the config."""
     return [
         presentation.rules[rules.key] for _, rules in _rules_in(presentation, lambda rules: rules.changes_messages)
     ]
@@ -123,7 +123,7 @@ def _compile(feature: Feature, rules: Rules, presentation: Presentation, server:
 def _rules_in(
     presentation: Presentation, is_wanted: Callable[[Rules], bool] = lambda rules: True
 ) -> Iterator[tuple[Feature, Rules]]:
-    """Yield the features that have rules of this sort in what is presented of a server."""
+    """Yield the features that have matching rules in the presentation of a server."""
     for feature in FEATURES:
         rules = feature.rules
         if rules is not None and rules.key in presentation.rules and is_wanted(rules):

@@ -1,7 +1,7 @@
-"""Tells whether a tool only reads, from what its server says of it. What is not clearly a reader is a writer.
+"""Classifies tools by whether they only read, from their definitions. Anything unclear counts as a writer.
 
-One sign of writing outweighs all signs of reading. All of it is what the server says: this sorts the tools of servers
-that mean well, and is no protection from one that lies, for which there are the config's own lists.
+One sign of writing outweighs all signs of reading. The definitions come from the server: this sorts the tools of
+well-meaning servers, and does not protect from a server that lies. The config's own lists do.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _SAYS_READ_ONLY = re.compile(
     r"|\b(?:does not|doesn't|do not|never|without)\s+(?:\w+\s+){0,2}?(?:chang|modif|alter|mutat|writ)"
     r"|\bno side[- ]effects?\b"
 )
-# `commit_get`: whatever the other words are, the last one is the verb.
+# `commit_get`: this last word is always the verb.
 _FINAL_VERBS = verbs.words("describe fetch find get lookup")
-# `pull_request_read`, `release_list`: these words are about a thing, unlike in `share_list` or `set_read`.
+# `pull_request_read`, `release_list`: these words are nouns, unlike in `share_list` or `set_read`.
 _THINGS = verbs.words("branch build commit issue message note pull record release report request review run task")
 _FINAL_AFTER_THINGS = frozenset(("list", "read"))
-# `list_merge`, `status_set`: these words may be about a thing, so that the last one may be the verb.
+# `list_merge`, `status_set`: these words may be nouns, so that the last one may be the verb.
 _READ_NOUNS = verbs.words("count diff help history info list preview query search show status view")
 _READ_WORDS = verbs.READ | verbs.MAY_READ
 _VERBS = _READ_WORDS | verbs.MAY_WRITE
-# `Run a search`: what is done is in the name.
+# `Run a search`: the name has the actual verb.
 _RUNS = frozenset(("execute", "perform", "run"))
 _CONJUNCTIONS = frozenset(("and", "or", "then", "&", ",", ";"))
-# Arguments of tools that run what they are given.
+# Arguments of tools that run the code they receive.
 _PROGRAMS = verbs.words("sql statement script javascript js code command commands cmd shell yaml manifest")
-# Arguments that only make sense if something changes.
+# Arguments that only make sense if the tool changes something.
 _CHANGES = verbs.words("force overwrite dry_run dryrun confirm confirmed upsert mutation if_exists")
 _CONTENTS = verbs.words("content contents body text message data value values payload")
 _SUSPICIOUS: Mapping[str | None, frozenset[str]] = {"read": _CHANGES, None: _CHANGES | _PROGRAMS | _CONTENTS}
@@ -60,7 +60,7 @@ _SELECTORS = verbs.words("action actions method operation op command subcommand 
 
 
 class Classification(Struct, frozen=True):
-    """Whether a tool only reads, who says so, how sure that is (0 to 1), and why, in short texts."""
+    """A class, its source, its confidence (0 to 1), and the evidence for it in short texts."""
 
     access: AccessClass
     confidence: float
@@ -69,7 +69,7 @@ class Classification(Struct, frozen=True):
 
 
 def access_of(name: str, tool: Raw, config: ToolAccess) -> Classification:
-    """Say whether a tool only reads: by the config, by annotations that are trusted, or by what else is known."""
+    """Classify a tool by the config, else by trusted annotations, else by its definition."""
     if _globs(config.write).matches_variant(name):
         return Classification("write", 1.0, ("`access.write` matches the name",), "config")
     if _globs(config.read).matches(name):
@@ -90,7 +90,7 @@ def access_of(name: str, tool: Raw, config: ToolAccess) -> Classification:
 
 
 def classify(name: str, tool: Raw) -> Classification:
-    """Say whether a tool only reads, by its name, description, arguments, and annotations that say it does not."""
+    """Classify a tool by its name, description, arguments, and annotations that deny that it only reads."""
     traits = _Traits.of(name, tool)
     named, by_name = _read_name(traits.parts)
     against = tuple(traits.signs_of_writing(named))
@@ -104,7 +104,7 @@ def classify(name: str, tool: Raw) -> Classification:
 
 
 def _confirm_reading(named: _Named, by_name: str, signs: tuple[str, ...]) -> Classification:
-    """Classify a tool that nothing speaks against."""
+    """Classify a tool without signs of writing."""
     match named:
         case "read":
             return Classification("read", 0.95 if signs else 0.85, (by_name, *signs))
@@ -116,7 +116,7 @@ def _confirm_reading(named: _Named, by_name: str, signs: tuple[str, ...]) -> Cla
 
 
 class _Traits(Struct, frozen=True):
-    """What counts of a tool: the parts of its name, verbs of its description, its arguments and their choices."""
+    """The traits of a tool: the parts of its name, verbs of its description, its arguments and their choices."""
 
     parts: tuple[str, ...]
     lead: str | None
@@ -162,7 +162,7 @@ class _Traits(Struct, frozen=True):
 
     @property
     def reads_by_choices(self) -> bool:
-        """Whether an argument says what to do, and all that it can say is to read."""
+        """Return whether an argument selects the operation, and all its choices are to read."""
         return any(choices and all(map(_is_reader, choices)) for choices in self.choices.values())
 
     def signs_of_reading(self) -> Iterator[str]:
@@ -175,7 +175,7 @@ class _Traits(Struct, frozen=True):
 
 
 def _read_name(parts: tuple[str, ...]) -> tuple[_Named, str]:
-    """Say what a name tells, and by which word."""
+    """Return the class that a name suggests, and the evidence."""
     writer = next((part for part in parts if part in verbs.WRITE), None) or _find_joined_noun(parts)
     if writer is not None:
         return "write", f"`{writer}` in the name"
@@ -191,7 +191,7 @@ def _read_name(parts: tuple[str, ...]) -> tuple[_Named, str]:
 
 
 def _find_joined_noun(parts: tuple[str, ...]) -> str | None:
-    """Return the noun that is a verb because of the word before it: `check_and_merge`."""
+    """Return the noun that is a verb here because of the word before it: `check_and_merge`."""
     pairs = pairwise(parts)
     return next((part for before, part in pairs if before in _CONJUNCTIONS and part in verbs.MAY_WRITE), None)
 
@@ -201,7 +201,7 @@ def _is_reader(choice: str) -> bool:
 
 
 def _read_sentence(sentence: str) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
-    """Return a sentence's first verb, the verbs of writing that `and` or the like adds to it, and all of them."""
+    """Return a sentence's first verb, the verbs of writing joined by `and` or the like, and all verbs of writing."""
     if not sentence.isascii() and (found := _read_parts(sentence)):
         return found, (), ()
     words = _WORD.findall(sentence)
@@ -220,7 +220,7 @@ def _read_sentence(sentence: str) -> tuple[str | None, tuple[str, ...], tuple[st
 
 
 def _is_beside_verb(words: list[str]) -> bool:
-    """Tell whether the last of three words is a verb like the first: in `get or set`, not in `issues and logs`."""
+    """Return whether the last of three words is a verb like the first: in `get or set`, not in `issues and logs`."""
     forms = verbs.english_forms()
     return len(words) == 3 and words[0] in forms and forms.get(words[2]) in verbs.MAY_WRITE and words[1].isalpha()
 

@@ -1,7 +1,7 @@
-"""Decides whether the arguments of a request fulfil the conditions of a rule.
+"""Evaluates the conditions of a rule on the arguments of a request.
 
-What cannot be evaluated is an error, never an answer: the caller counts a rule that allows as not matching, and any
-other as matching. An error only matters if the answer depends on it.
+A condition that cannot be evaluated is an error, never a result: the caller counts a rule that allows as not
+matching, and any other as matching. An error only matters if the result depends on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Result = bool | ConditionError
 
 
 class Conditions:
-    """The conditions of one rule on arguments, compiled."""
+    """The compiled conditions of one rule on arguments."""
 
     def __init__(self, conditions: Iterable[Condition]) -> None:
         self._conditions = [_CompiledCondition(each) for each in conditions]
@@ -30,7 +30,7 @@ class Conditions:
         """Return whether all conditions hold.
 
         A path must match. For a rule that allows, each of its matches must fulfil its condition; for the others, one
-        is enough. Raises ConditionError if that cannot be told.
+        is enough. Raises ConditionError if the result is unknown.
         """
         if not self._conditions:
             return True
@@ -44,8 +44,6 @@ class Conditions:
 
 
 class _CompiledCondition:
-    """One condition."""
-
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
         self._path = ArgumentPath(condition.path)
@@ -88,10 +86,10 @@ class _CompiledCondition:
 
 
 class _Pattern:
-    """A regular expression that the whole text matches.
+    """A regular expression that the whole text must match.
 
-    `.` matches a line break only in rules that ask or deny: a line break must neither get past a rule that denies,
-    nor bring more than one line past a rule that allows.
+    `.` matches a line break only in rules that ask or deny: a line break must neither evade a rule that denies,
+    nor let more than one line pass a rule that allows.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -107,7 +105,7 @@ class _Pattern:
 
 
 def _key(value: object) -> tuple[str, object]:
-    """Return what is equal for equal JSON: 1 is 1.0, and true is not 1."""
+    """Return a key that is equal for equal JSON: 1 is 1.0, and true is not 1."""
     match value:
         case None | bool():
             return "literal", value
@@ -119,14 +117,14 @@ def _key(value: object) -> tuple[str, object]:
 
 
 def _all(results: Sequence[_Result]) -> _Result:
-    """Return False if one is, whatever the others are; else an error if there is one."""
+    """Return False if any result is False; else an error if there is one."""
     if any(result is False for result in results):
         return False
     return next((result for result in results if result is not True), True)
 
 
 def _any(results: Sequence[_Result]) -> _Result:
-    """Return True if one is, whatever the others are; else an error if there is one."""
+    """Return True if any result is True; else an error if there is one."""
     if any(result is True for result in results):
         return True
     return next((result for result in results if result is not False), False)

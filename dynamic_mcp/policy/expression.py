@@ -1,4 +1,4 @@
-"""The condition of a rule in CEL, ready to be evaluated."""
+"""The condition of a rule in CEL, ready to evaluate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Expression:
         self.uses_caller = names_any(text, _OF_CALLER)
 
     def evaluate(self, variables: Mapping[str, object]) -> bool:
-        """Return whether it is true. Raises ConditionError if it is neither true nor false."""
+        """Return the value of the condition. Raises ConditionError if it is neither true nor false."""
         try:
             value: object = self._compiled.eval(data=variables).value()
         except (RuntimeError, TypeError, UnicodeError) as exc:
             raise ConditionError("it takes too long, or its variables have no values of CEL") from exc
-        if not isinstance(value, bool):  # an error is a text
+        if not isinstance(value, bool):  # an error is a string
             raise ConditionError("it names what is missing, or has another type")
         return value

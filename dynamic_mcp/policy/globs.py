@@ -1,6 +1,6 @@
-"""Globs of names and URIs: `*` is any text and `?` any character, and nothing else is special.
+"""Globs of names and URIs: `*` is any text, `?` any character; all other characters are literal.
 
-Matching takes time proportional to the text, however many globs there are and whatever the text is.
+Matching takes time proportional to the text, for any number of globs and any text.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
-# A pattern, split: literals at even places, wildcards between them.
+# A split pattern: literals at even places, wildcards between them.
 _Tokens = Sequence[str]
 _WILDCARD = re.compile(r"([*?])")
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-# Stands for an expression of a template. It is no character of a text, so that a `?` need not match it.
+# Stands for an expression of a template. It is no character of a text, so a `?` need not match it.
 _ANY_TEXT = "\U0010ffff"
 # RE2 needs about 300 bytes for a character of a glob.
 _MAX_MEMORY = 1 << 28
 
-# Characters that are not seen, beside those of the categories Cc, Cf and Cs (Unicode, Default_Ignorable_Code_Point)
+# Invisible characters, besides those of the categories Cc, Cf and Cs (Unicode, Default_Ignorable_Code_Point)
 _INVISIBLE_RANGES = (
     (0x034F, 0x034F),
     (0x115F, 0x1160),
@@ -50,25 +50,25 @@ class Globs:
         self._matches = _build_matcher([_WILDCARD.split(pattern) for pattern in self._patterns])
 
     def matches(self, name: str) -> bool:
-        """Tell whether a name matches as it is written."""
+        """Return whether the exact name matches."""
         return self._matches(name)
 
     def matches_variant(self, name: str) -> bool:
-        """Tell whether a name matches, or one that a reader or a server may take for it.
+        """Return whether a name matches, or another name that a reader or a server may confuse with it.
 
         Case, width, composition, surrounding white space and invisible characters make no difference.
         """
         return self._matches(name) or self._matches_folded(fold(name).strip())
 
     def may_match(self, template: str) -> bool:
-        """Tell whether a text of a URI template (RFC 6570) may match; an expression stands for any text."""
+        """Return whether an expansion of a URI template (RFC 6570) may match; an expression stands for any text."""
         literals = _EXPRESSION.split(template)
         if len(literals) == 1:
             return self._matches(template)
         return any(_may_meet(pattern, literals) for pattern in self._patterns)
 
     def covers(self, template: str) -> bool:
-        """Tell whether every text of a URI template matches. It is never wrong to say yes, but can be to say no."""
+        """Return whether every expansion of a URI template matches. A True is certain, a False is not."""
         return self._covers(_EXPRESSION.sub(_ANY_TEXT, template))
 
     @cached_property
@@ -87,7 +87,7 @@ class Globs:
 
 
 def _build_matcher(patterns: Sequence[_Tokens], *, any_character: str = ".") -> Callable[[str], bool]:
-    """Return a function that tells whether a text matches; names and prefixes do without regular expressions."""
+    """Return a function that matches texts. Names and prefixes need no regular expressions."""
     names = frozenset(tokens[0] for tokens in patterns if len(tokens) == 1)
     prefixes = tuple(tokens[0] for tokens in patterns if _is_prefix(tokens))
     others = [tokens for tokens in patterns if len(tokens) > 1 and not _is_prefix(tokens)]
@@ -129,7 +129,7 @@ def _compile(patterns: Iterable[_Tokens], any_character: str) -> _Regex:
 
 
 def fold(text: str) -> str:
-    """Return what is equal for texts that look the same, or that a server may take for the same."""
+    """Return a text that is equal for texts that look the same, or that a server may treat as equal."""
     if text.isascii() and text.isprintable():
         return text.lower()
     normal = unicodedata.normalize("NFKC", _drop_invisible(text)).casefold()
@@ -157,22 +157,22 @@ def _fold_pattern(pattern: str) -> _Tokens:
 
 
 def _may_meet(glob: str, literals: Sequence[str]) -> bool:
-    """Tell whether a glob and a template have a text in common; `literals` are around the template's expressions."""
+    """Return whether a glob and a template may have a common text; `literals` surround the template's expressions."""
     start, star, rest = glob.partition("*")
     if not star:
         return _may_hold(glob, literals)
-    # each has a place for any text, so that all between its start and its end fits into that of the other
+    # each has a wildcard, whose text can include all between the start and the end of the other
     end = rest.rpartition("*")[2]
     return _agree(start, literals[0]) and _agree(end[::-1], literals[-1][::-1])
 
 
 def _agree(glob: str, text: str) -> bool:
-    """Tell whether a text without `*` can start with both."""
+    """Return whether a glob without `*` and a text agree on their common length."""
     return all(expected in ("?", character) for expected, character in zip(glob, text, strict=False))
 
 
 def _may_hold(glob: str, literals: Sequence[str]) -> bool:
-    """Tell whether a text that matches a glob without `*` has the literals in this order, the outer at its ends."""
+    """Return whether a glob without `*` can match a text with these literals in order, the outer ones at its ends."""
     first, *middle, last = literals
     if sum(map(len, literals)) > len(glob) or not _agree(glob, first) or not _agree(glob[::-1], last[::-1]):
         return False

@@ -1,4 +1,4 @@
-"""Regular expressions of configs: RE2 matches them in time that is linear in the text."""
+"""Regular expressions of configs. RE2 matches them in time that is linear in the text."""
 
 from __future__ import annotations
 
@@ -6,39 +6,33 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-# A set takes less time for a short text than a pattern does, and more for a long one.
+# A set is faster than a pattern for a short text, and slower for a long one.
 _SHORT = 200
 _ONLY_FIRST = [0]
-# What means something else next to other patterns: the ends of a text, quotes without an end, flags that are unset.
+# Syntax that changes meaning in a union: the ends of a text, unclosed quotes, unset flags.
 _ALONE = re.compile(r"\\[AzQ]|\(\?[A-Za-z]*-")
 
 
 class PatternMatch(Protocol):
-    """Where a pattern was found."""
+    """The place of a match."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
-        """Return where a group begins and ends; -1 if it took no part."""
+        """Return the start and end of a group; -1 if it did not take part in the match."""
         ...
 
 
 class Pattern(Protocol):
-    """A compiled pattern; matching bytes, which are UTF-8, is the fast way."""
+    """A compiled pattern. Matching bytes of UTF-8 is the fast way."""
 
-    def search(self, text: str | bytes) -> PatternMatch | None:
-        """Find the first match."""
-        ...
+    def search(self, text: str | bytes) -> PatternMatch | None: ...
 
-    def fullmatch(self, text: str | bytes) -> PatternMatch | None:
-        """Match the whole text."""
-        ...
+    def fullmatch(self, text: str | bytes) -> PatternMatch | None: ...
 
-    def finditer(self, text: str | bytes) -> Iterator[PatternMatch]:
-        """Yield all matches."""
-        ...
+    def finditer(self, text: str | bytes) -> Iterator[PatternMatch]: ...
 
 
 class BadPattern(ValueError):
-    """No regular expression of RE2."""
+    """The pattern is not a regular expression of RE2."""
 
 
 def compile_pattern(pattern: str, *, dot_nl: bool = False, captures: bool = False) -> Pattern:
@@ -57,18 +51,18 @@ def compile_pattern(pattern: str, *, dot_nl: bool = False, captures: bool = Fals
 
 
 def compile_absence(patterns: Sequence[str]) -> Callable[[bytes], bool] | None:
-    """Return a function that tells of lines of text whether none of these is in any of the lines.
+    """Return a function that checks that none of the patterns matches in any line of a text.
 
-    False means unknown. None where there is no such function.
+    Its False means unknown. Returns None if such a function cannot be compiled.
     """
     if any(map(_ALONE.search, patterns)):
         return None
     together = "(?m:" + "|".join(f"(?:{each})" for each in patterns) + ")"
     try:
         pattern = compile_pattern(together, dot_nl=True)
-    except BadPattern:  # together they are too large
+    except BadPattern:  # the union is too large
         return None
-    find = compile_set([("", False), (together, False)])  # the first is always found, unless the search has failed
+    find = compile_set([("", False), (together, False)])  # the empty pattern is always found, unless the search fails
 
     def is_absent(text: bytes) -> bool:
         if find is not None and len(text) <= _SHORT:
@@ -79,10 +73,10 @@ def compile_absence(patterns: Sequence[str]) -> Callable[[bytes], bool] | None:
 
 
 def compile_set(patterns: Iterable[tuple[str, bool]]) -> Callable[[bytes], list[int] | None] | None:
-    """Return a function that tells which of these patterns are in a text, numbered from 0.
+    """Return a function that finds which patterns match in a text, by their numbers from 0.
 
-    Where the flag beside it says so, one has to match the whole text, and its `.` no line break. The function returns
-    None if there are none, and also if the search takes too much memory. None where there is no such function.
+    A pattern with the flag must match the whole text, and its `.` does not match a line break. It returns None
+    if no pattern matches, and also if the search takes too much memory. Returns None if there is no such function.
     """
     import re2
 

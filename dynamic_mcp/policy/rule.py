@@ -1,4 +1,4 @@
-"""One rule, ready to be asked: what it is about, and under which conditions."""
+"""One compiled rule: the objects that it applies to, and its conditions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dynamic_mcp.policy.uris import UriGlobs, variants
 
 
 class AccessSubject(Struct, frozen=True):
-    """Who asks, with which roles."""
+    """An authenticated caller, with its roles."""
 
     authentication: Authentication
     roles: frozenset[str]
 
 
 class AccessTarget(Struct, frozen=True):
-    """What is asked for; a resource by its URI. `access` is `read` or `write`."""
+    """The object of a request; a resource is named by its URI. `access` is `read` or `write`."""
 
     group: str
     kind: AccessKind
@@ -32,7 +32,7 @@ class AccessTarget(Struct, frozen=True):
 
 
 class CompiledRule:
-    """A rule with its globs, conditions and expression compiled."""
+    """A rule with compiled globs, conditions and expression."""
 
     def __init__(self, source: AccessRule) -> None:
         self.source = source
@@ -52,31 +52,31 @@ class CompiledRule:
 
     @property
     def needs_arguments(self) -> bool:
-        """Whether it depends on the arguments of a call."""
+        """Return whether it depends on the arguments of a call."""
         return self._conditions is not None or (self._expression is not None and self._expression.uses_arguments)
 
     @property
     def uses_caller(self) -> bool:
-        """Whether it depends on more of a client than its roles and scopes."""
+        """Return whether it depends on more of a client than its roles and scopes."""
         return self._expression is not None and self._expression.uses_caller
 
     @property
     def uses_class(self) -> bool:
-        """Whether its expression may ask if a tool only reads."""
+        """Return whether its expression may depend on whether a tool only reads."""
         return self._expression is not None
 
     @property
     def is_about_everything(self) -> bool:
-        """Whether it is about all that its servers have, unconditionally."""
+        """Return whether it applies to all objects of its servers, unconditionally."""
         return all(self.is_about_all(kind) for kind in AccessKind)
 
     def is_about_all(self, kind: AccessKind) -> bool:
-        """Return whether it is about all things of a kind, unconditionally."""
+        """Return whether it applies to all objects of a kind, unconditionally."""
         has_conditions = self._conditions is not None or self._expression is not None
         return "*" in (self._patterns(kind) or ()) and self.source.access == "any" and not has_conditions
 
     def is_about(self, kind: AccessKind) -> bool:
-        """Return whether it is about some things of a kind; prompts and resources only read."""
+        """Return whether it applies to some objects of a kind; prompts and resources can only be read."""
         return self._patterns(kind) is not None and (kind is AccessKind.TOOL or self.source.access != "write")
 
     def _patterns(self, kind: AccessKind) -> tuple[str, ...] | None:
@@ -89,20 +89,20 @@ class CompiledRule:
                 return self.source.resources
 
     def lacks_scope(self, caller: AccessSubject) -> bool:
-        """Return whether it would allow something if the client's token had a scope."""
+        """Return whether it would allow the target if the client's token had its scope."""
         scope, scopes = self.source.scope, caller.authentication.scopes
         return self.source.effect is Effect.ALLOW and scope is not None and scopes is not None and scope not in scopes
 
     def matches(self, target: AccessTarget, caller: AccessSubject) -> bool:
-        """Return whether it is about something, as far as that follows without arguments."""
+        """Return whether it matches the target, regardless of arguments."""
         return not self._find_static_mismatch(target, caller)
 
     def accepts(self, target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> bool:
-        """Return whether the arguments fulfil its conditions; one that cannot be evaluated never allows."""
+        """Return whether the arguments fulfil its conditions. If they cannot be evaluated, it never allows."""
         return not self._find_mismatch_in_arguments(target, caller, arguments)
 
     def find_mismatch(self, target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> str:
-        """Say why it does not match; empty if it does."""
+        """Return why it does not match; empty if it does."""
         if self.lacks_scope(caller):
             return f"the token lacks the scope `{self.source.scope}`"
         return self._find_static_mismatch(target, caller) or self._find_mismatch_in_arguments(
@@ -110,12 +110,12 @@ class CompiledRule:
         )
 
     def covers_template(self, template: str) -> bool:
-        """Return whether it is about every URI of a template, unconditionally."""
+        """Return whether it applies to every URI of a template, unconditionally."""
         covers = self._resources is not None and self._resources.covers(template)
         return covers and self.source.access != "write" and self._expression is None and self._conditions is None
 
     def may_match_template(self, template: str) -> bool:
-        """Return whether it may be about some URI of a template."""
+        """Return whether it may apply to some URI of a template."""
         may_match = self._resources is not None and self._resources.may_match(template)
         return may_match and self.source.access != "write" and not self.needs_arguments
 
@@ -139,7 +139,7 @@ class CompiledRule:
         return f"its {target.kind.value}s do not match"
 
     def _names(self, target: AccessTarget) -> bool:
-        """Return whether globs match; a rule that denies or asks is not got round by another way to write a name."""
+        """Return whether the globs match. Another spelling of a name cannot evade a rule that denies or asks."""
         allows = self.source.effect is Effect.ALLOW
         if target.kind is AccessKind.RESOURCE:
             assert self._resources is not None
@@ -173,7 +173,7 @@ class CompiledRule:
 
 
 def _readings(target: AccessTarget) -> Iterable[str]:
-    """Return what a name may be taken for; an expression compares a URI in the case that it is written in.
+    """Return the possible readings of a name. For a URI, only those in its original case, which expressions compare.
 
     Raises ConditionError for a URI that cannot be judged.
     """
@@ -184,7 +184,7 @@ def _readings(target: AccessTarget) -> Iterable[str]:
 
 
 def variables_of(target: AccessTarget, caller: AccessSubject, arguments: Arguments) -> dict[str, object]:
-    """Return what an expression can name. Raises ConditionError if the arguments cannot be read."""
+    """Return the variables of an expression. Raises ConditionError if the arguments cannot be read."""
     authentication = caller.authentication
     return {
         "subject": authentication.principal.subject,

@@ -1,6 +1,6 @@
-"""Globs of URIs, which can be written in many ways: a rule must not be avoided by another way to write the same.
+"""Globs of URIs. A URI can be spelled in many ways, and another spelling must not evade a rule.
 
-Servers differ in what they decode and resolve, and in the parser that they use: that of RFC 3986 or that of browsers
+Servers differ in what they decode and resolve, and in their parser: that of RFC 3986 or that of browsers
 (https://url.spec.whatwg.org/), which Node's `URL` and pydantic's `AnyUrl` follow. So a rule that allows must match
 each reading of a URI, and any other rule one of them.
 """
@@ -20,12 +20,12 @@ from dynamic_mcp.policy.arguments import ConditionError
 from dynamic_mcp.policy.globs import Globs, fold
 
 MAX_URI = 65_536
-# One with escapes or dots takes longer to read, and its readings together may have so many characters.
+# A URI with escapes or dots takes longer to read, and this is the limit for all its readings together.
 _MAX_DOUBTFUL = 8192
 _MAX_CHARACTERS = 1 << 18
 # The name of a host has 253 characters (RFC 1035, section 2.3.4), and folding a longer one takes long.
 _MAX_AUTHORITY = 2048
-# A request is judged by one rule after the other.
+# The rules judge a request one after the other.
 _MAX_REMEMBERED = 64
 _DECODINGS = 2
 _LONGEST_LABEL = 63  # RFC 1035, section 2.3.4
@@ -35,7 +35,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # A scheme and an authority (RFC 3986, section 3); in a glob, `?` is a wildcard and starts no query
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)(//[^/?#]*)?")
 _GLOB_ORIGIN = re.compile(r"([A-Za-z*?][A-Za-z0-9+.*?-]*:)(//[^/#]*)?")
-# Browsers read a backslash as a slash; a web address has a host however many slashes there are, a file after two
+# Browsers read a backslash as a slash; a web address has a host after any number of slashes, a file after two
 _DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21"}
 _WEB_HOST = re.compile(r"[/\\]*([^/\\?#]*)")
 _GLOB_WEB_HOST = re.compile(r"[/\\]*([^/\\#]*)")
@@ -45,7 +45,7 @@ _IPV6_AND_PORT = re.compile(r"\[[^\[\]]*\](?::[0-9]*)?")
 _IPV4_PART = re.compile(r"(0[xX])?([0-9A-Fa-f]*)")
 _DRIVE = re.compile(r"[A-Za-z][:|]")
 _DRIVE_PATH = re.compile(r"^(/+[A-Za-z])\|(?=/|$)")
-# What may be read in more than one way: escapes, backslashes, empty segments and dot segments
+# Parts with more than one reading: escapes, backslashes, empty segments and dot segments
 _DOUBTFUL = re.compile(r"%|\\|(?<!:)//|[/:]\.\.?(?:[/?#]|$)")
 _SLASHES = re.compile(r"/{2,}")
 _PATH_SLASHES = re.compile(r"(?<!:)/{2,}")
@@ -64,7 +64,7 @@ class UriGlobs:
         self._matches_all = "*" in self._patterns
 
     def match_all(self, uri: str) -> bool:
-        """Return whether the URI matches however it is read, as it must for a rule that allows."""
+        """Return whether all readings of the URI match, as a rule that allows requires."""
         if self._matches_all:
             return True
         if not self._as_written.matches(uri):
@@ -78,7 +78,7 @@ class UriGlobs:
         return self._readings.matches(reading) or any(each.matches(reading) for each in self._hosts)
 
     def match_any(self, uri: str) -> bool:
-        """Return whether the URI matches in one reading, which is enough for a rule that asks or denies."""
+        """Return whether one reading of the URI matches, which is enough for a rule that asks or denies."""
         if self._matches_all:
             return True
         try:
@@ -91,7 +91,7 @@ class UriGlobs:
         return any(map(self._same.may_match, _template_variants(template)))
 
     def covers(self, template: str) -> bool:
-        """Return whether every expansion of a URI template matches in one reading. It may say no too often."""
+        """Return whether every expansion of a URI template matches in one reading. A False is not certain."""
         return any(map(self._same.covers, _template_variants(template)))
 
     @cached_property
@@ -100,17 +100,17 @@ class UriGlobs:
 
     @cached_property
     def _same(self) -> Globs:
-        """The globs of the same URIs in other words."""
+        """The globs of other spellings of the same URIs."""
         return Globs(each for pattern in self._patterns for each in _pattern_variants(pattern))
 
     @cached_property
     def _readings(self) -> Globs:
-        """The globs of all readings of the URIs: also without a user, the host of a file, or a fragment."""
+        """The globs of all readings of the URIs, also without a user, the host of a file, or a fragment."""
         return Globs(each for each in self._wide if not _has_wild_host(each))
 
     @cached_property
     def _hosts(self) -> tuple[_HostGlob, ...]:
-        """Those of them with a wildcard in the host."""
+        """Those globs that have a wildcard in the host."""
         return tuple(_HostGlob(each) for each in self._wide if _has_wild_host(each))
 
     @cached_property
@@ -120,20 +120,20 @@ class UriGlobs:
 
 
 class _HostGlob:
-    """A glob of URIs whose wildcards in the host do not reach into the path: `https://*.example.com/*`."""
+    """A glob of URIs whose wildcards in the host do not extend into the path: `https://*.example.com/*`."""
 
     def __init__(self, pattern: str) -> None:
         self._whole = Globs((pattern,))
         host = _host_of(pattern)
-        self._host = Globs((host, host.partition("?")[0]))  # it may be a wildcard, or begin a query
+        self._host = Globs((host, host.partition("?")[0]))  # `?` may be a wildcard, or begin a query
 
     def matches(self, uri: str) -> bool:
-        """Return whether a URI matches, and its host by itself too."""
+        """Return whether both the URI and its host match."""
         return self._whole.matches(uri) and self._host.matches(_host_of(uri, ends="?"))
 
 
 def _host_of(text: str, ends: str = "") -> str:
-    """Return what is between `//` and the path of a URI, or of a glob; empty if there is none."""
+    """Return the part between `//` and the path of a URI or glob; empty if there is none."""
     start = text.find("//")
     if start < 0:
         return ""
@@ -167,7 +167,7 @@ def variants(uri: str) -> tuple[str, ...]:
 
 
 def readings_of_all(uris: Iterable[str]) -> frozenset[str]:
-    """Return the readings of several URIs; one that cannot be judged is read as it is written."""
+    """Return the readings of several URIs. A URI that cannot be judged has only its written form."""
     found: set[str] = set()
     for uri in uris:
         try:
@@ -178,7 +178,7 @@ def readings_of_all(uris: Iterable[str]) -> frozenset[str]:
 
 
 class _Parts(Struct, frozen=True):
-    """A URI, split: `authority` starts with `//` where there is one, and `path` ends before the query."""
+    """The parts of a URI: `authority` starts with `//` if there is one, and `path` ends before the query."""
 
     scheme: str
     authority: str
@@ -207,7 +207,7 @@ def _read(uri: str) -> Iterator[str]:
 
 
 def _spell_authority(parts: _Parts) -> Iterable[str]:
-    """Return the ways to write an authority. Raises ConditionError if parsers differ in what it is."""
+    """Return the spellings of an authority. Raises ConditionError if parsers disagree on its extent."""
     if len(parts.authority) > _MAX_AUTHORITY:
         raise ConditionError(f"the host of the URI is longer than {_MAX_AUTHORITY} characters")
     _check_brackets(parts.authority)
@@ -216,7 +216,7 @@ def _spell_authority(parts: _Parts) -> Iterable[str]:
 
 
 def _is_doubtful(parts: _Parts) -> bool:
-    """Return whether a path can be read in more than one way. Raises ConditionError if that would take too long."""
+    """Return whether a path has more than one reading. Raises ConditionError if it is too long to read."""
     rest = parts.path + parts.query
     if _DOUBTFUL.search(rest) is None and not (parts.scheme == "file:" and "//" in rest):
         return False
@@ -226,7 +226,7 @@ def _is_doubtful(parts: _Parts) -> bool:
 
 
 def _resolve(parts: _Parts, decodings: int) -> dict[_Parts, None]:
-    """Return the ways to resolve a path: dots first or escapes first, as a URL or as a path of files."""
+    """Return the ways to resolve a path: dots first or escapes first, as a URL or as a file path."""
     found: dict[_Parts, None] = {}
     level = {parts: None}
     for _ in range(decodings + 1):
@@ -240,11 +240,11 @@ def _resolve(parts: _Parts, decodings: int) -> dict[_Parts, None]:
 
 
 def _read_as_file(parts: _Parts) -> Iterator[_Parts]:
-    """Read as a server of files: a query has no meaning, a host may be a directory, a backslash may be a slash."""
+    """Yield the readings of a file server: no query, a host may be a directory, a backslash may be a slash."""
     rest = parts.path + parts.query
     for path in dict.fromkeys((rest, rest.replace("\\", "/"))):
         if not _DOTS.search(path) and parts.scheme != "file:":
-            sign = ":" if (parts.authority or parts.scheme).endswith(":") else "-"  # a URI within it stays as it is
+            sign = ":" if (parts.authority or parts.scheme).endswith(":") else "-"  # an inner URI is kept unchanged
             yield replace(parts, path=_PATH_SLASHES.sub("/", sign + path)[1:], query="")
             continue
         path = _SLASHES.sub("/", path)
@@ -255,7 +255,7 @@ def _read_as_file(parts: _Parts) -> Iterator[_Parts]:
 
 
 def _remove_dots(path: str, *, is_file: bool = False) -> str:
-    """Remove dot segments (RFC 3986, section 5.2.4); the parser of browsers keeps the drive of a file."""
+    """Remove dot segments (RFC 3986, section 5.2.4). The parser of browsers keeps the drive of a file."""
     if not _DOTS.search(path):
         return path
     segments = path.split("/")
@@ -275,12 +275,12 @@ def _remove_dots(path: str, *, is_file: bool = False) -> str:
 
 
 def _name_drive(path: str) -> str:
-    """Return the path of a file with `:` after its drive, which can also be `|`."""
+    """Return the path of a file with `:` after its drive, which can also be written `|`."""
     return _DRIVE_PATH.sub(r"\1:", path)
 
 
 def _decode(text: str) -> str:
-    """Return a text without its escapes. Raises ConditionError for one of a control character."""
+    """Return a text with its escapes decoded. Raises ConditionError for an escaped control character."""
     decoded = unquote(text, errors="replace")
     if _CONTROL.search(decoded):
         raise ConditionError("the URI has an escaped control character, which parsers drop")
@@ -323,7 +323,7 @@ def _parts(scheme: str, authority: str, rest: str) -> _Parts:
 
 
 def _without_unsent(parts: _Parts) -> _Parts:
-    """Leave out what a server of web addresses does not get, and a server of files does not look at."""
+    """Remove the parts that a web server does not receive and a file server ignores."""
     return replace(parts, query="" if parts.scheme == "file:" else parts.query.partition("#")[0])
 
 
@@ -342,7 +342,7 @@ def _normalize_origin(uri: str, form: re.Pattern[str] = _ORIGIN) -> str:
 
 
 def _fold_authority(scheme: str, authority: str) -> str:
-    """Return an authority with its host as parsers write it, without the port that its scheme has anyway."""
+    """Return an authority with its host as parsers write it, without the default port of its scheme."""
     if not authority:
         return authority
     user, at, host = authority[2:].rpartition("@")
@@ -357,19 +357,19 @@ def _fold_authority(scheme: str, authority: str) -> str:
 
 
 def _check_brackets(authority: str) -> None:
-    """Raise ConditionError for brackets that are not around the host, which some parsers look for anywhere."""
+    """Raise ConditionError for brackets that are not around the host, which some parsers search for anywhere."""
     host = authority.rpartition("@")[2].removeprefix("//")
     if ("[" in host or "]" in host) and _IPV6_AND_PORT.fullmatch(host) is None:
         raise ConditionError("the host of the URI has brackets that parsers read in more than one way")
 
 
 def _shorten_authority(scheme: str, authority: str) -> str:
-    """Return an authority without what servers may leave out: a user, and the host of a file."""
+    """Return an authority without the parts that servers may ignore: a user, and the host of a file."""
     return "//" if scheme == "file:" and authority else f"{authority[:2]}{authority[2:].rpartition('@')[2]}"
 
 
 def _fold_host(host: str, *, may_be_number: bool) -> str:
-    """Return what is the same for all ways to write a host (UTS 46), with Unicode for Punycode."""
+    """Return the canonical form of a host (UTS 46), with Unicode for Punycode."""
     decoded = unquote(_ESCAPED_WILDCARD.sub("%25", host), errors="replace")
     if decoded.startswith("["):
         return _fold_ipv6(decoded.lower())
@@ -395,7 +395,7 @@ def _fold_ipv6(host: str) -> str:
 
 
 def _fold_ipv4(host: str) -> str:
-    """Return an address as four numbers: parsers take fewer ones, also in octal and hexadecimal."""
+    """Return an IPv4 address as four numbers. Parsers accept fewer, and octal and hexadecimal ones."""
     parts = host.split(".")
     try:
         *first, last = map(_read_ipv4_part, parts)
@@ -419,7 +419,7 @@ def _read_ipv4_part(part: str) -> int:
 
 
 def _pattern_variants(pattern: str, *, is_narrow: bool = True) -> Iterator[str]:
-    """Yield the ways to write a glob that match the readings of what it means."""
+    """Yield the spellings of a glob that match the readings of its URIs."""
     yield from _spell(pattern)
     for scheme, authority, rest in _split_pattern(pattern):
         folded = _fold_authority(scheme, authority)
@@ -431,7 +431,7 @@ def _pattern_variants(pattern: str, *, is_narrow: bool = True) -> Iterator[str]:
 
 
 def _split_pattern(pattern: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the ways to split a glob that names its scheme: those of a URI."""
+    """Yield the ways to split a glob that includes its scheme, as for a URI."""
     normal = _normalize_origin(pattern, _GLOB_ORIGIN)
     origin = _GLOB_ORIGIN.match(normal)
     if origin is None or "*" in origin[1] or "?" in origin[1]:
@@ -447,7 +447,7 @@ def _split_pattern(pattern: str) -> Iterator[tuple[str, str, str]]:
     host, rest = found[1], rest[found.end() :].replace("\\", "/")
     if rest or host.endswith("*"):
         yield scheme, f"//{host}", rest
-    else:  # the path of a web address is `/` at least
+    else:  # the path of a web address is at least `/`
         yield scheme, f"//{host}", "/"
     name, mark, query = host.partition("?")
     if mark:

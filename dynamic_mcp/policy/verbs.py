@@ -1,4 +1,4 @@
-"""The words by which the name and the description of a tool tell whether it only reads.
+"""The words in the name and the description of a tool that tell whether it only reads.
 
 English, with the common verbs of other large languages. A tool without any of these words counts as one that writes.
 """
@@ -25,7 +25,7 @@ READ = words(
     """
 )
 
-# Usually only look or compute, but some tools do more under these names.
+# Usually only look or compute, but some tools with these names do more.
 MAY_READ = words(
     """
     aggregate analyse analyze calculate check compare compute detect diagnose estimate extract gather identify
@@ -60,7 +60,7 @@ WRITE = words(
     """
 )
 
-# The same as verbs, but as often nouns: `get_release_notes` reads, `release_version` does not.
+# Also verbs, but as often nouns: `get_release_notes` reads, `release_version` does not.
 MAY_WRITE = words(
     """
     archive backup block book bookmark branch build call capture change charge checkout comment commit complete
@@ -71,10 +71,10 @@ MAY_WRITE = words(
     """
 )
 
-# What a sentence has in many other places than that of its verb.
+# Words that a sentence has in many places other than that of its verb.
 _NO_LEADS = words("exists has help history info is status following")
 
-# Other scripts have no spaces to split a text at, or other endings; these are parts of words.
+# Other scripts have no spaces between words, or other endings; these are parts of words.
 READ_PARTS = tuple(words("查询 获取 搜索 列出 读取 查看 検索 取得 一覧 表示 조회 검색 получ найти"))
 WRITE_PARTS = tuple(
     words(
@@ -86,7 +86,7 @@ WRITE_PARTS = tuple(
 
 @cache
 def english_forms() -> Mapping[str, str]:
-    """Return the verb of each form that a sentence has: `creates` and `creating` are `create`."""
+    """Return the verb for each inflected form: `creates` and `creating` are `create`."""
     found: dict[str, str] = {}
     for verb in sorted(READ | MAY_READ | WRITE | MAY_WRITE):
         for form in _forms(verb):

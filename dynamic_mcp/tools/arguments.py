@@ -1,7 +1,7 @@
-"""Repairs the arguments of a tool call where its input schema allows one interpretation only; pure.
+"""Repairs the arguments of a tool call if its input schema allows exactly one interpretation; pure.
 
-Valid arguments pass byte for byte. Only repaired arguments are encoded again, with a note of each change. What cannot
-be repaired stays as it is, and a `Misfit` says what is wrong with it.
+Valid arguments pass byte for byte. Only repaired arguments are encoded again, with a note of each change. Arguments
+that cannot be repaired stay unchanged, and a `Misfit` describes the problem.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools.schema import Flaw, InputSchema, Path
 
-# What models write between the names of a group and a tool.
+# Separators that models write between the names of a group and a tool.
 SEPARATORS = ("__", ".", "/")
-# What models call the arguments.
+# Names that models use for the arguments.
 _WRAPPERS = ("arguments", "params", "args")
 _MOST_ENCODINGS = 3
 _MOST_ROUNDS = 3
@@ -31,7 +31,7 @@ _IN_A_LIST = "was one value and is now a list"
 
 
 class Misfit(Struct, frozen=True):
-    """Arguments that do not fit a schema. What is wrong with them is found when it is asked for."""
+    """Arguments that do not fit a schema. The problems are determined on demand."""
 
     schema: InputSchema
     args: Raw
@@ -44,23 +44,21 @@ class Misfit(Struct, frozen=True):
         return _describe(self.schema, lines)
 
     def refusal(self, tool: str) -> InvalidArguments:
-        """Return the error for a call that is not made because of this."""
+        """Return the error for rejecting the call."""
         return _refusal(tool, self.describe())
 
 
 class Interpretation(Struct, frozen=True):
-    """One interpretation of the arguments, with a note of each change that it makes; `misfit` if it does not fit."""
+    """One interpretation of the arguments, with a note for each change; `misfit` if it does not fit."""
 
     args: Raw
     notes: tuple[str, ...] = ()
     misfit: Misfit | None = None
 
     def with_note(self, note: str, args: Raw) -> Interpretation:
-        """Return an interpretation with one more change."""
         return Interpretation(args, (*self.notes, note))
 
     def as_misfit(self, schema: InputSchema) -> Interpretation:
-        """Return this interpretation as one that does not fit."""
         return Interpretation(self.args, self.notes, Misfit(schema, self.args))
 
 
@@ -75,7 +73,7 @@ def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def is_valid(schema: InputSchema, args: Raw) -> bool:
-    """Tell whether the arguments are an object that the schema accepts."""
+    """Return whether the arguments are an object that the schema accepts."""
     if schema.accepts_plain(args):
         return True
     if memoryview(args)[0] != _BRACE or not schema.accepts(args):
@@ -87,9 +85,9 @@ def is_valid(schema: InputSchema, args: Raw) -> bool:
 def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw], tool: str) -> Interpretation:
     """Return the only interpretation of the arguments that fits the schema.
 
-    If none does, it is the most literal one, with each value repaired that can be, and with a `misfit`.
-    `extra_arguments` were given next to `args`. `tool` is for messages. Raises InvalidArguments if the arguments are
-    not an object, have a name twice, or can be read in more than one way.
+    If none fits, return the most literal one with a `misfit` and with as many values repaired as possible.
+    `extra_arguments` were passed next to `args`. `tool` is for messages. Raises InvalidArguments if the arguments are
+    not an object, have duplicate names, or are ambiguous.
     """
     candidates = [_coerce(schema, each) for each in _interpret(schema, args, extra_arguments)]
     valid = {bytes(each.args): each for each in candidates if each.misfit is None}
@@ -164,7 +162,7 @@ def _extra_note(names: Iterable[str]) -> str:
 
 
 def _parse_object(args: Raw | None) -> Interpretation | None:
-    """Parse the arguments as an object: none is an empty object, and JSON in a string is decoded."""
+    """Parse the arguments as an object. Missing arguments are an empty object, and JSON in a string is decoded."""
     if args is None or _is_null(args):
         return Interpretation(wire.EMPTY_OBJECT)
     value, notes = args, tuple[str, ...]()
@@ -184,7 +182,7 @@ def _parse_object(args: Raw | None) -> Interpretation | None:
 
 
 def refuse_duplicates(data: Raw, *, is_flat: bool = False) -> None:
-    """Raise InvalidArguments if an object has a name twice, since it is unclear which of the values counts."""
+    """Raise InvalidArguments if an object has a name twice, since it is unclear which value counts."""
     name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
@@ -198,7 +196,7 @@ def _to_object(members: Mapping[str, Raw]) -> Raw:
 
 
 def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation:
-    """Return the interpretation with every invalid value repaired that can be."""
+    """Return the interpretation with its invalid values repaired where possible."""
     if not _has_known_names(schema, reading):
         return reading.as_misfit(schema)
     if len(reading.args) > _LONGEST_REPAIRED:
@@ -217,7 +215,7 @@ def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation:
 
 
 def _has_known_names(schema: InputSchema, reading: Interpretation) -> bool:
-    """Tell whether an interpretation passes only known parameters, if it moves any values."""
+    """Return whether an interpretation that moves values passes only known parameters. True if it moves none."""
     return (
         not reading.notes
         or reading.notes == (f"`args` {_AS_JSON}",)
@@ -245,7 +243,7 @@ def _repair_value(schema: InputSchema, reading: Interpretation, path: Path) -> I
 
 
 def _alternatives(value: Raw) -> Iterator[tuple[Raw, str]]:
-    """Yield what a value can also mean: the JSON in its text, or a list of this one value."""
+    """Yield other interpretations of a value: the JSON in its text, or a list of this one value."""
     decoded = _decode_text(value)
     if decoded is not None:
         yield decoded, _AS_JSON
@@ -258,7 +256,7 @@ def _alternatives(value: Raw) -> Iterator[tuple[Raw, str]]:
 
 
 def _decode_text(value: Raw) -> Raw | None:
-    """Return the JSON in a string, unless that is a string again."""
+    """Return the JSON in a string, unless it is a string again."""
     text = (wire.text(value) or "").strip()
     text = {"True": "true", "False": "false"}.get(text, text)
     if not text or text[0] == '"':
@@ -288,7 +286,7 @@ def _value_at(data: Raw, path: Path) -> Raw | None:
 
 
 def _replace_at(data: Raw, path: Path, value: Raw) -> Raw:
-    """Return the JSON with a new value at a path; everything else keeps its bytes."""
+    """Return the JSON with a new value at a path; all other bytes stay the same."""
     if not path:
         return value
     step, *deeper = path
@@ -305,7 +303,7 @@ def _replace_at(data: Raw, path: Path, value: Raw) -> Raw:
 
 def _suggest_names(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
     """Yield a suggestion for each name that no parameter has."""
-    from difflib import get_close_matches  # only when somebody got a name wrong
+    from difflib import get_close_matches  # only after a misspelled name
 
     given = wire.members(args)
     reported = {name for flaw in flaws for name in flaw.unknown}

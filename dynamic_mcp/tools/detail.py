@@ -24,7 +24,7 @@ _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\W*[^\Wa-z])|(?<=[\u3002\uff01\u
 
 
 class Detail(Enum):
-    """How much of a tool to show."""
+    """The level of detail of a shown tool."""
 
     NAMES = "names"
     BRIEF = "brief"

@@ -12,11 +12,11 @@ from dynamic_mcp.mcp.wire import EMPTY_OBJECT
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
-# These replace CALL if the client should be able to approve reads separately.
+# These replace CALL so that the client can approve reads separately.
 CALL_READ = "call_dynamic_tool_read"
 CALL_WRITE = "call_dynamic_tool_write"
 CALLS = (CALL, CALL_READ, CALL_WRITE)
-# The parameters of the call tools; anything else that a model adds may be an argument of the tool itself.
+# The parameters of the call tools. Any others that a model adds may be arguments of the tool itself.
 OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
 # Stops Claude Code from hiding these tools behind its own tool search (seen with 2.1.330).
 _ALWAYS_LOADED = {"_meta": {"anthropic/alwaysLoad": True}}
@@ -46,7 +46,7 @@ def build_tools(
 
 
 def build_instructions(rows: Sequence[GroupRow], *, split: bool = False) -> str:
-    """Return the instructions for a model: how to use the meta-tools, and which groups there are."""
+    """Return the instructions for a model: the use of the meta-tools, and the list of groups."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
     names = ", ".join(row.name for row in rows)
@@ -63,7 +63,7 @@ def build_direct_instructions(instructions: Mapping[str, str]) -> str:
 
 
 def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Return the arguments of one of our own tools, also where they came as JSON in a text.
+    """Return the arguments of one of our own tools, including those sent as JSON in a text.
 
     Raises InvalidArguments.
     """

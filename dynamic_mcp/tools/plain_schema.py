@@ -1,6 +1,6 @@
-"""A fast check for schemas that restrict types only, as those of most tools do; it needs no validator.
+"""A fast check for schemas that only restrict types, as most tools have; it needs no validator.
 
-Its yes is certain. On a no, a full JSON Schema validator must decide.
+A True is certain. After a False, a full JSON Schema validator must decide.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-# Keywords that restrict nothing.
+# Keywords that do not restrict values.
 ANNOTATIONS = frozenset({"title", "description", "$schema", "$id", "$comment", "examples", "default"})
 _OF_OBJECT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
 _OF_PARAMETER = ANNOTATIONS | {"type"}

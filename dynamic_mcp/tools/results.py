@@ -1,7 +1,7 @@
 """Makes a tool's result fit into a context: selects a part, compacts JSON, limits the text; pure.
 
-A result that needs no change passes byte for byte. Images and other binary content are never changed, and nothing
-is lost: `keep` stores what is left out and returns the URI to read it at.
+A result that needs no change passes byte for byte. Images and other binary content are never changed, and no data
+is lost: `keep` stores the removed parts and returns the URI to read them at.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Block(Struct, frozen=True):
     text: str | None = None
 
     def with_text(self, text: str) -> _Block:
-        """Return the block with another text; everything else keeps its bytes."""
+        """Return the block with another text; all other bytes stay the same."""
         return self if text == self.text else _Block(wire.with_member(self.raw, text, *self.path), self.path, text)
 
 
@@ -63,12 +63,12 @@ _decode_size = msgspec.json.Decoder(_ResultSize).decode
 
 
 def can_pass_unchanged(result: Raw, answers: CallHandling) -> bool:
-    """Tell whether a result can be passed on as it is, which is true of nearly all."""
+    """Return whether a result can be passed on unchanged, as nearly all can."""
     return len(result) <= answers.limit and not answers.compact
 
 
 def shape(result: Raw, answers: CallHandling, keep: Keep, *, links: bool, keeps_structure: bool) -> Raw:
-    """Return the result within the limit, compacted if configured, with remarks about what was left out.
+    """Return the result within the limit, compacted if configured, with remarks about removed parts.
 
     `links`: the client supports `resource_link`. `keeps_structure`: an output schema promises structuredContent.
     """
@@ -139,12 +139,12 @@ def parse_data(structured: Raw | None, texts: Iterable[str]) -> object:
 
 
 def is_error(result: Raw) -> bool:
-    """Tell whether a result says that the call has failed."""
+    """Return whether the call has failed, according to its result."""
     return bytes(wire.member(result, "isError")) == b"true"
 
 
 def add_to_error(result: Raw, words: str) -> Raw:
-    """Return an error result with another text block added; any other result as it is."""
+    """Return an error result with another text block added; any other result unchanged."""
     try:
         members = wire.members(result)
         if bytes(members.get("isError", b"")) != b"true":
@@ -162,7 +162,7 @@ def _parse_blocks(members: Mapping[str, Raw]) -> list[_Block]:
 
 
 def _is_short(result: Raw, limit: int) -> bool:
-    """Tell whether texts and structured content are within the limit, without decoding any text."""
+    """Return whether texts and structured content are within the limit, without decoding any text."""
     try:
         size = _decode_size(result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -189,7 +189,7 @@ def _build_result(members: Mapping[str, object], blocks: Sequence[_Block]) -> Ra
 
 
 def _compact(text: str) -> str:
-    """Return JSON without white space, and any other text as it is."""
+    """Return JSON without white space, and any other text unchanged."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -202,7 +202,7 @@ def _compact(text: str) -> str:
 
 
 class _Truncation:
-    """Cuts content that is too long, stores all of it elsewhere, and collects remarks about it."""
+    """Cuts content that is too long, stores the full content elsewhere, and collects remarks about it."""
 
     def __init__(self, limit: int, keep: Keep, *, links: bool) -> None:
         self.remarks: list[_Block] = []

@@ -1,8 +1,8 @@
 """A tool's input schema, compiled once, to check the arguments of calls.
 
-A parameter with a default is never missing, also where `required` names it: the server fills it in. Libraries such as
-zod describe what a server has then. A schema that is invalid or could take too long is not enforced, since the
-upstream decides in the end anyway. References are never fetched, and patterns are matched with limited backtracking.
+A parameter with a default is never missing, even if `required` names it: the server fills it in. Libraries such as
+zod generate such schemas. A schema that is invalid or could take too long is not enforced, since the upstream
+validates anyway. References are never fetched, and patterns are matched with limited backtracking.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_SCHEMA_BYTES = 1 << 20
-# The parts of a schema with all references expanded; a few hundred bytes can expand to 2^30.
+# The maximum number of parts after expanding all references; a few hundred bytes can expand to 2^30.
 MAX_EXPANDED_PARTS = 100_000
 # For longer arguments, only the first flaw is reported: listing all can take minutes.
 _MAX_LISTED_BYTES = 64 << 10
@@ -35,7 +35,7 @@ _MAX_NAMES = 10
 _MAX_MESSAGE = 200
 _BACKTRACKS = 10_000
 _MAX_DEPTH = 5
-# How deep defaults are looked for.
+# The maximum depth of the search for defaults.
 _MAX_RELAXED = 50
 _MAX_NESTED = 300
 _LATEST_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -77,12 +77,12 @@ class InputSchema:
 
     @cached_property
     def _literal_validator(self) -> Validator | None:
-        """The validator of the schema as it is written, where that is another one."""
+        """The validator of the original schema, if it differs."""
         return None if self._lenient is self._document else _compile(self._document, len(self.raw))
 
     @property
     def accepts_any_object(self) -> bool:
-        """Tell whether every object is valid, so that nothing has to be decoded."""
+        """Return whether every object is valid, so that decoding is unnecessary."""
         return self._accepts_any_object
 
     @cached_property
@@ -92,12 +92,12 @@ class InputSchema:
 
     @cached_property
     def _is_open(self) -> bool:
-        """Whether undeclared names are valid parameters too."""
+        """Return whether undeclared names are valid parameters too."""
         rest = self._document.get("additionalProperties")
         return rest not in (None, False) or "patternProperties" in self._document or not self.parameters
 
     def allows_parameter(self, name: str) -> bool:
-        """Tell whether the tool can have a parameter of this name."""
+        """Return whether the tool can have a parameter with this name."""
         return name in self.parameters or self._is_open
 
     def accepts_plain(self, args: Raw) -> bool:
@@ -114,7 +114,7 @@ class InputSchema:
             return False
 
     def accepts(self, args: Raw) -> bool:
-        """Tell whether these arguments are valid. Arguments that cannot be decoded count as valid."""
+        """Return whether these arguments are valid. Arguments that cannot be decoded count as valid."""
         if self._fits is None and self._validator is None:
             return True
         try:
@@ -141,7 +141,7 @@ class InputSchema:
             return []
 
     def describe_flaws(self, args: Raw) -> str:
-        """Return the first errors in the arguments, in one line; empty if there are none, or none can be found."""
+        """Return the first errors in the arguments, in one line; empty if there are none, or the search fails."""
         return "; ".join(map(str, self.find_flaws(args)[:_MAX_DESCRIBED]))
 
 
@@ -183,7 +183,7 @@ def _compile(schema: Mapping[str, Any], size: int) -> Validator | None:
 
 
 def find_schema_error(schema: Mapping[str, Any]) -> str:
-    """Return why this is not valid JSON Schema; empty if it is. An unknown dialect is taken for 2020-12."""
+    """Return why this is not valid JSON Schema; empty if it is valid. An unknown dialect is treated as 2020-12."""
     dialect = schema.get("$schema")
     error = _first_error(_metaschema(dialect if isinstance(dialect, str) else _LATEST_DIALECT), schema)
     if error is None:
@@ -236,7 +236,7 @@ def _shorten(text: str) -> str:
 
 # --- defaults --------------------------------------------------------------------------------------------
 
-# Keywords whose parts are about the same object, and those whose parts are about what is in it.
+# Keywords whose parts apply to the same object, and those whose parts apply to its members.
 _SAME_OBJECT = ("allOf", "anyOf", "oneOf")
 _SAME_OBJECT_IF = ("then", "else")
 _INNER = ("items", "additionalItems", "additionalProperties", "contains", "unevaluatedItems", "unevaluatedProperties")
@@ -259,9 +259,9 @@ def _relax(
     depth: int,
     defaulted: frozenset[str] = frozenset(),
 ) -> Any:
-    """Return a part of a schema without requirements of the names in `defaulted`, and of those with a default in it.
+    """Return a part of a schema that does not require names in `defaulted`, or names with a default in the part.
 
-    `not` and `if` stay as they are: with less in them, the whole would take less.
+    `not` and `if` stay unchanged: weakening them would tighten the whole.
     """
     if not isinstance(schema, dict) or depth == 0:
         return schema
@@ -283,7 +283,7 @@ def _relax(
 
 
 def _has_default(schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH) -> bool:
-    """Tell whether a parameter has a default: itself, in one of its branches, or where it refers to."""
+    """Return whether a parameter has a default: itself, in one of its branches, or in its reference."""
     if not isinstance(schema, dict) or depth == 0:
         return False
     if "default" in schema:
@@ -326,7 +326,7 @@ def _resolve_ref(root: object, ref: str) -> object:
 
 
 def _is_boundless(schema: Mapping[str, Any]) -> bool:
-    """Tell whether references expand the schema beyond the limit; a recursive part counts once."""
+    """Return whether references expand the schema beyond the limit; a recursive part counts once."""
     return _PartCounter(schema).count(schema, 0) > MAX_EXPANDED_PARTS
 
 
