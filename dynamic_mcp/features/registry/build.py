@@ -58,7 +58,7 @@ class EntryDraft(Struct, frozen=True):
 
 
 def build(document: ServerDocument, option: Package | RemoteServer, answers: ServerAnswers) -> EntryDraft:
-    """Return the entry for an option of a document; unanswered questions must have defaults. Raises Refused."""
+    """Return the entry for an option of a document; unanswered questions must have defaults. Raises UnusableOption."""
     about: Entry = {"description": document.description} if document.description else {}
     if isinstance(option, Package):
         entry, warnings = _build_program(option, answers)
@@ -151,7 +151,7 @@ def _texts_of(answers: tuple[str, ...] | None, source: ValueInput) -> tuple[str,
 
 
 def _write(text: str) -> str:
-    """Return a text for the config: what is marked is a reference, and nothing else is. Raises Refused."""
+    """Return a text for the config: what is marked is a reference, and nothing else is. Raises UnusableOption."""
     if f"${_MARK}" in text:
         raise UnusableOption("a `$` stands right before a variable, which a config cannot say")
     return text.replace("${", "$${").replace(_MARK, "${")
@@ -227,7 +227,7 @@ def _warnings_about_words(
 
 
 def _check_references(entry: Entry, answers: ServerAnswers) -> None:
-    """Check that an entry refers to no variable but those of the answers. Raises Refused."""
+    """Check that an entry refers to no variable but those of the answers. Raises UnusableOption."""
     source = {text for texts in answers.values() for text in texts if is_reference(text)}
     if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - source:
         raise UnusableOption(
