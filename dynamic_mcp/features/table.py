@@ -1,6 +1,6 @@
-"""The one list of features: all that features and the rest of the program know of each other.
+"""The list of features: the only thing that features and the rest of the program know of each other.
 
-A row names modules, and loads none. A feature is removed with its folder and its row.
+A row names modules without importing them. To remove a feature, delete its folder and its row.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Rules(Struct, frozen=True):
     compile: str
     resolve: str = ""
     places: tuple[str, ...] = ("server", "settings")
-    shows_tools: bool = False  # in another way than their servers have them: it compiles to `ToolRules`
-    judges: bool = False  # arguments: what a person has allowed by other rules does not count any more
-    changes_messages: bool = False  # what servers answer, and what they say by themselves
+    shows_tools: bool = False  # changed from the server's definitions: it compiles to `ToolRules`
+    judges: bool = False  # arguments: earlier approvals by other rules do not count
+    changes_messages: bool = False  # answers of servers, and their notifications
 
 
 class FeatureCommand(Struct, frozen=True):
@@ -41,7 +41,7 @@ class FeatureCommand(Struct, frozen=True):
 
 
 class Feature(Struct, frozen=True):
-    """One feature: the modules that it names are in its room; an empty name is something that it does not have."""
+    """One feature: the modules that it names are in its room; an empty name means that it has no such part."""
 
     name: str
     keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
@@ -70,7 +70,7 @@ class Feature(Struct, frozen=True):
 
     @property
     def serves(self) -> bool:
-        """Whether serving may need it, and not commands alone."""
+        """True if serving may need it, and not commands alone."""
         return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
@@ -84,12 +84,11 @@ class Feature(Struct, frozen=True):
 
     @property
     def members(self) -> list[str]:
-        """Its keys as members of the settings, and of `Config` for what serving needs."""
+        """Its keys as members of the settings, and of `Config` for those that serving needs."""
         return [key.rpartition(".")[2] for key in self.keys]
 
     @property
     def package(self) -> str:
-        """The name of its room."""
         return f"dynamic_mcp.features.{self.name}"
 
     def load(self, module: str) -> ModuleType:
@@ -101,7 +100,7 @@ class Feature(Struct, frozen=True):
         return find(f"{self.package}.{target}")
 
 
-# Requests are observed in this order, and the first to begin is the last to end.
+# Requests are observed in this order; the first observer to begin is the last to end.
 FEATURES = (
     Feature(
         "telemetry",
@@ -244,7 +243,7 @@ def feature_of_slot(slot: str) -> Feature | None:
 
 
 def feature_with_gates() -> Feature | None:
-    """Return the feature that holds back what servers say of themselves."""
+    """Return the feature that holds back definitions of servers."""
     return next((feature for feature in FEATURES if feature.gates), None)
 
 
@@ -254,7 +253,7 @@ def is_observed(config: Any) -> bool:  # Any: a `Config`, which is not imported
 
 
 def is_missing(feature: str) -> bool:
-    """Return whether the program does not have a feature."""
+    """Return whether the program lacks a feature."""
     return all(each.name != feature for each in FEATURES)
 
 
