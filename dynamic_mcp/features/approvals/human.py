@@ -269,7 +269,7 @@ class HumanApproval:
         self._emit("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
 
     def _close(self, questions: list[ApprovalQuestion], why: str) -> None:
-        """Remove closed questions from the queue and the channels."""
+        """Remove closed questions from the queue, and record their outcomes."""
         for question in questions:
             subject = self._subjects.pop(question.id)
             self._expiries.pop(question.id).cancel()
@@ -322,7 +322,7 @@ def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
 
 
 def _asker(request: Request) -> Hashable:
-    """Return the key that limits open questions: a principal, or each session of the local user."""
+    """Return the key that limits open questions: a principal, or each client of the local user."""
     return weakref.ref(request.client) if request.principal == LOCAL else request.principal
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _MAX_REPORTED = 10_000
 # The most names in one log line and in one event.
 _MAX_NAMED = 10
-# The methods whose target needs a known definition.
+# The kinds whose definitions must be known before they are used.
 _CALLED = frozenset((PinKind.TOOL, PinKind.PROMPT))
 _INSTRUCTIONS = (PinKind.INSTRUCTIONS, "")
 _ABOUT_DEFINITIONS = frozenset(

@@ -55,14 +55,14 @@ class Redactor(RuleSet):
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
         """Return the redacted arguments of a tool or a prompt.
 
-        It is the same object if there is nothing.
+        Without a match, it is the same object.
         """
         return None if arguments is None else _redact(self._texts_in_arguments(tool), arguments, PayloadPart.WORDS)
 
     def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
         """Return a redacted result or error, of a tool or of any other request.
 
-        It is the same object if there is nothing.
+        Without a match, it is the same object.
         """
         return _redact(self._texts_in_answers(tool), payload, PayloadPart.MESSAGE)
 

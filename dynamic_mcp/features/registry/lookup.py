@@ -97,7 +97,7 @@ class Lookup:
     async def _guess(self, name: str) -> Sequence[Hit]:
         """Return servers whose names contain a part of this one.
 
-        Raises RegistryError if no registry answers and none has been asked before, as what cannot be a name is not.
+        Raises RegistryError if no registry answers and none was queried before: invalid names are not looked up.
         """
         words = [part for part in name.rpartition("/")[2].replace("_", "-").split("-") if len(part) > 2]
         longest = sorted(words, key=len, reverse=True)[:2]

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dynamic_mcp.features.registry.document import Package, PackageArgument, RemoteServer, ValueInput, is_reference
 
-# What was answered, by the key of the question; several values are for what may be repeated.
+# The answers by the key of the question; repeatable parts have several values.
 ServerAnswers = Mapping[str, tuple[str, ...]]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\{([^{}]+)\}")

@@ -69,7 +69,7 @@ def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unch
     """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError.
 
     They are asked if `is_live`. With `asks_unchanged`, so are those that differ in nothing that proxies have seen: a
-    command or `doctor` may have seen something newer, and has not kept it.
+    command or `doctor` may have seen a newer catalog without caching it.
     """
     whole = this.read_groups()
     config, file = _select(whole, names), find_lock_file(whole)
