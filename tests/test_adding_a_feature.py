@@ -25,7 +25,7 @@ CHECK = "import sys; from dynamic_mcp.cli.main import run; sys.exit(run(['check'
 def copy(tmp_path: Path) -> Path:
     """A folder with the program as the page makes it."""
     package = tmp_path / "dynamic_mcp"
-    changed = {"features/table.py": ")\n\n\ndef section_of(", "proxy/chain.py": '    Row("guards"'}
+    changed = {"features/table.py": ")\n\n\ndef section_of(", "proxy/chain.py": '    StepRow("guards"'}
     for folder in (package, package / "features", package / "proxy"):
         folder.mkdir()
         for entry in (PACKAGE / folder.relative_to(package)).iterdir():

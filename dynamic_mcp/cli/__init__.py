@@ -1,1 +1,1 @@
-"""The command line: one file a command, each with its own imports inside."""
+"""The command line: one file for each command, which imports what it needs when it runs."""

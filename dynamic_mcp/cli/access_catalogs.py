@@ -1,4 +1,4 @@
-"""What servers have, as far as it is known on disk, whoever may use it. Connects only if asked to."""
+"""The catalogs of servers as stored on disk, regardless of access rules. Connects only on request."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dynamic_mcp.system import paths
 
 
 def known_catalogs(config: Config) -> dict[str, Catalog]:
-    """Return the stored catalogs by group; those that are not known are missing."""
+    """Return the stored catalogs by group, without groups that have none."""
     store = CatalogStore(paths.cache_dir() / "catalogs")
     stored = {group.name: store.load(group) for group in config.groups}
     return {name: each.catalog for name, each in stored.items() if each is not None}
 
 
 def read_catalogs(this: Invocation, config: Config, *, connects: bool) -> Mapping[str, Catalog]:
-    """Do the same, after connecting to the groups that are not known if asked to; say which are missing."""
-    known = known_catalogs(config)
-    missing = tuple(group for group in config.groups if group.name not in known)
+    """Return the stored catalogs by group, and report missing ones; with `connects`, fetch those first."""
+    catalogs = known_catalogs(config)
+    missing = tuple(group for group in config.groups if group.name not in catalogs)
     if missing and connects:
         _connect(this, replace(config, groups=missing))
-        known = known_catalogs(config)
+        catalogs = known_catalogs(config)
     for group in config.groups:
-        if group.name not in known:
+        if group.name not in catalogs:
             hint = "" if connects else "; `--connect` reads them"
             this.out.say(f"the tools of group `{group.name}` are not known{hint}")
-    return known
+    return catalogs
 
 
 def _connect(this: Invocation, config: Config) -> None:
-    """Have catalogs read and stored, all of them whatever the local user may see."""
+    """Fetch and store the whole catalogs, without the limits of access rules and profiles."""
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
     from dynamic_mcp.cli.runner import run

@@ -1,4 +1,4 @@
-"""Decides one request as serving would, and says by which rule."""
+"""Decides one request as a serving proxy would, and shows the rule that decides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES = {Effect.ALLOW: "green", Effect.DENY: "red", Effect.ASK: "yellow"}
 
 @dataclass(frozen=True)
 class ConsideredRule:
-    """A rule of the subject's roles; `mismatch` says why it does not match, and is empty if it does."""
+    """A rule of the subject's roles; `mismatch` is the reason why it does not match, empty if it matches."""
 
     id: str
     effect: str
@@ -35,7 +35,7 @@ class ConsideredRule:
 
 @dataclass(frozen=True)
 class _Case:
-    """One request, with all that decides about it. `policy` None is a config without rules."""
+    """One request and the inputs of its decision. `policy` is None for a config without access rules."""
 
     group: str
     kind: AccessKind
@@ -50,31 +50,30 @@ class _Case:
         return self.policy.rules_for(self.who) if self.policy is not None else None
 
     def decide(self) -> tuple[Decision, bool, bool]:
-        """Return what follows, whether it is listed, and whether it depends on the arguments."""
+        """Return the decision, whether the item is listed, and whether the decision depends on the arguments."""
         if self.rules is None:
             return Decision(Effect.ALLOW), True, False
-        own = self.rules.for_group(self.group)
-        judgement = own.judge(self.kind, self.name, self.access)
+        group_rules = self.rules.for_group(self.group)
+        judgement = group_rules.judge(self.kind, self.name, self.access)
         return judgement.decide(self.arguments), judgement.is_visible, judgement.settled is None
 
     def considered(self) -> list[ConsideredRule]:
-        """Return every rule of the roles, in their order."""
         if self.policy is None or self.rules is None:
             return []
-        own = self.rules.for_group(self.group)
-        reasons = self._reasons(own)
+        group_rules = self.rules.for_group(self.group)
+        reasons = self._reasons(group_rules)
         rules = [rule for role in sorted(self.rules.roles) for rule in self.policy.rules[role]]
         considered = [
             ConsideredRule(rule.source.id, rule.source.effect.value, describe_rule(rule.source), not why, why)
             for rule in rules
             for why in (reasons.get(id(rule), "its servers do not match"),)
         ]
-        if own.approve is not None:
-            considered.append(self._consider_approve(own.approve))
+        if group_rules.approve is not None:
+            considered.append(self._consider_approve(group_rules.approve))
         return considered
 
     def _consider_approve(self, approve: Approve) -> ConsideredRule:
-        """Return `approve` of the server, which is no rule of a role: it asks about what those allow."""
+        """Return the `approve` rule of the server, which asks about calls that the rules of roles allow."""
         mismatch = (
             "" if approve.is_about(AccessTarget(self.group, self.kind, self.name)) else "its tools do not match"
         )
@@ -83,8 +82,8 @@ class _Case:
         about = f"tools {', '.join(approve.globs)} of {self.group}, if allowed"
         return ConsideredRule(approve.id, Effect.ASK.value, about, not mismatch, mismatch)
 
-    def _reasons(self, own: GroupRules) -> dict[int, str]:
-        return {id(rule): why for rule, why in own.explain(self.kind, self.name, self.access, self.arguments)}
+    def _reasons(self, group_rules: GroupRules) -> dict[int, str]:
+        return {id(rule): why for rule, why in group_rules.explain(self.kind, self.name, self.access, self.arguments)}
 
 
 def check_access(this: Invocation, question: AccessQuery) -> int:
@@ -99,7 +98,7 @@ def check_access(this: Invocation, question: AccessQuery) -> int:
 
 
 def explain_access(this: Invocation, question: AccessQuery) -> int:
-    """Print the decision and all rules that were considered; return its exit code."""
+    """Print the decision and all considered rules; return its exit code."""
     case = _read_case(this, question)
     decision, facts = _decide(this, case)
     considered = case.considered()
@@ -117,7 +116,7 @@ def explain_access(this: Invocation, question: AccessQuery) -> int:
 
 
 def describe_rule(rule: AccessRule) -> str:
-    """Return what a rule is about, in one line: `tools delete_* of github; only write`."""
+    """Describe a rule in one line: `tools delete_* of github; only write`."""
     kinds = {"tools": rule.tools, "prompts": rule.prompts, "resources": rule.resources}
     if all(globs == ("*",) for globs in kinds.values()):
         what = "everything"
@@ -149,7 +148,7 @@ def _read_case(this: Invocation, question: AccessQuery) -> _Case:
 
 
 def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
-    """Return whether a tool only reads; one that is not known counts as one that writes."""
+    """Return `read` or `write`; an unknown tool counts as `write`."""
     shown = config.presentations[group]
     catalog = known_catalogs(config).get(group)
     entry = catalog.tools.get(tool) if catalog is not None else None
@@ -165,7 +164,7 @@ def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
 
 
 def _say_if_hidden(this: Invocation, config: Config, case: _Case) -> None:
-    """Say what else than rules keeps it from the subject."""
+    """Print whether a profile or the config hides the item from the subject."""
     roles = case.rules.roles if case.rules is not None else ()
     profile = choose(config.profiles, None, (*case.who.roles, *roles))
     narrowed = config.presentations if profile is None else narrow(config.presentations, profile)

@@ -1,4 +1,4 @@
-"""Shows what each role may do with each tool that is known."""
+"""Shows the effect of the access rules for each role and each known tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_TOOLS = "no tools are known"
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """A tool, its class, and what follows for each role."""
+    """A tool, its class, and the effect for each role."""
 
     group: str
     tool: str
@@ -59,15 +59,15 @@ def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]
 
 
 def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> str:
-    """Return what follows for somebody who has this role alone, and of whom nothing else is known."""
-    somebody = Authentication(Principal("token", ""), "bearer", (role,))
-    judgement = policy.rules_for(somebody).for_group(group).judge(AccessKind.TOOL, tool, access)
+    """Return the effect for a subject about which only this role is known."""
+    authentication = Authentication(Principal("token", ""), "bearer", (role,))
+    judgement = policy.rules_for(authentication).for_group(group).judge(AccessKind.TOOL, tool, access)
     if judgement.settled is None:
         return DEPENDS if judgement.is_visible else Effect.DENY.value
-    own = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
+    caller_rules = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
     return (
         DEPENDS
-        if own and DEFAULT in (judgement.settled.rule, judgement.settled.allowed_by)
+        if caller_rules and DEFAULT in (judgement.settled.rule, judgement.settled.allowed_by)
         else judgement.settled.effect.value
     )
 

@@ -1,4 +1,4 @@
-"""Who asks for what, as the options of `dynamic-mcp access` say."""
+"""The subject and the target of a request, from the options of `dynamic-mcp access`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.signed_token import read_name
 
-# The kinds of credentials by the issuers of their principals; those of all others are signed tokens.
+# The kind of credential by the issuer of its principal; all other issuers sign tokens.
 _PROVIDERS = {TOKEN: "bearer", FORWARDED: "forwarded"}
 
 
 @dataclass(frozen=True)
 class AccessQuery:
-    """The options. One of `tool`, `prompt` and `resource` is given."""
+    """The options. Exactly one of `tool`, `prompt` and `resource` must be set."""
 
     group: str
     subject: str | None = None
@@ -43,9 +43,13 @@ class AccessQuery:
 
     @property
     def target(self) -> tuple[AccessKind, str]:
-        """What is asked for. Raises InvalidArguments."""
-        given = [(AccessKind.TOOL, self.tool), (AccessKind.PROMPT, self.prompt), (AccessKind.RESOURCE, self.resource)]
-        named = [(kind, name) for kind, name in given if name is not None]
+        """The kind and name of the requested item. Raises InvalidArguments."""
+        options = [
+            (AccessKind.TOOL, self.tool),
+            (AccessKind.PROMPT, self.prompt),
+            (AccessKind.RESOURCE, self.resource),
+        ]
+        named = [(kind, name) for kind, name in options if name is not None]
         if len(named) != 1:
             raise InvalidArguments("give one of `--tool`, `--prompt` and `--resource`")
         if self.arguments is not None and named[0][0] is AccessKind.RESOURCE:
@@ -61,7 +65,7 @@ class AccessQuery:
         return Raw(self.arguments.encode())
 
     def authentication(self, config: Config) -> Authentication:
-        """Return who asks. Raises DynamicMcpError."""
+        """Return the subject of the request. Raises DynamicMcpError."""
         if self.claims is not None:
             return self._authenticate_token(config, _read_claims(self.claims))
         if self.subject is None:
@@ -76,7 +80,7 @@ class AccessQuery:
         return Authentication(principal, _PROVIDERS.get(principal.issuer, "jwt"), tuple(roles))
 
     def _authenticate_token(self, config: Config, claims: Mapping[str, object]) -> Authentication:
-        """Return whose token has these claims, as the provider of its issuer reads it."""
+        """Return the subject of a token with these claims, as the provider of its issuer reads it."""
         jwt = _find_provider(config, claims)
         if self.subject is not None:
             claims = {**claims, jwt.claims.subject: self.subject}
@@ -89,7 +93,7 @@ class AccessQuery:
 
 
 def _find_principal(config: Config, name: str) -> Principal:
-    """Return whom `SUBJECT` or `ISSUER:SUBJECT` means. Raises InvalidArguments if that can be several people."""
+    """Return the principal for `SUBJECT` or `ISSUER:SUBJECT`. Raises InvalidArguments if it is ambiguous."""
     issuers = issuers_of(config.http)
     found = issuers.find(name)
     if found:
@@ -100,7 +104,7 @@ def _find_principal(config: Config, name: str) -> Principal:
 
 
 def stored_tokens(config: Config) -> tuple[StoredToken, ...]:
-    """Return the tokens that commands have made, if they count. Raises DynamicMcpError if they cannot be read."""
+    """Return the tokens that `token create` has made, if the config accepts such tokens. Raises DynamicMcpError."""
     if not any(isinstance(each, BearerAuth) for each in _providers(config)):
         return ()
     return tuple(token for token in token_store(config.file).load() if not token.has_expired(time.time()))
@@ -111,7 +115,7 @@ def _providers(config: Config) -> Sequence[Provider]:
 
 
 def _find_provider(config: Config, claims: Mapping[str, object]) -> Jwt:
-    """Return the provider for a token; of one that none is for, the usual claims count."""
+    """Return the provider for the issuer of a token, else one with the default names of claims."""
     issuers = [each for each in _providers(config) if isinstance(each, Jwt)]
     issuer = claims.get("iss")
     found = next((each for each in issuers if issuer in (None, each.issuer)), None)
@@ -119,7 +123,6 @@ def _find_provider(config: Config, claims: Mapping[str, object]) -> Jwt:
 
 
 def _roles_of_tokens(config: Config, subject: str) -> Iterable[str]:
-    """Yield the roles of all tokens for a subject."""
     for provider in _providers(config):
         for token in provider.tokens if isinstance(provider, BearerAuth) else ():
             if token.subject == subject:

@@ -1,4 +1,4 @@
-"""Asks the user at the terminal to agree to what was shown."""
+"""Asks the user at the terminal to confirm the changes shown before."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dynamic_mcp.errors import InvalidArguments
 
 
 def may_ask(this: Invocation) -> bool:
-    """Return whether there is the user at the terminal to ask."""
+    """Return whether a user at the terminal can answer questions."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     return is_terminal and not this.out.is_json_requested
 
 
 def agree(this: Invocation, question: str, *, done: str, yes: bool) -> bool:
-    """Ask whether to go on; `done` is what has not been done yet. Raises InvalidArguments without a terminal."""
+    """Ask whether to continue; `done` is the participle for messages. Raises InvalidArguments without a terminal."""
     if yes:
         return True
     if not may_ask(this):
@@ -29,7 +29,7 @@ def agree(this: Invocation, question: str, *, done: str, yes: bool) -> bool:
 
 
 def require_person(command: str, *, seen: str, is_sure: bool) -> None:
-    """Refuse where nobody can be asked, unless somebody is sure, who has `seen` it. Raises InvalidArguments."""
+    """Require a terminal, unless `--yes` confirms that the user has `seen` the content. Raises InvalidArguments."""
     if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidArguments(
             f"`{command}` needs a terminal, so that a person decides",

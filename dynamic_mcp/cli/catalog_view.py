@@ -1,4 +1,4 @@
-"""Prints what groups offer. All groups are asked at once; one that fails does not affect the others."""
+"""Prints the catalogs of groups. Groups are queried concurrently; a failure does not affect the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUMMARY = 200
 
 @dataclass(frozen=True)
 class GroupListing:
-    """A group with its catalog, or the reason why there is none."""
+    """A group with its catalog, or the error that prevented reading it."""
 
     group: str
     description: str
@@ -130,7 +130,7 @@ def _tool_row(tool: Mapping[str, Raw], detail: str) -> list[str]:
 
 
 def _parameters(tool: Mapping[str, Raw]) -> list[str]:
-    """Return a line for each parameter of a tool: name, `?` if it may be left out, type, description."""
+    """Return a line for each parameter of a tool: name, `?` if optional, type, description."""
     try:
         schema = json.loads(bytes(tool.get("inputSchema", wire.EMPTY_OBJECT)))
         required = schema.get("required") or ()
@@ -138,7 +138,7 @@ def _parameters(tool: Mapping[str, Raw]) -> list[str]:
             f"  {name}{'' if name in required else '?'}: {_type_of(member)}  {member.get('description', '')}".rstrip()
             for name, member in (schema.get("properties") or {}).items()
         ]
-    except (ValueError, AttributeError, TypeError, RecursionError):  # `doctor` reports what is wrong with the schema
+    except (ValueError, AttributeError, TypeError, RecursionError):  # `doctor` reports invalid schemas
         return []
 
 
@@ -174,7 +174,7 @@ def _show_group(out: Output, listing: GroupListing, columns: Sequence[str], rows
 
 
 def _report_problems(out: Output, listings: Sequence[GroupListing], *, is_partial: bool) -> int:
-    """Print which groups failed; return the exit code of the first, or 0 if a partial answer is enough."""
+    """Print the errors of groups; return the exit code of the first, or 0 if a partial result is accepted."""
     for each in listings:
         if each.error is not None:
             out.print_error(str(each.error))

@@ -1,4 +1,4 @@
-"""Tells the features that listen what a command has changed: which command, and names. Never values."""
+"""Notifies features of the changes that commands make. Events contain commands and names, never values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
-    """Tell what was done to a config, and return whether the config wants that to be recorded.
+    """Record a change of a config; return whether a feature of the config records it.
 
-    A command whose work is done does not fail by it.
+    A failed record does not fail the command, whose work is done.
     """
     listeners = [feature.load(feature.change_listener) for feature in FEATURES if feature.change_listener]
     recorded = [listener.record(this, file, event, members) for listener in listeners]
@@ -25,9 +25,9 @@ def record(this: Invocation, file: Path, event: str, members: Mapping[str, objec
 
 
 def record_change(this: Invocation, files: Iterable[Path], event: str, members: Mapping[str, object]) -> None:
-    """Tell what was done to the files of AI tools, as of each config among them that records it, else as of ours."""
+    """Record a change of files, for each config among them that records it, else for the config of the command."""
     recorded = [record(this, file, event, members) for file in files if file.is_file()]
     if any(recorded):
         return
-    with contextlib.suppress(ConfigError):  # there is none
+    with contextlib.suppress(ConfigError):  # no config exists
         record(this, this.config_path(), event, members)

@@ -1,4 +1,4 @@
-"""The changes that this program has made to the files of tools, and how to undo them."""
+"""Lists and undoes the changes that this program has made to the files of AI tools."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
     if dry_run:
         return report(this, _describe(journal, entries, "would be undone"))
     with hold_change_lock():
-        # another command may have undone them since they were looked up
+        # another command may have undone them in the meantime
         entries = [found for entry in entries for found in journal.find(entry.id)]
-        journal.plan_undo(entry for entry in entries if not entry.is_undone)  # all of them or none
+        journal.plan_undo(entry for entry in entries if not entry.is_undone)  # all or none
         return report(this, [line for entry in entries for line in _undo(this, journal, entry)])
 
 
@@ -42,7 +42,7 @@ def _undo(this: Invocation, journal: ChangeJournal, entry: JournalEntry) -> list
 
 
 def _describe(journal: ChangeJournal, entries: Sequence[JournalEntry], verb: str) -> list[str]:
-    """Return what undoing these entries would do. Raises ChangedSince."""
+    """Describe the effect of undoing these entries. Raises ChangedSince."""
     plan = zip(entries, journal.plan_undo(entries), strict=True)
     return [
         line
@@ -56,7 +56,7 @@ def _title(verb: str, entry: JournalEntry) -> str:
 
 
 def _confirm(this: Invocation, journal: ChangeJournal, entries: Sequence[JournalEntry]) -> bool:
-    """Show what would be undone, and ask. Raises UsageError without a terminal, and ChangedSince."""
+    """Show the change to undo, and ask for confirmation. Raises UsageError without a terminal, and ChangedSince."""
     latest = entries[0]
     id = latest.run or latest.id
     titles = ", ".join(each.title for each in reversed(entries))
@@ -90,7 +90,7 @@ def _report_unreadable(this: Invocation, journal: ChangeJournal) -> None:
 
 
 def _rows(entry: JournalEntry, entries: Sequence[JournalEntry]) -> Iterator[list[str]]:
-    """Yield the row of a change; before the first of those that one command has made, that of all of them."""
+    """Yield the row of a change, after a summary row if it is the first of several changes by one command."""
     together = [each for each in entries if entry.run and each.run == entry.run]
     if together and together[0] is entry:
         is_undone = all(each.is_undone for each in together)
@@ -107,10 +107,9 @@ def _rows(entry: JournalEntry, entries: Sequence[JournalEntry]) -> Iterator[list
 
 
 def _format_time(when: str) -> str:
-    """Return a time of the journal in local time."""
     try:
         return datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:  # of a journal that was edited
+    except ValueError:  # the journal was edited
         return when
 
 
@@ -131,7 +130,7 @@ def _to_json(entry: JournalEntry) -> dict[str, object]:
 
 
 def report(this: Invocation, actions: Iterable[str]) -> int:
-    """Print what was done; return the exit code."""
+    """Print the actions; return the exit code."""
     for action in actions:
         this.out.say(action)
     if this.out.is_json_requested:

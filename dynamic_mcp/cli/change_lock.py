@@ -1,4 +1,4 @@
-"""The lock for commands that change files, so that each starts from what the one before it wrote."""
+"""The lock that serializes commands that change files, so that none overwrites the changes of another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.system import paths
 
-# A command holds the lock while it reads and writes a few files, never while it waits for a person.
+# A command holds the lock while it reads and writes a few files, never while it waits for the user.
 WAIT_S = 30.0
 
 
@@ -18,7 +18,7 @@ def hold_change_lock() -> Iterator[None]:
     lock = paths.FileLock(paths.state_dir() / "changes.lock")
     try:
         _wait_for(lock)
-    except OSError:  # there is no state directory: no journal is written, but a config can still be changed
+    except OSError:  # without a state directory there is no journal, but a config can still be changed
         yield
         return
     try:

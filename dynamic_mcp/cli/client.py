@@ -29,16 +29,12 @@ class CommandClient(Protocol):
     """A session with a proxy; log messages and progress from upstreams go to stderr."""
 
     @property
-    def groups(self) -> Sequence[ClientGroup]:
-        """The groups of the config, in its order."""
-        ...
+    def groups(self) -> Sequence[ClientGroup]: ...
 
-    def group(self, name: str) -> ClientGroup:
-        """Return the group of this name. Raises NotFound."""
-        ...
+    def group(self, name: str) -> ClientGroup: ...
 
     async def initialize(self) -> Raw:
-        """Return the result of `initialize`, which says what the proxy is."""
+        """Return the result of `initialize`."""
         ...
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
@@ -47,7 +43,7 @@ class CommandClient(Protocol):
 
 
 def introduce(command: str, inbox: Inbox) -> dict[str, object]:
-    """Return the params of `initialize`: the words of a command are its name, so that the audit log has them."""
+    """Return the params of `initialize`; the client name is the command line, for the audit log."""
     info = {"name": command, "title": "dynamic-mcp on the command line", "version": __version__}
     return {"protocolVersion": NEWEST.name, "capabilities": inbox.capabilities, "clientInfo": info}
 
@@ -55,7 +51,7 @@ def introduce(command: str, inbox: Inbox) -> dict[str, object]:
 async def for_each_group(
     client: CommandClient, progress: Progress, do: Callable[[ClientGroup], Awaitable[T]]
 ) -> list[T]:
-    """Do something with all groups at once; return the results in the order of the groups."""
+    """Run `do` for all groups concurrently; return the results in the order of the groups."""
 
     async def do_one(group: ClientGroup) -> T:
         try:
@@ -67,7 +63,7 @@ async def for_each_group(
 
 
 def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "resources_s", "prompts_s"]) -> Config:
-    """Return the config with the timeout that --timeout gives, if it is given. Raises InvalidArguments."""
+    """Return the config with the timeout of `--timeout`, if set. Raises InvalidArguments."""
     if text is None:
         return config
     try:
@@ -80,6 +76,6 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
 
 
 def encode_params(params: Mapping[str, object]) -> bytes:
-    """Return the params of a request on one line: a person may have written JSON over several ones."""
-    # line ends are white space between the tokens of JSON; within them there is none
+    """Encode the params of a request on one line; JSON typed by the user may span several."""
+    # JSON allows line ends only between tokens, where they are white space
     return wire.encode(params).replace(b"\n", b" ").replace(b"\r", b" ")

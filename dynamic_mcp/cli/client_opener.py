@@ -1,6 +1,6 @@
-"""How commands ask servers: through the daemon of the config where it runs, or else through a proxy of their own.
+"""Connects commands to servers: through the running daemon of the config, else through an in-process proxy.
 
-Either way a command is a client like every other one, and its requests go through a proxy.
+Either way a command is a regular client of a proxy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @contextlib.asynccontextmanager
 async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[CommandClient]:
-    """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given.
+    """Open a session with the daemon of the config, or with an in-process proxy if none runs or with `--alone`.
 
-    A command that `may_ask` shows forms, if there is a person at the terminal.
+    With `may_ask`, the command shows forms if the user is at the terminal.
     """
     may_ask = may_ask and this.out.may_ask
     daemon = None

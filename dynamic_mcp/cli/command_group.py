@@ -1,4 +1,4 @@
-"""The click group of all commands: it loads a command when it is needed and reports unknown words."""
+"""The click group of all commands: loads a command when it is used, and reports unknown words."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ Every command has --help. Data goes to stdout, as JSON when piped or with --json
 
 
 class _CommandGroup(click.Group):
-    """Loads commands when they are needed. A first word that is not a command is the config to serve."""
+    """Loads commands when they are used. A first word that is not a command is the config to serve."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the help."""
         return command_names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command."""
         if cmd_name not in command_names():
             return None
         command = _load(cmd_name).command
@@ -41,7 +39,6 @@ class _CommandGroup(click.Group):
         return _require_utf8(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by purpose."""
         for title, names in sections().items():
             with formatter.section(title):
                 found = [(name, self.get_command(ctx, name)) for name in names]
@@ -52,7 +49,7 @@ class _CommandGroup(click.Group):
         if not ctx.resilient_parsing and not self._has_command(ctx, args):
             if args and looks_like_a_command(args[0]):
                 _refuse_unknown(args[0], self.list_commands(ctx))
-            words = args[1:] if (rest := split_profile(args)[0]) is args else rest  # any word may name a profile
+            words = args[1:] if (rest := split_profile(args)[0]) is args else rest  # a profile can have any name
             for word in words if args and args[0].startswith("-") else ():
                 if is_command(word) and not Path(word).exists():
                     raise click.UsageError(f"the command comes first: `dynamic-mcp {word} [OPTIONS] …`")
@@ -120,7 +117,7 @@ def _refuse_unknown(word: str, names: list[str]) -> NoReturn:
 
 class _Text(click.types.StringParamType):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse bytes that are not UTF-8: they end up in JSON, for a server or a config, which cannot hold them."""
+        """Refuse bytes that are not UTF-8, since the text is written as JSON to a server or a config."""
         text = str(super().convert(value, param, ctx))
         try:
             text.encode()

@@ -1,4 +1,4 @@
-"""The names of the commands, known without loading click. Features add theirs, by the table of features."""
+"""The names of the commands, known without loading click. Features add theirs through the feature table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-# By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is needed.
+# By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is used.
 _SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
@@ -21,7 +21,7 @@ _WORDS = re.compile(r"[a-z]+(-[a-z]+)*")
 
 @functools.cache
 def sections() -> Mapping[str, list[str]]:
-    """Return the names by purpose, those of features included."""
+    """Return the names by purpose, including those of features."""
     from dynamic_mcp.features import table
 
     found = {title: list(names) for title, names in _SECTIONS.items()}
@@ -39,10 +39,10 @@ def command_names() -> list[str]:
 
 
 def is_command(word: str) -> bool:
-    """Return whether a word is a command. A path is none, whatever commands there are."""
+    """Return whether a word is a command; a path never is."""
     return _WORDS.fullmatch(word) is not None and word in command_names()
 
 
 def looks_like_a_command(word: str) -> bool:
-    """Tell whether a word is more likely a misspelled command than a config."""
+    """Return whether a word is more likely a misspelled command than a config."""
     return _WORDS.fullmatch(word) is not None and not Path(word).exists()

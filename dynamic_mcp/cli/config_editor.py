@@ -80,25 +80,25 @@ def parse_pairs(option: str, words: Iterable[str]) -> dict[str, str]:
 
 
 def _read_with(file: Path, name: str) -> str:
-    """Read the text of a config that has this server. Raises ConfigError and NotFound."""
+    """Return the text of a config, which must have this server. Raises ConfigError and NotFound."""
     from dynamic_mcp.errors import closest
 
     text = read_text(file)
     names = parse_server_names(text, file)
     if name not in names:
-        known = ", ".join(f"`{each}`" for each in names) or "none"
-        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {known}")
+        server_names = ", ".join(f"`{each}`" for each in names) or "none"
+        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {server_names}")
     return text
 
 
 def read_text(file: Path) -> str:
     """Return the text of a config. Raises ConfigError."""
-    document_of(file)  # raises an error that says what is wrong
+    document_of(file)  # raises a precise error
     return read_bytes(file).decode()
 
 
 def _write(file: Path, before: str | None, after: str) -> None:
-    """Write a config whose text was `before`, or which did not exist. Raises ConfigError and FileError."""
+    """Write a config; `before` is its present text, or None for a new file. Raises ConfigError and FileError."""
     parse_server_names(after, file)
     try:
         paths.make_private_dir(file.parent)

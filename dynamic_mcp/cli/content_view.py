@@ -21,7 +21,7 @@ from dynamic_mcp.mcp.wire import EMPTY_ARRAY
 
 @contextlib.contextmanager
 def reject_malformed(group: str) -> Iterator[None]:
-    """Raise ProtocolViolation if what is shown inside does not have the form that the protocol defines."""
+    """Raise ProtocolViolation if content shown in this context is malformed."""
     try:
         yield
     except wire.Malformed as exc:
@@ -33,7 +33,7 @@ def reject_malformed(group: str) -> Iterator[None]:
 def show_result(out: Output, result: Raw, save: str | None, *, is_text: bool = False) -> None:
     """Print the result of a tool: structured content, then each content block that does not repeat it.
 
-    With `is_text`, the structured content has what the blocks say, in other words, and is not printed.
+    With `is_text`, only the blocks are printed: the structured content has the same information.
     """
     found = wire.members(result)
     structured = None if is_text else found.get("structuredContent")
@@ -97,7 +97,6 @@ def _show_resource(out: Output, content: Mapping[str, Raw], save: str | None) ->
 
 
 def _save(out: Output, content: Mapping[str, Raw], member: str, save: str | None) -> None:
-    """Write content that is not text to a new file, and print its name."""
     kind = (wire.text(content.get("mimeType")) or "application/octet-stream").partition(";")[0].strip()
     try:
         data = b64decode(wire.text(content.get(member)) or "", validate=True)
@@ -109,7 +108,7 @@ def _save(out: Output, content: Mapping[str, Raw], member: str, save: str | None
 
 
 def _repeats(block: Raw, structured: Raw) -> bool:
-    """Tell whether a block repeats the structured content as text, which servers send for older clients."""
+    """Return whether a block repeats the structured content as text, which servers send for older clients."""
     text = wire.text(wire.member(block, "text"))
     try:
         return text is not None and json.loads(text) == json.loads(bytes(structured))

@@ -1,6 +1,6 @@
-"""What the tools of a config cost a model's context, listed directly and through this proxy.
+"""Measures the context cost of the tools of a config, listed directly and through this proxy.
 
-Every figure is measured on what a client gets: the command sends the requests of a client to a proxy of its own.
+All figures are measured on real results: the command sends the requests of a client to an in-process proxy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEGEND = (
 _BAR = 30
 _ESTIMATE = "estimated: 4 characters a token"
 _ENCODING = "o200k_base"
-# tiktoken fetches its vocabulary the first time; where that hangs, the estimate serves.
+# tiktoken downloads its vocabulary on first use; if that hangs, the estimate is used.
 _LOADED_WITHIN_S = 10.0
 
 
@@ -67,7 +67,7 @@ class GroupStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """All groups, and what every conversation starts with. `counted` says how tokens were counted."""
+    """All groups, and the start of every conversation. `counted` names the method of counting tokens."""
 
     counted: str
     groups: tuple[GroupStats, ...]
@@ -75,12 +75,10 @@ class Stats:
 
     @property
     def tools(self) -> int:
-        """The number of tools."""
         return sum(each.tools for each in self.groups)
 
     @property
     def direct(self) -> Cost:
-        """The cost of all tools listed directly."""
         return sum((each.direct for each in self.groups), Cost())
 
     @property
@@ -94,7 +92,6 @@ class Stats:
         return self.start + max((each.full for each in self.groups), key=lambda cost: cost.tokens, default=Cost())
 
     def to_json(self) -> dict[str, object]:
-        """Return the figures as JSON."""
         total = {name: asdict(getattr(self, name)) for name in ("direct", "start", "after_search", "after_group")}
         groups = [{key: value for key, value in asdict(each).items() if value != ""} for each in self.groups]
         return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}}
@@ -115,7 +112,7 @@ def show_stats(this: Invocation, *, is_partial: bool) -> int:
 
 
 async def _measure(this: Invocation, config: Config) -> Stats:
-    """Connect to groups whose tools are not known, then measure what a client gets."""
+    """Connect to groups without a cached catalog, then measure the results that a client receives."""
     async with open_client(this, config) as client:
         with this.out.progress("asking", [group.name for group in config.groups]) as progress:
             errors = await for_each_group(client, progress, _load_catalog)
@@ -138,20 +135,20 @@ async def _load_catalog(group: ClientGroup) -> str:
 
 
 class _Meter:
-    """Measures what a client of the proxy gets."""
+    """Measures the results that a client of the proxy receives."""
 
     def __init__(self, client: CommandClient, counter: _Counter) -> None:
         self._client = client
         self._counter = counter
 
     async def measure_start(self) -> Cost:
-        """Measure what every conversation starts with."""
+        """Measure the listing that every conversation starts with."""
         tools = await self._client.ask("tools/list", {})
         hello = await self._client.initialize()
         return self._count([_tools_for_model(tools), wire.text(wire.member(hello, "instructions")) or ""])
 
     async def measure_group(self, group: ClientGroup, error: str) -> GroupStats:
-        """Measure one group; one that failed costs nothing and has its error."""
+        """Measure one group; a failed one has its error and no cost."""
         if error or group.known is None or not group.known.tools:
             return GroupStats(group.name, 0, Cost(), Cost(), Cost(), error)
         catalog = group.known
@@ -185,11 +182,11 @@ def _tool(tool: Raw) -> str:
 
 
 def _query_for(name: str) -> str:
-    """Return the words of a tool's name, which is what someone who looks for it would type."""
+    """Return the words of a tool's name, as a model would search for it."""
     return " ".join(re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).replace("_", " ").replace("-", " ").split()).lower()
 
 
-# --- for a person ----------------------------------------------------------------------------------------
+# --- text output -----------------------------------------------------------------------------------------
 
 
 def _show(stats: Stats, out: Output) -> None:
@@ -226,7 +223,7 @@ def _length(cost: Cost, longest: int) -> int:
 
 @dataclass(frozen=True)
 class _Counter:
-    """Counts the tokens of a text; `name` says how."""
+    """Counts the tokens of a text; `name` is the method."""
 
     name: str
     tokens: Callable[[str], int]
@@ -247,6 +244,6 @@ def _load_counter() -> _Counter:
 def _load(loaded: list[Callable[[str], Sequence[int]]]) -> None:
     try:
         encoding = importlib.import_module("tiktoken").get_encoding(_ENCODING)
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, the estimate remains
+    except Exception:  # noqa: BLE001 - any failure falls back to the estimate
         return
     loaded.append(encoding.encode_ordinary)

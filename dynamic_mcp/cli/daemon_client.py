@@ -1,4 +1,4 @@
-"""A command as a client of the daemon that runs for its config: it uses the servers that run there."""
+"""A command as a client of the running daemon of its config, whose servers it uses."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
 
-# How long a daemon may take to greet a command, and to load a config that has just been changed.
+# The time for a daemon to complete the handshake, and to load a config that has just changed.
 _GREET_WITHIN_S = 10.0
 _LOAD_WITHIN_S = 3.0
 _POLL_S = 0.05
 
 
 async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False) -> DaemonClient | None:
-    """Return a session of a command with the daemon of a config; None if none runs, or if it has just ended.
+    """Open a session with the daemon of a config; None if none runs, or if it has just ended.
 
-    Raises DaemonError if it does not answer, or has not loaded the config.
+    Raises DaemonError if it does not respond, or has not loaded the config.
     """
     file = identify(config.file)
     connection = window.find_daemon(file)
@@ -72,7 +72,7 @@ async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False
 
 
 class DaemonClient:
-    """A session with the daemon. Timeouts and limits on results are those of the command's own config."""
+    """A session with the daemon. Timeouts and limits on results come from the config of the command."""
 
     def __init__(self, this: Invocation, config: Config, *, may_ask: bool = False) -> None:
         self._this = this
@@ -83,55 +83,50 @@ class DaemonClient:
 
     @property
     def groups(self) -> list[DaemonGroup]:
-        """The groups of the config, in its order."""
         return list(self._groups.values())
 
     @property
     def socket(self) -> str:
-        """The path of the daemon's socket."""
         return self._connection.path
 
     def group(self, name: str) -> DaemonGroup:
-        """Return the group of this name. Raises NotFound."""
         try:
             return self._groups[name]
         except KeyError:
             raise NotFound("group", name, self._groups) from None
 
     async def open(self, connection: Socket) -> None:
-        """Say hello over a connection to the daemon. Raises Interrupted if it has just ended, and DaemonError."""
+        """Perform the handshake with the daemon. Raises Interrupted if it has just ended, and DaemonError."""
         await self._connection.open(connection, identify(self._config.file), self._this.profile)
         await self.initialize()
 
     async def aclose(self) -> None:
-        """End the session, and what it has in flight."""
         await self._inbox.close()
         await self._connection.close()
 
     async def choose_view(self) -> None:
-        """Choose the groups of the config; wait a moment for those that have just been added to the file.
+        """Choose the groups of the config; wait briefly for those that were just added to the file.
 
         Raises DaemonError if the daemon does not load them.
         """
         options = msgspec.to_builtins(view_options(self._config))
         deadline = asyncio.get_running_loop().time() + _LOAD_WITHIN_S
         while True:
-            there = {each.name: each for each in (await self._exchange(VIEW, options, GroupFactsList)).groups}
-            missing = [group.name for group in self._config.groups if group.name not in there]
+            facts = {each.name: each for each in (await self._exchange(VIEW, options, GroupFactsList)).groups}
+            missing = [group.name for group in self._config.groups if group.name not in facts]
             if not missing:
                 break
             if asyncio.get_running_loop().time() > deadline:
                 why = f"the daemon of `{self._config.file}` has not loaded the group `{missing[0]}`"
                 raise DaemonError(why, hint="`dynamic-mcp logs` may say why; `--alone` does without the daemon")
             await asyncio.sleep(_POLL_S)
-        self._groups = {each.name: DaemonGroup(self, each, there[each.name]) for each in self._config.groups}
+        self._groups = {each.name: DaemonGroup(self, each, facts[each.name]) for each in self._config.groups}
 
     async def list_sessions(self) -> SessionList:
-        """Return who else the daemon serves."""
+        """Return the other sessions of the daemon."""
         return await self._exchange(SESSIONS, {}, SessionList)
 
     async def initialize(self) -> Raw:
-        """Return the result of `initialize`."""
         return await self.ask("initialize", introduce(self._this.command, self._inbox))
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
@@ -142,7 +137,7 @@ class DaemonClient:
         return answer.result
 
     async def ask_group(self, method: str, request: CatalogRequest) -> CatalogAnswer:
-        """Return the answer to a request about a group. Raises DynamicMcpError."""
+        """Return the result of a request about a group. Raises DynamicMcpError."""
         return await self._exchange(method, msgspec.to_builtins(request), CatalogAnswer)
 
     async def _exchange(self, method: str, params: Mapping[str, object], kind: type[_Message]) -> _Message:
@@ -161,33 +156,31 @@ class DaemonGroup:
 
     @property
     def description(self) -> str:
-        """One line for a model."""
         return self._facts.description
 
     @property
     def is_ready(self) -> bool:
-        """Whether the server runs."""
         return self._facts.is_ready
 
     def offers(self, feature: str) -> bool:
-        """Tell whether the config lets this feature through."""
+        """Return whether the config allows this feature."""
         return feature in self._facts.features
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
-        """Say what is missing from these lists and why; empty when they are whole."""
+        """Return the reason why these lists are incomplete; empty if they are complete."""
         complaint = None if self.known is None else self.known.complaint(kinds)
         return self._facts.complaint if complaint is None else complaint
 
     async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn it only if need be. Raises DynamicMcpError."""
+        """Return the catalog of the group; the daemon connects if it is not known. Raises DynamicMcpError."""
         return await self._learn(CATALOG, CatalogRequest(self.name, [kind.name for kind in kinds]))
 
     async def reread(self) -> Catalog:
-        """Read the tools again. Raises DynamicMcpError."""
+        """Fetch the tools again. Raises DynamicMcpError."""
         return await self._learn(REREAD, CatalogRequest(self.name))
 
     async def ping(self) -> None:
-        """Ask the server whether it answers. Raises DynamicMcpError."""
+        """Ping the server. Raises DynamicMcpError."""
         await self._client.ask(PING, msgspec.to_builtins(CatalogRequest(self.name)))
 
     async def _learn(self, method: str, request: CatalogRequest) -> Catalog:

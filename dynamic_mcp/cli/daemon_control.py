@@ -1,4 +1,4 @@
-"""Starts and stops the daemon of a config, and tells whether it runs."""
+"""Starts, stops and shows the daemon of a config."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dynamic_mcp.face import frames
 if TYPE_CHECKING:
     from dynamic_mcp.system.private_socket import Socket
 
-# How long a daemon that was asked to stop may take.
+# The time for a daemon to stop on request.
 _STOP_WITHIN_S = 10.0
-# How long its process may take to exit after that.
+# The time for its process to exit after that.
 _EXIT_WITHIN_S = 5.0
 _POLL_S = 0.01
 
@@ -89,7 +89,7 @@ def stop_running(config: str) -> bool:
                 pass
         except TimeoutError:
             _kill(process, config)
-        except OSError:  # it has ended, by itself or because another command asked it to
+        except OSError:  # it has stopped, by itself or for another command
             pass
     if process is not None:
         _wait_for_exit(process)
@@ -97,19 +97,19 @@ def stop_running(config: str) -> bool:
 
 
 def require_daemons() -> None:
-    """Raise DaemonError on a platform that has none."""
+    """Raise DaemonError on a platform without daemons."""
     if sys.platform == "win32":
         raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
 
 
 def _wait_for_exit(process: int) -> None:
-    """Wait until a process, which has closed its connections already, has exited."""
+    """Wait for the exit of a process that has closed its connections."""
     try:
         pidfd = os.pidfd_open(process)
-    except (AttributeError, OSError):  # another system or an old kernel, or the process is gone
+    except (AttributeError, OSError):  # another system or an old kernel, or the process has exited
         _poll_for_exit(process)
         return
-    # the process id stays until the parent asks for the exit code, which init of a container does late or never
+    # not by polling the id: init of a container may reap the process late or never
     try:
         select.select([pidfd], [], [], _EXIT_WITHIN_S)
     finally:
@@ -118,14 +118,16 @@ def _wait_for_exit(process: int) -> None:
 
 def _poll_for_exit(process: int) -> None:
     deadline = time.monotonic() + _EXIT_WITHIN_S
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter if another user's has its id by now
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # the latter if another user's process has reused the id
         while time.monotonic() < deadline:
             os.kill(process, 0)
             time.sleep(_POLL_S)
 
 
 def _require_daemon(this: Invocation) -> str:
-    """Return the path of a config that asks for a daemon; an error in it is told here, not in the daemon's log.
+    """Return the path of a config with a daemon; report its errors here rather than in the daemon's log.
 
     Raises ConfigError and DaemonError.
     """
@@ -146,7 +148,7 @@ def _kill(process: int | None, config: str) -> None:
 
 
 def _find(config: str) -> Socket | None:
-    """Return a connection to the daemon of a config; None if none runs. Raises DaemonError where there are none."""
+    """Return a connection to the daemon of a config; None if none runs. Raises DaemonError on Windows."""
     require_daemons()
     from dynamic_mcp.face import window
 
@@ -154,7 +156,7 @@ def _find(config: str) -> Socket | None:
 
 
 def _start(config: str) -> None:
-    """Start a daemon, by its service if one is installed."""
+    """Start a daemon, through its service if one is installed."""
     from dynamic_mcp.cli.daemon_service import find_service
     from dynamic_mcp.face import window
 

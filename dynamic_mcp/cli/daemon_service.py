@@ -15,7 +15,7 @@ from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system.shell import quote
 
-# The service has few variables of its own, and must find the same directories as the AI tools.
+# A service starts with few variables, and must find the same directories as the AI tools.
 _DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
 
 
@@ -50,13 +50,13 @@ def install_service(this: Invocation, *, is_printing: bool) -> int:
 
 
 def find_service(config: Path) -> ServiceManager | None:
-    """Return the manager of the service of a config, given by its absolute path; None if none is installed."""
+    """Return the service manager for a config, by its absolute path; None if no service is installed."""
     manager = None if sys.platform == "win32" else _find_manager(config)
     return manager if manager is not None and files.read_bytes(manager.file) is not None else None
 
 
 def uninstall_service(this: Invocation, *, is_printing: bool = False) -> int:
-    """Stop the service and remove its file, or only print how; return the exit code. The config need not exist."""
+    """Stop the service and remove its file, or print how; return the exit code. The config may be missing."""
     manager = _find_manager(_config_path(this))
     is_there = files.read_bytes(manager.file) is not None
     if is_printing:
@@ -86,7 +86,7 @@ def _find_manager(config: Path) -> ServiceManager:
 
 
 def _list_directories(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that say where the logins, the catalogs and the log are, as far as they are set."""
+    """Return the variables that are set for the directories of logins, catalogs and the log."""
     return {name: environment[name] for name in _DIRECTORIES if environment.get(name, "").startswith("/")}
 
 
@@ -95,7 +95,7 @@ def _config_path(this: Invocation) -> Path:
 
 
 def _require_config(this: Invocation, config: Path) -> None:
-    """Read the config, and warn if nothing would use its daemon. Raises ConfigError."""
+    """Read the config, and warn if clients would not use its daemon. Raises ConfigError."""
     if not config.is_file():
         raise ConfigError(
             str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` creates one"

@@ -1,4 +1,4 @@
-"""What `check` and `doctor` print: the findings about the config and about each server."""
+"""The `check` and `doctor` commands: print the findings about the config and about each server."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
-    known = cache(partial(_read_catalogs, config))
+    load_catalogs = cache(partial(_read_catalogs, config))
     found = [
-        *_check_access(config, known),
+        *_check_access(config, load_catalogs),
         *_check_address(config),
-        *_check_features(config, known),
+        *_check_features(config, load_catalogs),
         *_check_variables(file, os.environ),
     ]
     return config, [*findings, *found]
@@ -100,8 +100,8 @@ def _read_catalogs(config: Config) -> Mapping[str, Catalog]:
     return known_catalogs(config)
 
 
-def _check_access(config: Config, known: KnownCatalogs) -> list[Finding]:
-    """Return the findings about who may use what; most configs say nothing about that."""
+def _check_access(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
+    """Return the findings about access rules; most configs have none."""
     if config.access is None and config.http is None:
         return []
     from dynamic_mcp.cli.access_subject import stored_tokens
@@ -111,11 +111,10 @@ def _check_access(config: Config, known: KnownCatalogs) -> list[Finding]:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    return list(check_access_rules(config, known(), token_roles))
+    return list(check_access_rules(config, load_catalogs(), token_roles))
 
 
 def _check_address(config: Config) -> list[Finding]:
-    """Return the findings about the address of HTTP."""
     if config.http is None:
         return []
     from dynamic_mcp.doctor.listening import check_http_address
@@ -124,7 +123,7 @@ def _check_address(config: Config) -> list[Finding]:
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
-    """Return the findings about the daemon, and a report on each server: on those that run there, as they run."""
+    """Return the findings about the daemon, and a report on each server; servers of the daemon are not restarted."""
     from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -141,7 +140,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         findings += await _probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
-        alone = replace(config, groups=rest, middleware=())  # it is about servers, whatever plug-ins make of them
+        alone = replace(config, groups=rest, middleware=())  # servers are checked without plug-ins
         reports += await _examine_alone(this, alone, doctor, check, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
@@ -161,7 +160,7 @@ async def _examine_daemon(
 
     async def examine(group: DaemonGroup) -> ServerReport:
         def check_whole(name: str, shown: Catalog) -> Iterable[Finding]:
-            stored = catalog_store.load(group.config)  # what the daemon shows lacks what it holds back
+            stored = catalog_store.load(group.config)  # the daemon filters its catalog
             return make_check()(name, shown if stored is None else stored.catalog)
 
         try:
@@ -198,12 +197,12 @@ async def _examine_alone(
 
 
 def _concerns(finding: Finding, group: str) -> bool:
-    """Tell whether a finding about the config matters to someone who asks about one group."""
+    """Return whether a finding about the config is relevant to `doctor GROUP`."""
     return not finding.where.startswith("mcpServers") or _is_about(finding, group)
 
 
 def _is_about(finding: Finding, group: str) -> bool:
-    """Tell whether a finding is about the entry of a group."""
+    """Return whether a finding is about the entry of a group."""
     entry = format_path(("mcpServers", group))
     return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
 
@@ -228,7 +227,7 @@ def _show_report(out: Output, report: ServerReport, *, is_verbose: bool) -> None
 
 
 def _has_last_line(report: ServerReport) -> bool:
-    """Tell whether a finding quotes the last line of stderr already."""
+    """Return whether a finding already quotes the last line of stderr."""
     return any(report.stderr[-1] in finding.what for finding in report.findings)
 
 
@@ -249,20 +248,20 @@ def _details(report: ServerReport) -> str:
     return "; ".join(parts)
 
 
-def _check_features(config: Config, known: KnownCatalogs) -> list[Finding]:
-    """Return the findings that connect to nothing."""
+def _check_features(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
+    """Return the findings of features that need no connection."""
     wanted = [feature for feature in FEATURES if feature.check and feature.is_wanted(config)]
-    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, known)]
+    return [finding for feature in wanted for finding in feature.load(feature.check).check(config, load_catalogs)]
 
 
 async def _probe_features(config: Config) -> list[Finding]:
-    """Return the findings about what features connect to."""
+    """Return the findings about the services that features connect to."""
     wanted = [feature for feature in FEATURES if feature.probe and feature.is_wanted(config)]
     return [finding for feature in wanted for finding in await feature.load(feature.probe).probe(config)]
 
 
 def _make_catalog_check(config: Config) -> CheckCatalog:
-    """Return what finds what features have to say of what a server offers."""
+    """Return a function that runs the catalog checks of all features."""
     features = [feature for feature in FEATURES if feature.catalog_check]
     checks: list[CheckCatalog] = [feature.load(feature.catalog_check).make_check(config) for feature in features]
 
@@ -300,7 +299,7 @@ def _own_entries(machine: Machine) -> Iterator[tuple[ToolEnvironment, ToolScope,
 
 
 def _starts_config(entry: Mapping[str, object], config: Path) -> bool:
-    """Tell whether this config is among the arguments of an entry."""
+    """Return whether this config is among the arguments of an entry."""
     words = [word for value in entry.values() for word in (value if isinstance(value, list) else [value])]
     return str(config.absolute()) in words
 
@@ -327,7 +326,7 @@ def _variables_finding(
 
 
 def _is_default(config: Path, environment: Mapping[str, str]) -> bool:
-    """Tell whether this config is the one that is used by default."""
+    """Return whether this config is the one used by default."""
     try:
         return find(None, environment, cwd=Path.cwd(), user_dir=paths.config_dir()).absolute() == config.absolute()
     except ConfigError:

@@ -1,4 +1,4 @@
-"""A remote server that the command line describes, without any config: its URL, its headers and how to log in."""
+"""A remote server described on the command line instead of a config: its URL, headers and login."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynamic_mcp.system.shell import format_command
 
 _ONLY_SERVER = "server"
 _HEADER_HINT = "write `--header 'Authorization: Bearer ${TOKEN}'`, in single quotes"
-# A header's name has neither, so the first of them ends it.
+# The name of a header contains neither, so the first one ends it.
 _SEPARATOR = re.compile("[:=]")
 
 
@@ -42,11 +42,10 @@ class DirectServer(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The URL as messages show it: without secrets."""
+        """The URL for messages, without secrets."""
         return mask_text(self.url)
 
     def login_command(self, group: str) -> str:
-        """Return the command that logs in to the server."""
         client = ("--client-id", self.client_id) if self.client_id else ()
         variable = self.client_secret_variable
         secret = ("--client-secret-env", variable) if variable else ()
@@ -55,16 +54,16 @@ class DirectServer(Struct, frozen=True):
 
 
 def looks_like_a_url(name: str) -> bool:
-    """Tell whether a word is a URL rather than the name of a group."""
+    """Return whether a word is a URL rather than the name of a group."""
     return "://" in name
 
 
 def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigState:
-    """Return a config of this server alone, which is in no file. Raises InvalidArguments."""
+    """Return a config with only this server, which is not in a file. Raises InvalidArguments."""
     _check(server)
     name = _name(server.url, environment)
     root = form.root({"mcpServers": {name: _entry(server)}})
-    # the file is never read or written: it only says what relative paths would be relative to
+    # the file is never read or written: it is the base of relative paths
     parsed = ParsedConfig(Path(working_directory(), "connect"), root, platform=sys.platform)
     base = parsed.resolve(environment)
     (group,) = base.groups
@@ -107,17 +106,17 @@ def _entry(server: DirectServer) -> dict[str, object]:
 
 
 def _name(url: str, environment: Mapping[str, str]) -> str:
-    """Return how messages name the server: its host, or for a socket its file."""
+    """Return the name of the server in messages: its host, or the file of a socket."""
     try:
         host = unquote(urlsplit(expand(url, environment).text).hostname or "")
-    except ValueError:  # what is wrong with it is said later
+    except ValueError:  # the error is reported later
         host = ""
     name = host.rstrip("/").rpartition("/")[2][: types.NAME_LENGTH]
     return name if name.isprintable() and name.strip() else _ONLY_SERVER
 
 
 def parse_headers(words: Iterable[str]) -> dict[str, str]:
-    """Return headers by their names. Raises InvalidArguments, whose message has no value: it may be a secret."""
+    """Return headers by their names. Raises InvalidArguments, without values, which may be secrets."""
     found: dict[str, str] = {}
     for number, word in enumerate(words, 1):
         name, *rest = (part.strip() for part in _SEPARATOR.split(word, maxsplit=1))

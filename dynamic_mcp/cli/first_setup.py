@@ -1,4 +1,4 @@
-"""A first setup: plans what to import and what to change in each AI tool, then does it."""
+"""A first setup: plans the import and the changes of each AI tool, then applies them."""
 
 from __future__ import annotations
 
@@ -71,32 +71,30 @@ class Setup:
 
     @property
     def has_config(self) -> bool:
-        """Return whether there is a config, or will be one."""
+        """Return whether a config exists or is created."""
         return self.plan.before is not None or bool(self.plan.servers)
 
     @property
     def daemon(self) -> bool | None:
-        """Return whether the config has a daemon; None if it does not say."""
+        """Return whether the config has a daemon; None if it has no such setting."""
         value = at(jsonc.loads(self.plan.after.removeprefix("\ufeff")), DAEMON)
         return None if value is None or value is NOTHING else value is not False
 
     @property
     def has_changes(self) -> bool:
-        """Return whether any file would change."""
         return self.plan.is_changed or any(
             _has_no_entry(tool.adapter) or self._servers_to_remove(tool) for tool in self.tools
         )
 
     def without(self, names: Collection[str]) -> Setup:
-        """Return the setup without the servers of these names."""
         return replace(self, plan=self.plan.without(names), left_out=tuple(names))
 
     def with_replacement(self) -> Setup:
-        """Return the setup in which the imported servers are removed from their tools."""
+        """Return the setup with the imported servers removed from their tools."""
         return replace(self, is_replacing=True)
 
     def with_daemon(self, *, is_on: bool) -> Setup:
-        """Return the setup in which the config has a daemon, or has none; a daemon that it has keeps its fields."""
+        """Return the setup with a daemon in the config, or with none; an existing daemon keeps its fields."""
         return self if self.daemon is is_on else replace(self, plan=replace(self.plan, daemon=is_on))
 
     def origin(self, name: str) -> str:
@@ -136,7 +134,7 @@ class Setup:
         )
 
     def _servers_to_remove(self, tool: ToolSettings) -> list[str]:
-        """Return the servers to remove from the tool, without those that are disabled there already."""
+        """Return the servers to remove from the tool, without those already disabled in it."""
         if not self.is_replacing:
             return []
         disabled = {server.name for reading in tool.readings for server in reading.servers if server.is_off}
@@ -169,7 +167,7 @@ def plan_setup(file: Path, tools: Sequence[ToolSettings]) -> Setup:
 
 
 def apply_setup(setup: Setup, out: Output) -> str:
-    """Write the config and the tools' files; return the id by which all that can be undone, if anything changed."""
+    """Write the config and the tools' files; return the id for `undo`, if anything changed."""
     machine, journal = local_machine(None), open_journal("init")
     entries = [write_plan(setup.plan, journal)]
     needed = find_required_variables(setup.file, os.environ)

@@ -1,4 +1,4 @@
-"""What the command line says of HTTP, in words of a person, and as the host takes it."""
+"""The HTTP options of `serve`, as typed and as parsed for the host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HttpWords(Struct, frozen=True):
 
 
 def parse_http_options(words: HttpWords) -> HttpOverrides | None:
-    """Return what overrides the config; None if HTTP is left to it. Raises InvalidArguments."""
+    """Return the overrides of the config; None if no HTTP option is set. Raises InvalidArguments."""
     if words.address is None:
         if words != HttpWords(profile=words.profile):
             raise InvalidArguments(
@@ -83,7 +83,7 @@ def _check(option: str, check: Callable[[Given], Taken], value: Given) -> Taken:
 
 
 def _first_name(words: HttpWords) -> str:
-    given = {
+    options = {
         "--tls-cert": words.tls_cert,
         "--tls-key": words.tls_key,
         "--root-path": words.root_path,
@@ -91,4 +91,4 @@ def _first_name(words: HttpWords) -> str:
         "--allowed-origin": words.allowed_origins,
         "--insecure": words.insecure,
     }
-    return next(name for name, value in given.items() if value)
+    return next(name for name, value in options.items() if value)

@@ -73,12 +73,11 @@ class ImportOptions:
 
     @property
     def has_no_source(self) -> bool:
-        """Return whether neither tools nor files are given."""
         return not (self.tools or self.files)
 
     @property
     def is_read_only(self) -> bool:
-        """Return whether nothing is written, so that there is nothing to ask."""
+        """Return whether the options forbid writing, so that no question is asked."""
         return self.dry_run or self.is_list
 
 
@@ -151,7 +150,7 @@ def _read_settings(options: ImportOptions, machine: Machine) -> list[Reading]:
 
 
 def _without_duplicates(readings: Sequence[Reading]) -> list[Reading]:
-    """Leave out project files that are the user's own, as when the project is the home directory."""
+    """Drop project files that are also the user's, as when the project is the home directory."""
     users = {
         (each.source.tool, each.source.file)
         for each in readings
@@ -177,7 +176,7 @@ def _scopes(options: ImportOptions) -> tuple[ToolScope, ...] | None:
 
 
 def _is_importable(reading: Reading, output: Path) -> bool:
-    """Return whether a file has anything to import. Raises ConfigError if it is also the output."""
+    """Return whether a file has servers to import. Raises ConfigError if it is also the output."""
     if reading.source.file.absolute() == output:
         raise ConfigError(str(output), "", "is both an input and the output", hint="name another file with --output")
     return bool(reading.servers or reading.error or reading.notices)
@@ -197,7 +196,7 @@ def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, 
 
 
 def _make_decider(options: ImportOptions, respondent: Respondent) -> Callable[[ServerDifference], MergeChoice]:
-    """Return what decides about a difference: the command line, then the user at the terminal, else the config."""
+    """Return the function that resolves a difference: by options, by asking the user, or in favor of the config."""
 
     def decide(difference: ServerDifference) -> MergeChoice:
         names = (difference.name, difference.server.name)
@@ -213,7 +212,6 @@ def _sort_servers(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _make_describer(options: ImportOptions, respondent: Respondent) -> Callable[[ForeignServer], Entry]:
-    """Return what describes a new server."""
     if options.describe == "none":
         return lambda server: server.entry
     if options.describe != "server" and (
@@ -254,9 +252,9 @@ def _apply(this: Invocation, options: ImportOptions, plan: Plan) -> int:
 
 
 def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry | None:
-    """Write what a plan says; return the change to undo, or None if nothing changes.
+    """Apply a plan; return the change for `undo`, or None if nothing changes.
 
-    Without a `journal`, the change stands alone.
+    Without a `journal`, the change is recorded alone.
     """
     tools = dict.fromkeys(reading.source.tool for reading in plan.readings if reading.servers)
     return write_changes(plan, " ".join(("import", *tools)), is_private=plan.has_secrets(), journal=journal)
@@ -265,7 +263,7 @@ def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry
 def write_changes(
     plan: Plan, title: str, *, is_private: bool, journal: ChangeJournal | None = None
 ) -> JournalEntry | None:
-    """Write the config of a plan and its env file, both or none, as one change of this title."""
+    """Write the config of a plan and its env file, both or none, as one change with this title."""
     changes: list[FileChange] = []
     if plan.variables:
         before = files.read_bytes(plan.env_file)
@@ -287,20 +285,21 @@ def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
     command = ["git", *_SAFE_GIT_OPTIONS, "check-ignore", "--quiet", "--", str(file)]
     quiet = {**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
-        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_GIT_WITHIN_S, check=False)
+        result = subprocess.run(
+            command, cwd=folder, env=quiet, capture_output=True, timeout=_GIT_WITHIN_S, check=False
+        )
     except (OSError, subprocess.SubprocessError):
-        return True  # unknown without git, and a needless warning does no harm
-    return done.returncode == 1
+        return True  # without git it is unknown, and a needless warning is harmless
+    return result.returncode == 1
 
 
 def _show_readings(out: Output, readings: Sequence[Reading]) -> None:
-    """Print what each file holds."""
     rows = [[*_format_reading(each), ", ".join(server.name for server in each.servers)] for each in readings]
     out.print_table(["TOOL", "SCOPE", "FILE", "SERVERS"], rows)
 
 
 def _show_list(out: Output, plan: Plan) -> None:
-    """Print what each file holds, and what an import would do with it."""
+    """Print the servers of each file, and what an import would do with them."""
     if out.is_json_requested or not out.is_terminal:
         out.print_json(plan.to_json())
         return
@@ -321,7 +320,7 @@ def _format_reading(reading: Reading) -> list[str]:
 
 
 def _show_diff(out: Output, plan: Plan) -> None:
-    """Print the difference that would be written, without secrets."""
+    """Print the diff of the config, without secrets."""
     lines = list(plan.diff())
     if not lines:
         out.say(f"`{plan.output}` would not change")
@@ -335,7 +334,7 @@ def _show_diff(out: Output, plan: Plan) -> None:
 
 
 def show_warnings(out: Output, plan: Plan) -> None:
-    """Print what is lost, what could not be read, and what no longer exists."""
+    """Print warnings about lost fields, unreadable files, and commands or files that no longer exist."""
     _show_notices(out, plan.warnings)
     for error in plan.errors:
         out.say(f"error: {error}", "red")
@@ -344,13 +343,13 @@ def show_warnings(out: Output, plan: Plan) -> None:
 
 
 def _show_notices(out: Output, notices: Iterable[Notice]) -> None:
-    """Print what is lost, one line for each field."""
+    """Print one line for each lost field."""
     for notice in notices:
         out.say(f"warning: {notice}", "yellow")
 
 
 def _show_summary(out: Output, plan: Plan, *, is_exposed: bool) -> None:
-    """Print what was done and what to do next."""
+    """Print a summary and the next steps."""
     counts = count_actions(plan.items)
     parts = [f"{number} {action}" for action, number in counts.items() if number]
     summary = f"{plan.output}: " + (", ".join(parts) or "no servers")
@@ -365,7 +364,7 @@ def _show_summary(out: Output, plan: Plan, *, is_exposed: bool) -> None:
 
 
 def _show_actions(out: Output, plan: Plan) -> None:
-    """Print what happens to each server, which variables to set, and what to do about secrets."""
+    """Print the action for each server, the variables to set, and advice about secrets."""
     for item in plan.items:
         source = _format_source(item.server.source)
         if item.action is Action.SAME and item.reason:
@@ -395,7 +394,7 @@ def _format_source(source: SettingsSource) -> str:
 
 
 def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
-    """Return how new servers describe themselves, by name."""
+    """Return the descriptions that new servers give of themselves, by name."""
     items = {item.name: item for item in plan.items if _lacks_description(item)}
     for name, item in list(items.items()):
         if item.server.source.scope is not ToolScope.USER and not may_start_projects:

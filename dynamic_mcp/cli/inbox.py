@@ -1,4 +1,4 @@
-"""What a proxy sends to a command besides answers: progress and log messages, and questions for the person."""
+"""Handles messages from a proxy to a command: progress, log messages, and forms for the user."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Inbox:
     def __init__(self, out: Output, send: Callable[[bytes], None], *, may_ask: bool) -> None:
         self._out = out
         self._may_ask = may_ask
-        self._forms: TerminalForms | None = None  # loaded with the first form
+        self._forms: TerminalForms | None = None  # imported for the first form
         self._send = send
         self._tasks = TaskSet(log)
         self._questions: dict[bytes, asyncio.Task[None]] = {}
 
     @property
     def capabilities(self) -> Mapping[str, object]:
-        """What the proxy may ask of this command."""
+        """The client capabilities that the command declares."""
         return {"elicitation": {"form": {}}} if self._may_ask else {}
 
     def receive(self, frame: Frame) -> None:
-        """Take a notification, or a question, which is answered when the person has answered."""
+        """Handle a notification or a form request; the latter is answered once the user has."""
         if len(frame.id):
             key = bytes(frame.id)
             question = self._questions[key] = self._tasks.create(self._answer(frame), name="question")
@@ -53,7 +53,7 @@ class Inbox:
             _show_notification(self._out, frame)
 
     async def close(self) -> None:
-        """Leave what is still asked unanswered."""
+        """Cancel open forms without an answer."""
         self._tasks.cancel_all()
         await self._tasks.wait()
 
@@ -85,7 +85,7 @@ def _show_notification(out: Output, frame: Frame) -> None:
             out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
 
 
-def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
+def _format_progress(params: dict[str, Any]) -> str:  # Any: JSON from an upstream
     done, total = params.get("progress"), params.get("total")
     far = f"{done}/{total}" if total is not None else f"{done}"
     share = ""
@@ -94,6 +94,6 @@ def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an up
     return f"progress {far}{share}{': ' if params.get('message') else ''}{params.get('message', '')}"
 
 
-def _format_data(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
+def _format_data(params: dict[str, Any]) -> str:  # Any: JSON from an upstream
     data = params.get("data", "")
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

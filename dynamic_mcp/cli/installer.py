@@ -37,7 +37,7 @@ from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_repl
 
 
 class Start(Struct, frozen=True):
-    """What our entry starts: this program with a config or, with a `url`, a connection; in a profile, if any.
+    """The command of our entry: serves a config or, with a `url`, connects to it; optionally in a profile.
 
     `headers` are sent to the URL; `${VARIABLE}` in them is filled in by the tool.
     """
@@ -48,7 +48,7 @@ class Start(Struct, frozen=True):
 
     @property
     def whole_url(self) -> str | None:
-        """The URL with the profile in it."""
+        """The URL, including the profile."""
         if self.url is None or self.profile is None:
             return self.url
         return f"{self.url.rstrip('/')}/profile/{quote(self.profile, safe='')}"
@@ -87,7 +87,7 @@ def _install(
     url = start.whole_url
     config = _require_config(this.config_path().absolute()) if url is None or replace else None
     if url is None and config is not None and start.profile is not None:
-        from dynamic_mcp.proxy.profiles import require  # a part of the proxy, which is loaded for nothing else
+        from dynamic_mcp.proxy.profiles import require  # part of the proxy, imported only here
 
         require(read_config(config, os.environ), start.profile)
     where = _scope(adapter, scope, machine)
@@ -127,14 +127,14 @@ def _install(
 def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
     """Remove our entry from a tool's settings; return the exit code."""
     with hold_change_lock():
-        done = _uninstall(tool, scope, project, dry_run=dry_run)
+        actions = _uninstall(tool, scope, project, dry_run=dry_run)
     if not dry_run:
         _record(this, "uninstall", reader.find_tool(tool), ToolScope(scope))
-    return report(this, done)
+    return report(this, actions)
 
 
 def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
-    """Remove our entry, or with `dry_run` only find out what that would do; return what was done.
+    """Remove our entry; return the actions, which `dry_run` only describes.
 
     Files that are still as `install` left them get their old bytes back.
     """
@@ -173,7 +173,7 @@ def _record(
 
 
 def _check_url(url: str, profile: str | None) -> None:
-    """Raise InvalidArguments for what an AI tool cannot connect to."""
+    """Raise InvalidArguments for a URL that an AI tool cannot connect to."""
     try:
         check_url(url)
     except FlawError as exc:
@@ -191,7 +191,7 @@ def _check_url(url: str, profile: str | None) -> None:
 
 
 def _require_config(config: Path) -> Path:
-    """Return the config if it exists: a tool does not show why a start without one fails. Raises ConfigError."""
+    """Return the path of the config, which must exist, since tools hide startup errors. Raises ConfigError."""
     if not config.is_file():
         raise ConfigError(
             str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` creates one"
@@ -284,7 +284,7 @@ def _report(this: Invocation, adapter: Adapter, result: InstallPlan, entry: Jour
 def warn_about_limits(
     out: Output, adapter: Adapter, result: InstallPlan, needed: RequiredVariables, caveat: str
 ) -> None:
-    """Warn about what will not work in this tool."""
+    """Warn about the limits of this tool."""
     client = find_client(adapter.name)
     if caveat:
         out.say(f"warning: {caveat}")
@@ -304,14 +304,14 @@ def warn_about_limits(
 
 
 def _withheld_globs(adapter: Adapter) -> frozenset[str]:
-    """Return globs of the variables that a tool withholds; `*` for one that passes on only a few."""
+    """Return globs of the variables that a tool withholds; `*` if it passes on only a few."""
     if adapter.inherits is None or isinstance(adapter.inherits, str):
         return frozenset("*")
     return frozenset(each for each in adapter.inherits if each.startswith("!"))
 
 
 def _report_remaining(this: Invocation, adapter: Adapter, replacement: Replacement) -> None:
-    """Report the servers that stay active beside our entry, and how to replace them."""
+    """Report the servers that stay active next to our entry, and the commands to replace them."""
     in_config = [each for each in replacement.remaining if each.is_in_config and each.is_writable]
     others = [each for each in replacement.remaining if not each.is_in_config]
     fixed = [each for each in replacement.remaining if each.is_in_config and not each.is_writable]

@@ -1,4 +1,4 @@
-"""One run of a command: its config, and where its messages and data go."""
+"""One run of a command: its config and its output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Invocation(Struct, frozen=True):
-    """What every command gets: the values of `--config` and `--alone`, the chosen profile, and its own words."""
+    """The context of a command: the values of `--config` and `--alone`, the profile, and the command line."""
 
     config_option: str | None
     out: Output
@@ -30,11 +30,11 @@ class Invocation(Struct, frozen=True):
     command: str = "dynamic-mcp"
 
     def config_path(self, *, may_be_new: bool = False) -> Path:
-        """Return the config file, found as serving finds it. Raises ConfigError."""
+        """Return the config file, by the same rule as serving. Raises ConfigError."""
         return find_config(self.config_option, may_be_new=may_be_new)
 
     def explicit_path(self) -> Path | None:
-        """Return the absolute path of the config that --config gives, if it gives one."""
+        """Return the absolute path of `--config`, if set."""
         return self.config_path().absolute() if self.config_option else None
 
     def read_config(self, group: str | None = None) -> Config:
@@ -50,7 +50,7 @@ class Invocation(Struct, frozen=True):
         return replace(config, groups=groups)
 
     def read_groups(self, group: str | None = None) -> Config:
-        """Do the same, and print a hint if the config has no groups."""
+        """Read the config as `read_config` does, and print a hint if it has no groups."""
         config = self.read_config(group)
         if not config.groups:
             self.out.say(empty_config_message(config.file, self.profile))
@@ -58,7 +58,7 @@ class Invocation(Struct, frozen=True):
 
 
 def empty_config_message(file: Path, profile: str | None = None) -> str:
-    """Return a message that a config has no groups, or none in a profile, and how to get some."""
+    """Return the message for a config or a profile without groups, with a hint."""
     from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.system.shell import format_command
 
@@ -73,7 +73,7 @@ def empty_config_message(file: Path, profile: str | None = None) -> str:
 
 
 def find_config(explicit: str | None, *, may_be_new: bool = False) -> Path:
-    """Return the config to use. This is the one rule, for serving and for every command.
+    """Return the config to use, by the one rule for serving and for all commands.
 
     The file given on the command line comes first, then $DYNAMIC_MCP_CONFIG, ./dynamic-mcp.json and the file in the
     user's config directory. If none exists, one that `may_be_new` goes into the user's directory. Raises ConfigError.
@@ -84,7 +84,7 @@ def find_config(explicit: str | None, *, may_be_new: bool = False) -> Path:
 
 
 def narrow_config(config: Config, profile: str | None) -> Config:
-    """Return a config with nothing but the groups of a profile, if one is chosen. Raises NotFound."""
+    """Return a config with only the groups of the profile, if one is chosen. Raises NotFound."""
     if profile is None:
         return config
     from dynamic_mcp.proxy.profiles import narrow, require
@@ -97,8 +97,8 @@ def narrow_config(config: Config, profile: str | None) -> Config:
 def start_invocation(
     config_option: str | None, *, quiet: bool, verbose: int, as_json: bool, command: str = "dynamic-mcp"
 ) -> Invocation:
-    """Start a command: its log goes to stderr, errors only without --verbose."""
-    from dynamic_mcp.cli.output import Output  # serving writes its log alone
+    """Start a command. Its log goes to stderr; without `--verbose`, only errors are logged."""
+    from dynamic_mcp.cli.output import Output  # only serving writes the log file
 
     levels = ("error", "info", "debug")
     log_output.log_to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
@@ -107,7 +107,7 @@ def start_invocation(
 
 
 def unknown_group(name: str, config: Config) -> NotFound:
-    """Return the error that a config has no such group, with what may be meant."""
+    """Return the error for an unknown group, with similar names."""
     from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.system.shell import format_command
 

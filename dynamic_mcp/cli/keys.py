@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-# Returns the next key within seconds; empty if none comes.
+# Returns the next key, or an empty string after a timeout in seconds.
 ReadKey = Callable[[float], str]
 
 if sys.platform == "win32":
@@ -30,11 +30,11 @@ if sys.platform == "win32":
 
     @contextlib.contextmanager
     def open_keyboard() -> Iterator[ReadKey]:
-        """Read keys at once and without showing them, from now on."""
+        """Read single keys, without echo, in this context."""
         yield _read
 
     def read_line(within_s: float) -> str | None:
-        """Return a line that is typed; None if nothing is typed in this time. Raises EOFError at the end of input."""
+        """Return a typed line; None after the timeout. Raises EOFError at the end of input."""
         ends_at = time.monotonic() + within_s
         while not msvcrt.kbhit():
             if time.monotonic() > ends_at:
@@ -43,7 +43,7 @@ if sys.platform == "win32":
         return input()
 
     def discard_typed() -> None:
-        """Throw away what was typed before."""
+        """Discard keys typed before."""
         while msvcrt.kbhit():
             msvcrt.getwch()
 
@@ -57,12 +57,12 @@ else:
             return ""
         typed = os.read(sys.stdin.fileno(), 1024)
         if not typed:
-            raise KeyboardInterrupt  # the terminal is gone
-        return typed.decode("utf-8", "replace") if len(typed) == 1 else "?"  # an arrow, or something pasted
+            raise KeyboardInterrupt  # the terminal is closed
+        return typed.decode("utf-8", "replace") if len(typed) == 1 else "?"  # an arrow key, or pasted text
 
     @contextlib.contextmanager
     def open_keyboard() -> Iterator[ReadKey]:
-        """Read keys at once and without showing them, from now on; what was typed before is thrown away."""
+        """Read single keys, without echo, in this context; discard keys typed before."""
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         try:
@@ -72,7 +72,7 @@ else:
             termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
 
     def read_line(within_s: float) -> str | None:
-        """Return a line that is typed; None if none comes in this time. Raises EOFError at the end of input."""
+        """Return a typed line; None after the timeout. Raises EOFError at the end of input."""
         ready, _, _ = select.select([sys.stdin], [], [], within_s)
         if not ready:
             return None
@@ -82,12 +82,12 @@ else:
         return typed.decode("utf-8", "replace").rstrip("\n")
 
     def discard_typed() -> None:
-        """Throw away what was typed before."""
+        """Discard keys typed before."""
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def discard(read: ReadKey, for_s: float) -> None:
-    """Throw away what is typed in this time."""
+    """Discard keys for this many seconds."""
     ends_at = time.monotonic() + for_s
     while (left := ends_at - time.monotonic()) > 0:
         read(left)

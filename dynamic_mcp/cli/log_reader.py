@@ -19,7 +19,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths
 
-Record = dict[str, Any]  # Any: what a line of JSON may hold
+Record = dict[str, Any]  # Any: JSON
 
 _EVERY_S = 0.5
 _STYLES = {"error": "red", "warning": "yellow", "debug": "dim"}
@@ -27,7 +27,7 @@ _STYLES = {"error": "red", "warning": "yellow", "debug": "dim"}
 
 @dataclass(frozen=True)
 class LogFilter:
-    """Which records to show; `since` has the format of the times in the file."""
+    """Selects records; `since` has the format of the times in the file."""
 
     group: str | None
     since: str
@@ -47,12 +47,11 @@ class LogFilter:
                 )
             except FlawError as exc:
                 raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
-        # the stderr of servers has level debug, and is what someone who asks for a group wants to see
+        # the stderr of servers has level debug, and `logs GROUP` shows it
         lowest = log_output.LEVELS.index(level or "debug")
         return cls(group, begin, frozenset(log_output.LEVELS[lowest:]), None if config is None else str(config))
 
     def matches(self, record: Record) -> bool:
-        """Tell whether to show a record."""
         return (
             (self.group is None or record.get("group") == self.group)
             and (self.config is None or record.get("config") == self.config)
@@ -93,7 +92,7 @@ def _read_all(file: Path) -> Iterator[str]:
 
 
 def _follow(path: Path) -> Iterator[str]:
-    """Yield the lines of a file as it grows, and those of its successor after a rotation."""
+    """Yield the lines of a file as it grows, and of its successor after a rotation."""
     partial = ""
     while True:
         try:
@@ -132,11 +131,11 @@ def _show(out: Output, record: Record) -> None:
         out.print_json_line(record)
         return
     try:
-        when = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
+        timestamp = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
     except ValueError:
-        when = "?"
+        timestamp = "?"
     level = str(record.get("level", ""))
-    text = f"{when} {level:7} {record.get('message', '')}"
+    text = f"{timestamp} {level:7} {record.get('message', '')}"
     if "traceback" in record:
         text += f"\n{record['traceback']}"
     out.print_line(text, _STYLES.get(level, ""))

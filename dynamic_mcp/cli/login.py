@@ -50,7 +50,7 @@ class _RemoteGroup:
     unset: str = ""
 
 
-# A group by its name, or a server that is in no config; None is all groups.
+# A group by its name, or a server given by its URL; None means all groups.
 Which = str | DirectServer | None
 
 
@@ -79,7 +79,7 @@ def log_out(this: Invocation, which: Which) -> None:
 
 
 def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | None) -> None:
-    """Revoke and delete the tokens that a person has at one server, or at all groups. Raises DynamicMcpError."""
+    """Revoke and delete the tokens of one user at one server, or at all groups. Raises DynamicMcpError."""
     found = [
         (group, person)
         for group in _select_groups(this, which)
@@ -100,9 +100,9 @@ def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | N
 def show_status(this: Invocation, which: Which) -> int:
     """Print which groups are logged in; return the exit code."""
     groups = _select_groups(this, which, only_remote=which is not None)
-    own = asyncio.run(_list_rows(groups))
-    rows = [*own, *asyncio.run(_list_rows(_list_personal(groups)))]
-    persons = ("person",) if len(rows) > len(own) else ()
+    group_rows = asyncio.run(_list_rows(groups))
+    rows = [*group_rows, *asyncio.run(_list_rows(_list_personal(groups)))]
+    persons = ("person",) if len(rows) > len(group_rows) else ()
     columns = ("group", *persons, "state", "until", "scope", "issuer")
     this.out.print_rows(
         rows,
@@ -112,10 +112,10 @@ def show_status(this: Invocation, which: Which) -> int:
     )
     failures = {"expired"} if which is None else {"expired", "not logged in"}
     failures |= {group.unset for group in groups if group.unset}
-    return LOGIN_NEEDED if any(row["state"] in failures for row in own) else 0
+    return LOGIN_NEEDED if any(row["state"] in failures for row in group_rows) else 0
 
 
-# --- which groups ----------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------
 
 
 def _select_groups(this: Invocation, which: Which, *, only_remote: bool = True) -> list[_RemoteGroup]:
@@ -141,7 +141,7 @@ def _remote_group(config: GroupConfig, root: Config, command: str, out: Output) 
 
 
 def _list_personal(groups: list[_RemoteGroup]) -> list[_RemoteGroup]:
-    """Return the groups once more for each person who has a login of its own to them."""
+    """Return an entry for each group and each user with a personal login to it."""
     folder = login_folder()
     return [_of_person(group, person) for group in groups for person in list_persons(folder, group.remote)]
 
@@ -155,8 +155,8 @@ def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> 
     """Record a login or its end, at a server of a config."""
     if not isinstance(which, DirectServer):
         person = group.remote.login_of
-        whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
-        record(this, this.config_path(), event, {"group": group.name, **whose})
+        user_fields = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
+        record(this, this.config_path(), event, {"group": group.name, **user_fields})
 
 
 # --- login -----------------------------------------------------------------------------------------------
@@ -164,21 +164,21 @@ def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> 
 
 async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> bool:
     """Log in to a group; return whether there is a new token. Raises LoginFailed."""
-    known = await group.bearer.load_login()
+    stored_login = await group.bearer.load_login()
     if group.unset:
         group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
         return False
     if group.remote.has_own_authorization:
         group.out.say(f"{group.name}: uses the Authorization header of the config")
         return False
-    if not is_explicit and known is not None and known.token is not None and not ask_token:
+    if not is_explicit and stored_login is not None and stored_login.token is not None and not ask_token:
         group.out.say(f"{group.name}: already logged in")
         return False
     if not group.remote.oauth.needs_user:
         await group.bearer.get_header()
         group.out.say(f"{group.name}: logs in by itself, with the configured client")
         return False
-    login = await _ask_token(group) if ask_token else await _browse(group, known, open_browser=open_browser)
+    login = await _ask_token(group) if ask_token else await _browse(group, stored_login, open_browser=open_browser)
     if login is None:
         return False
     if not await group.bearer.adopt(login):
@@ -187,7 +187,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
     return True
 
 
-async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: bool) -> Login | None:
+async def _browse(group: _RemoteGroup, stored_login: Login | None, *, open_browser: bool) -> Login | None:
     """Log in with a browser, or with a pasted token if there is no client id. Return None if no login is needed."""
     from dynamic_mcp.oauth.login import LoginAborted, NoClient, NoLogin, begin_login
     from dynamic_mcp.oauth.probe import probe
@@ -196,7 +196,7 @@ async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: boo
     if outcome.status is None:
         raise LoginFailed(group.name, outcome.reason, hint="check the `url`, and the network or VPN")
     try:
-        async with begin_login(group.remote, group.bearer.policy, outcome.challenge, known) as attempt:
+        async with begin_login(group.remote, group.bearer.policy, outcome.challenge, stored_login) as attempt:
             if outcome.is_open() and attempt.is_assumed():
                 _report_no_login(group)
                 return None
@@ -221,7 +221,7 @@ def _report_no_login(group: _RemoteGroup) -> None:
 
 
 async def _show_link(out: Output, url: str, *, open_browser: bool) -> None:
-    """Show the link to the person, in a browser if there is one. The link is data and goes to stdout."""
+    """Open the link in a browser if there is one, and print it to stdout, as data."""
     from dynamic_mcp.oauth.browser import has_browser, open_link
 
     is_open = open_browser and has_browser(os.environ) and await open_link(url)
@@ -231,7 +231,7 @@ async def _show_link(out: Output, url: str, *, open_browser: bool) -> None:
 
 
 def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
-    """Read the address that the browser ended up on from stdin, while we also wait for the browser itself."""
+    """Read the redirect address from stdin, while also waiting for the browser."""
     loop = asyncio.get_running_loop()
 
     def take(line: str) -> None:
@@ -246,7 +246,7 @@ def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
         while (data := _read_chunk()) and not loop.is_closed():
             *lines, rest = (rest + data).split(b"\n")
             for line in filter(None, lines):
-                with contextlib.suppress(RuntimeError):  # the login is over
+                with contextlib.suppress(RuntimeError):  # the login has ended
                     loop.call_soon_threadsafe(take, line.decode("utf-8", "replace"))
 
     threading.Thread(target=read, name="pasted", daemon=True).start()
@@ -255,12 +255,12 @@ def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
 def _read_chunk() -> bytes:
     try:
         return os.read(0, 65536)
-    except OSError:  # there is no stdin
+    except OSError:  # stdin is closed
         return b""
 
 
 async def _ask_token(group: _RemoteGroup) -> Login:
-    """Ask for a token that the person has created, and try it. Raises LoginFailed."""
+    """Ask the user for a token, and test it. Raises LoginFailed."""
     from dynamic_mcp.oauth.probe import probe
     from dynamic_mcp.oauth.services import token_hint
 
@@ -287,21 +287,21 @@ def _read_token() -> str:
 
 async def _log_out(group: _RemoteGroup) -> bool:
     """Revoke and delete the tokens of a group; return whether there were any. Raises LoginFailed."""
-    known = await group.bearer.load_login()
+    stored_login = await group.bearer.load_login()
     label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
-    if known is None or known.token is None:
+    if stored_login is None or stored_login.token is None:
         group.out.say(f"{label}: not logged in")
         return False
-    if known.revocation_endpoint is not None and known.client is not None:
+    if stored_login.revocation_endpoint is not None and stored_login.client is not None:
         from dynamic_mcp.oauth.tokens import TokenEndpoint
         from dynamic_mcp.web.documents import open_documents
         from dynamic_mcp.web.endpoints import TokenRequestFailed
 
         try:
             async with open_documents(group.bearer.policy) as web:
-                await TokenEndpoint(web, known, group.remote.oauth).revoke(known.token)
+                await TokenEndpoint(web, stored_login, group.remote.oauth).revoke(stored_login.token)
         except TokenRequestFailed as exc:
-            why = f"`{known.revocation_endpoint}` {exc}"
+            why = f"`{stored_login.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")
     try:
         await group.bearer.forget()

@@ -1,4 +1,4 @@
-"""This machine as the importer sees it, and the journal of the changes that were made on it."""
+"""The local machine for the importer, and the journal of changes made on it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def local_machine(project: str | None) -> Machine:
     platform: Literal["linux", "darwin", "win32"] = "linux"
     if sys.platform in ("darwin", "win32"):
         platform = sys.platform
-    folder = os.path.abspath(project or ".")  # noqa: PTH100 - tools know a project by its path with links in it
+    folder = os.path.abspath(project or ".")  # noqa: PTH100 - tools identify a project by its unresolved path
     return Machine(Path.home(), Path(folder), os.environ, platform)
 
 
 def open_journal(command: str = "") -> ChangeJournal:
-    """Return the journal of this user; what it records for a `command` belongs together."""
+    """Return the journal of this user; changes of one `command` form a unit."""
     return ChangeJournal(paths.state_dir() / "journal", command)
 
 

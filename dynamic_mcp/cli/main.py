@@ -20,7 +20,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def run(args: list[str], left: Shim | None = None) -> int:
-    """Run one command and return its exit code; `left` is the shim of a window that no daemon serves any more."""
+    """Run one command and return its exit code; `left` is the shim of a window that has lost its daemon."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         # characters that a terminal's encoding lacks show as escapes; odd bytes of an answer are read the same way
         if hasattr(stream, "reconfigure"):
@@ -51,7 +51,7 @@ def _run(args: list[str]) -> int:
 
         if (code := offer_setup()) is not None:
             return code
-    gc.disable()  # what a start loads stays, so collecting garbage only costs time; serving enables it again
+    gc.disable()  # objects loaded at start stay alive, so collecting only costs time; serving enables it again
     try:
         from dynamic_mcp.cli.startup import serve
 
@@ -67,14 +67,14 @@ def _go_on_alone(left: Shim) -> int:
 
 
 def _is_config_alone(args: list[str]) -> bool:
-    """Tell whether to serve without options but a profile, as AI tools ask for: that start does without click."""
+    """Return whether to serve with no option but a profile, as AI tools do: that start does not need click."""
     if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
         return False
     return not args or not (args[0].startswith("-") or looks_like_a_command(args[0]) or is_command(args[0]))
 
 
 def _report_os_error(exc: OSError) -> int:
-    """Report what the system refused, mostly access to a file, or space on a full disk."""
+    """Report an error of the system, such as a denied access or a full disk."""
     from dynamic_mcp.system.text import os_reason
 
     what, why = os.fsdecode(exc.filename or ""), os_reason(exc)

@@ -86,7 +86,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON e
 
 
 def log_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options of the log to a command that serves, which gets them as `log_level` and `log_format`."""
+    """Add the options of the log to a command that serves, which receives them as `log_level` and `log_format`."""
 
     @click.option("--log-level", metavar="LEVEL", help="What to log on stderr: debug, info, warning or error.")
     @click.option("--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr.")
@@ -101,12 +101,12 @@ def log_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
-    """Add the common options to a command, which gets them as an Invocation and returns its exit code."""
+    """Add the common options to a command, which receives an Invocation and returns its exit code."""
     return config_option(output_options(function))
 
 
 def asking_options(function: Callable[Concatenate[Invocation, ...], int | None]) -> Command[...]:
-    """Do the same for a command that asks servers as a client does, in a profile."""
+    """Add the options of a command that is a client of servers, in a profile."""
 
     @functools.wraps(function)
     def command(this: Invocation, /, *args: object, profile: str | None, **kwargs: object) -> int | None:
@@ -116,7 +116,7 @@ def asking_options(function: Callable[Concatenate[Invocation, ...], int | None])
 
 
 def examining_options(function: Callable[Concatenate[Invocation, ...], int | None]) -> Command[...]:
-    """Do the same for a command that reaches servers, through the daemon or, with `--alone`, without it."""
+    """Add the options of a command that reaches servers, through the daemon or with `--alone` directly."""
 
     @functools.wraps(function)
     def command(this: Invocation, /, *args: object, alone: bool, **kwargs: object) -> int | None:
@@ -126,12 +126,12 @@ def examining_options(function: Callable[Concatenate[Invocation, ...], int | Non
 
 
 def proxy_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
-    """Do the same for a command about running proxies, which a config only filters."""
+    """Add the options of a command about running proxies, which `--config` filters."""
     return proxies_option(output_options(function))
 
 
 def output_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
-    """Do the same for a command that uses no config."""
+    """Add the options of a command that uses no config."""
 
     @quiet_option
     @verbose_option
@@ -167,12 +167,12 @@ def with_config_argument(this: Invocation, config: str | None) -> Invocation:
 
 
 class DefaultGroup(click.Group):
-    """Commands of which one is meant where none is named."""
+    """A group of commands with a default."""
 
     default = ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert the name of that one."""
+        """Insert the default if no command is named."""
         wants_help = bool(args) and args[0] in ctx.help_option_names
         if not ctx.resilient_parsing and not wants_help and (not args or args[0].startswith("-")):
             args = [self.default, *args]

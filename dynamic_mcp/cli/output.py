@@ -1,4 +1,4 @@
-"""Where a command's data and messages go. Only this file deals with terminals, JSON, colour, width and foreign text.
+"""Prints a command's data and messages. Only this file handles terminals, JSON, colour, width and foreign text.
 
 Data goes to stdout: tables on a terminal, else JSON. Messages go to stderr.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 NARROW = 60
 # The control characters that may stay in foreign text.
 _LINES = "\n\t"
-# What a terminal does at these: go to the first column of the first line, and erase to the end of the line or screen.
+# Control sequences: move to the first column of the first line, and erase to the end of the line or screen.
 _HOME, _ERASE_LINE, _ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-# Characters that JSON allows and a terminal acts on: C1 controls, and those that change the direction of text.
+# Characters that JSON allows and a terminal interprets: C1 controls and changes of text direction.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _MOST_NAMED = 3
 # A shorter wait shows no clock.
@@ -50,12 +50,12 @@ class Output:
         self.is_terminal = stdout.isatty()
         self.is_json = as_json or not self.is_terminal
         self.is_json_requested = as_json
-        self._frame: io.StringIO | None = None  # what is printed while the screen is repainted
+        self._frame: io.StringIO | None = None  # the output of the current repaint
         self._stdout = stdout
         self._stderr = stderr
         self._is_quiet = is_quiet
         is_dumb = environment.get("TERM", "") in ("", "dumb", "unknown")
-        # no spinner where nothing can be redrawn, nor where log lines would break it
+        # no spinner on a terminal that cannot redraw, nor where log lines would break it
         self._is_dumb = is_dumb
         self._may_draw = stderr.isatty() and not is_dumb and not is_quiet and not is_plain
         self._status: Status | None = None
@@ -86,7 +86,7 @@ class Output:
     def print_rows(
         self, value: object, columns: Sequence[str], rows: Sequence[Sequence[str]], *, if_none: str = ""
     ) -> None:
-        """Print a list: its value as JSON, or its rows as a table for a person, or why there are none."""
+        """Print a list: its value as JSON, or its rows as a table, or `if_none` if it is empty."""
         if self.is_json:
             self.print_json(value)
         elif rows:
@@ -95,7 +95,7 @@ class Output:
             self.say(if_none)
 
     def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-        """Print rows for a person; the last column takes the remaining width."""
+        """Print rows as a table; the last column takes the remaining width."""
         if self.console().width < NARROW:
             self._print_list(columns, rows, title)
             return
@@ -124,7 +124,7 @@ class Output:
                     self.print_line(f"{column.lower()}: {cell}", indent=2)
 
     def print_line(self, text: str, style: str = "", *, indent: int = 0, margin: str = "") -> None:
-        """Print one paragraph for a person, wrapped at the width; each line is indented and has the margin."""
+        """Print one paragraph of text, wrapped at the width; each line has the indent and the margin."""
         from rich.text import Text
 
         console = self.console()
@@ -134,7 +134,7 @@ class Output:
             console.print(Text(margin, style if margin.strip() else "").append(line))
 
     def mark(self, name: str) -> str:
-        """Return a sign that this terminal can show: `ok`, `note`, `warning` or `error`."""
+        """Return the sign for `ok`, `note`, `warning` or `error` that this terminal can show."""
         signs = {"ok": "✓", "note": "·", "warning": "!", "error": "✗"}
         plain = {"ok": "+", "note": "-", "warning": "!", "error": "x"}
         return self.sign(signs[name], plain[name])
@@ -149,9 +149,9 @@ class Output:
 
     @contextlib.contextmanager
     def repaint(self) -> Iterator[None]:
-        """Show what is printed meanwhile instead of what is on the screen, without flicker and cut to its height.
+        """Replace the screen with the output of this context, without flicker and cut to its height.
 
-        Without a terminal, and as JSON, it is printed as ever.
+        Without a terminal, and as JSON, the output is printed normally.
         """
         console = self.console()
         if not self.is_terminal or self.is_json or self._is_dumb or console.legacy_windows:
@@ -193,7 +193,7 @@ class Output:
 
     @contextlib.contextmanager
     def progress(self, what: str, names: Sequence[str] = ()) -> Iterator[Progress]:
-        """Show what the command waits for and for how long; on a terminal only."""
+        """Show a spinner with the pending names and the elapsed time; on a terminal only."""
         progress = Progress(what, names)
         if not self._may_draw or self._status is not None:
             yield progress
@@ -209,13 +209,13 @@ class Output:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a person can be asked: at a terminal, unless --quiet is given or this runs in the background."""
+        """Return whether the user can answer: at a terminal in the foreground, without `--quiet`."""
         if self._is_quiet or sys.stdin is None or not (sys.stdin.isatty() and self._stderr.isatty()):
             return False
         return sys.platform == "win32" or _own_terminal(sys.stdin) is not None
 
     def quote(self, text: str) -> None:
-        """Print what others have written on stderr, wrapped, behind a bar that shows where it ends."""
+        """Print foreign text on stderr, wrapped, behind a bar that shows its extent."""
         from rich.text import Text
 
         console, bar = self.console(self._stderr), self.sign("│ ", "| ")
@@ -229,7 +229,7 @@ class Output:
 
     @contextlib.contextmanager
     def interlude(self) -> Iterator[None]:
-        """Stop the spinner and show what is typed, while a person answers a question."""
+        """Stop the spinner and echo keys, while the user answers a question."""
         status = self._status
         if status is not None:
             status.stop()
@@ -243,7 +243,7 @@ class Output:
                 status.start()
 
     def update_progress(self, text: str) -> None:
-        """Show how far the work is: beside the spinner if there is one, else as a line."""
+        """Show progress: next to the spinner if there is one, else as a line."""
         if self._status is not None and self._progress is not None:
             self._progress.note = text
         else:
@@ -254,7 +254,7 @@ class Output:
         from rich.console import Console
 
         file = stream or self._frame or self._stdout
-        is_terminal = True if file is self._frame else None  # None: the console finds out
+        is_terminal = True if file is self._frame else None  # None: the console detects it
         return Console(file=file, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
 
     def _print(self, text: str) -> None:
@@ -263,7 +263,7 @@ class Output:
 
 @contextlib.contextmanager
 def _without_echo(stdin: TextIO) -> Iterator[None]:
-    """Keep the terminal from echoing keys: a typed line break would break the spinner. Input is still read."""
+    """Turn off the echo of the terminal: a typed line break would break the spinner. Input is still read."""
     with _local_modes(stdin, lambda modes, echo: modes & ~echo):
         yield
 
@@ -276,7 +276,7 @@ def _with_echo(stdin: TextIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _local_modes(stdin: TextIO, change: Callable[[int, int], int]) -> Iterator[None]:
-    """Change the local modes of a terminal, given them and the bit for the echo; then set them as they were."""
+    """Change the local modes of a terminal in this context; `change` receives them and the echo bit."""
     descriptor = _own_terminal(stdin)
     if descriptor is None:
         yield
@@ -294,7 +294,7 @@ def _local_modes(stdin: TextIO, change: Callable[[int, int], int]) -> Iterator[N
 
 
 def _own_terminal(stdin: TextIO) -> int | None:
-    """Return the descriptor of a terminal that we may change: the system stops a background process that does."""
+    """Return the descriptor of a terminal that this process may change; the system stops a background process."""
     if sys.platform == "win32" or not stdin.isatty():
         return None
     descriptor = stdin.fileno()
@@ -324,7 +324,7 @@ def _style(cell: str) -> str:
 
 
 class Progress:
-    """One wait, for something or for each of these names; `note` is the latest progress message."""
+    """The state of a wait, with the pending names if any; `note` is the latest progress message."""
 
     def __init__(self, what: str, names: Sequence[str] = (), now: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -335,7 +335,7 @@ class Progress:
         self.note = ""
 
     def complete(self, name: str) -> None:
-        """Remove a name from those that are pending."""
+        """Remove a name from the pending ones."""
         if name in self._pending:
             self._pending.remove(name)
 

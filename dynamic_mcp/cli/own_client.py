@@ -1,4 +1,4 @@
-"""A command as a client of a proxy of its own, which ends with the command and all that it has started."""
+"""A command as a client of an in-process proxy, which ends with the command, together with its servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config
 
-# How long servers may take to exit once the command has its answer.
+# The time for servers to exit once the command has its result.
 END_WITHIN_S = 2.0
 
 
@@ -53,15 +53,13 @@ class OwnClient:
 
     @property
     def groups(self) -> list[ViewedGroup]:
-        """The groups of the config, in its order."""
         return [ViewedGroup(group, self._session) for group in self._proxy.view_for(self._session)]
 
     def group(self, name: str) -> ViewedGroup:
-        """Return the group of this name. Raises NotFound."""
         return ViewedGroup(self._proxy.view_for(self._session)[name], self._session)
 
     async def initialize(self) -> Raw:
-        """Send `initialize`, upon which the proxy connects groups whose catalog is not cached."""
+        """Send `initialize`; the proxy then connects groups without a cached catalog."""
         return await self.ask("initialize", introduce(self._this.command, self._inbox))
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
@@ -75,7 +73,6 @@ class OwnClient:
         return answer.result
 
     async def close(self) -> None:
-        """End the session."""
         await self._inbox.close()
         self._session.close()
 
@@ -89,13 +86,13 @@ async def open_own_client(
     wrap_opener: Callable[[OpenLink], OpenLink] | None = None,
     uses_cache: bool = True,
 ) -> AsyncIterator[OwnClient]:
-    """Run a proxy for one command; every process that it started is gone afterwards.
+    """Run a proxy for one command; all its processes have exited afterwards.
 
-    What it asks of servers is recorded in the audit log of the config, as that of every client is. A command that
-    `may_ask` has forms answered at the terminal. Raises ConfigError if a plug-in cannot be opened.
+    Its requests are recorded in the audit log of the config, like those of every client. With `may_ask`, the user
+    answers forms at the terminal. Raises ConfigError if a plug-in cannot be opened.
 
-    `wrap_opener` may observe how links are opened. Without the cache, every group is connected, no catalog is read
-    from disk or written to it, and nothing of it is held back.
+    `wrap_opener` may observe the opening of links. Without the cache, every group is connected, no catalog is read
+    from disk or written to it, and catalogs are not filtered.
     """
     if not uses_cache:
         trusted = {name: replace(each, pinning=Pinning()) for name, each in config.presentations.items()}
@@ -128,7 +125,7 @@ async def open_own_client(
 
 @contextlib.asynccontextmanager
 async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
-    """Let the features that observe commands do so."""
+    """Run the features that observe commands."""
     observing = Observing(proxy, is_command=True)
     observing.apply(config)
     try:
@@ -138,7 +135,7 @@ async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
 
 
 def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:
-    """Save the catalogs for the next command or proxy; the groups themselves would do so a moment later."""
+    """Save the catalogs for the next command or proxy; the groups would save them only later."""
     for group in client.groups:
         if group.state is State.READY and group.whole is not None and group.whole.knows(ListKind):
             catalog_store.save(group.config, group.whole)

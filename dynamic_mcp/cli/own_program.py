@@ -1,4 +1,4 @@
-"""The command with which other programs start this one: a full path that lasts."""
+"""The command with which other programs start this one: a full path that stays valid."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CACHES = frozenset(("archive-v0", "builds-v0", "environments-v2", "_npx"))
 
 
 def find_own_program() -> tuple[list[str], str]:
-    """Return the command that starts us, and a warning if it may not last.
+    """Return the command that starts this program, and a warning if it may disappear.
 
-    It is the script that was run, else the one beside this Python, else the one on the `PATH`; one in a cache is the
-    last resort. It is a full path, because a tool's `PATH` may differ from this one.
+    It is the running script, else the one next to this Python, else the one on the `PATH`; one in a cache is the
+    last resort. It is a full path, because a tool's `PATH` may differ from ours.
     """
     scripts = list(dict.fromkeys(_find_scripts()))
     lasting = [file for file in scripts if not is_temporary(file)]

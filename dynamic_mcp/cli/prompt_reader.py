@@ -60,16 +60,16 @@ async def _get(this: Invocation, config: Config, name: str, arguments: dict[str,
     group = config.groups[0].name
     async with open_client(this, config, may_ask=True) as client:
         with this.out.progress(f"waiting for `{name}` of {group}"):
-            own = name
+            prompt_name = name
             failure: DynamicMcpError | None = None
             try:
-                own = await _find_prompt(client, group, name)
+                prompt_name = await _find_prompt(client, group, name)
             except DynamicMcpError as exc:
                 failure = exc
             try:
-                return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
+                return await client.ask("prompts/get", {"name": prompt_name, "arguments": arguments}, group=group)
             except DynamicMcpError:
-                if failure is not None:  # which says more, and which the proxy has now recorded
+                if failure is not None:  # the more precise error, and the proxy has recorded the request
                     raise failure from None
                 raise
 
@@ -79,8 +79,8 @@ async def _find_prompt(client: CommandClient, group: str, name: str) -> str:
     if not client.group(group).offers("prompts"):
         raise Disabled("prompts", group)
     prompts = (await client.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
-    for own in prompts:
-        if name in (own, names.qualified_name(group, own)):
-            return own
+    for prompt_name in prompts:
+        if name in (prompt_name, names.qualified_name(group, prompt_name)):
+            return prompt_name
     hint = f"`{format_command('prompts', group)}` lists them"
     raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

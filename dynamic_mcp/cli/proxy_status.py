@@ -1,4 +1,4 @@
-"""The running proxies: what each of them records about itself, and the memory that the system reports."""
+"""The `status` command: the running proxies, their published status, and their memory use."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from dynamic_mcp.system.text import one_line, pluralize
 _EVERY_S = 1.0
 # Proxies publish every two seconds, so a rate since the last look would be 0 every other time.
 WINDOW_S = 10.0
-# A group of one life of a proxy: its pid, the time when it started, and the group's name.
+# A group of one process of a proxy: its pid, its start time, and the name of the group.
 _GroupKey = tuple[int, float, str]
 _MIB = 1 << 20
 _COLUMNS = ("GROUP", "TOOLS", "CALLS", "CALLS/S", "ERRORS", "P50", "P95", "SESSIONS", "MEMORY", "PID", "STATE")
-# The columns that go first when the terminal is too narrow for all of them.
+# The columns to drop first on a narrow terminal.
 _DISPENSABLE = ("PID", "TOOLS", "P50", "SESSIONS", "CALLS/S")
 _GAP = 2
 # Over HTTP there may be a thousand; `--json` has them all.
@@ -67,7 +67,7 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
 
 
 def _measure(running: RunningProxy, table: Mapping[int, ProcessInfo]) -> _MeasuredProxy:
-    """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy is another's by now."""
+    """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy has been reused."""
     family = _list_family(running.pid, table)
     pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
     trees = {pid: measure_tree(pid, table) for pid in pids if pid is not None}
@@ -120,19 +120,19 @@ def _to_json(proxy: _MeasuredProxy, parts: Iterable[StatusPart]) -> dict[str, ob
 
 
 class CallRates:
-    """The call counters that were seen within the window, by group."""
+    """The call counters within the window, by group."""
 
     def __init__(self) -> None:
         self._samples: dict[_GroupKey, deque[tuple[float, int]]] = {}
 
     def note(self, proxies: Sequence[RunningProxy], now: float) -> None:
-        """Note what the counters say at this time, in monotonic seconds; forget groups that are gone."""
+        """Record the counters at a time in monotonic seconds; drop groups that no longer exist."""
         before, self._samples = self._samples, {}
         for running in proxies:
             for group in running.status.groups:
                 key = (running.pid, running.started_at, group.name)
                 samples = before.get(key, deque())
-                if samples and samples[-1][1] > group.calls:  # the group has started anew
+                if samples and samples[-1][1] > group.calls:  # the group has restarted
                     samples.clear()
                 samples.append((now, group.calls))
                 while len(samples) > 1 and samples[1][0] <= now - WINDOW_S:
@@ -140,7 +140,7 @@ class CallRates:
                 self._samples[key] = samples
 
     def rate(self, running: RunningProxy, group: str) -> float | None:
-        """Return the calls per second of a group; None until it has been seen at two times."""
+        """Return the calls per second of a group; None before the second observation."""
         samples = self._samples.get((running.pid, running.started_at, group), deque())
         if len(samples) < 2:
             return None
@@ -162,7 +162,7 @@ class _MeasuredProxy(Struct, frozen=True):
 
 
 def _show_proxy(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], str]) -> None:
-    """Print a proxy for a person; `rate_of` returns how many calls a second a group has had, or nothing."""
+    """Print a proxy as text; `rate_of` returns the formatted calls per second of a group, or an empty string."""
     running, status = proxy.running, proxy.running.status
     out.print_line(status.config, "bold")
     out.print_line(", ".join(_headline(proxy)), indent=2)
@@ -184,7 +184,7 @@ def _show_proxy(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], str
 
 
 def _describe_audience(instance: InstanceStatus) -> str:
-    """Say who shares an instance, such as `claude-code 2.1, 3 sessions` or `cursor 1.0, 1 session, not shared`."""
+    """Return the clients of an instance: `claude-code 2.1, 3 sessions`, or `cursor 1.0, 1 session, not shared`."""
     parts = [instance.shared_by, pluralize(len(instance.clients), "session")]
     return ", ".join(filter(None, [*parts, "not shared" if instance.is_exclusive else ""]))
 
@@ -267,12 +267,12 @@ def _order(instance: InstanceStatus) -> tuple[str, int]:
 
 
 def _label(group: GroupStatus) -> str:
-    """Return the name of a group, and of the person whose login it has."""
+    """Return the name of a group, with the user of a personal login."""
     return f"{group.name} ({one_line(group.person, _LONGEST_PERSON)})" if group.person else group.name
 
 
 def _group_row(proxy: _MeasuredProxy, group: GroupStatus, *, is_shared: bool) -> _Row:
-    """Return the row of a group: with what its instance is, if it has just one, else with the sums."""
+    """Return the row of a group, with the details of its instance if it has just one, else with sums."""
     instances = group.instances
     row = {
         "GROUP": _label(group),
@@ -317,7 +317,7 @@ def _measurements(instance: InstanceStatus) -> _Row:
 
 
 def _print_rows(out: Output, columns: Sequence[str], rows: Sequence[_Row], dispensable: Sequence[str] = ()) -> None:
-    """Print a table without the columns that are empty, and without dispensable ones if it is too wide."""
+    """Print a table without empty columns, and without dispensable ones if it is too wide."""
     shown = [column for column in columns if any(row.get(column) for row in rows)]
     width = out.console().width
     for column in dispensable:
@@ -368,7 +368,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
-    """The memory of a proxy and of all that it has started, in bytes."""
+    """The memory of a proxy and of its servers, in bytes."""
 
     proxy: int
     servers: int
@@ -418,7 +418,7 @@ def _read_proc(entry: Path) -> ProcessInfo | None:
     if not entry.name.isdigit():
         return None
     try:
-        # the name before it may contain anything, spaces and brackets too
+        # the name before it may contain spaces and brackets
         fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:  # it has just ended
         return None

@@ -1,6 +1,6 @@
 """The answers to the questions of an import: from a terminal, or from a pipe in the order of the questions.
 
-Nothing is asked if stdin is not a terminal and no answer comes from it within a moment.
+No question is asked if stdin is not a terminal and provides no answer within a moment.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Respondent:
         return MergeChoice(answer)
 
     def describe_server(self, server: ForeignServer) -> Entry:
-        """Ask for a description, and for features if answers are piped."""
+        """Ask for a description; with piped answers, for features, too."""
         if self._answers is None:
             import questionary
 
@@ -124,7 +124,7 @@ class PipedAnswers:
 
 
 def find_respondent(this: Invocation, *, may_ask: bool) -> Respondent:
-    """Return what answers questions here."""
+    """Return the respondent for the stdin of this process."""
     if not may_ask:
         return Respondent(this.out, is_terminal=False, answers=None)
     if sys.stdin is not None and sys.stdin.isatty():
@@ -157,8 +157,8 @@ def _format_count(files: int) -> str:
 
 
 def _default_description(server: ForeignServer) -> str:
-    own = server.entry.get("description")
-    return own if isinstance(own, str) and own else describe(server.name, server.entry)
+    description = server.entry.get("description")
+    return description if isinstance(description, str) and description else describe(server.name, server.entry)
 
 
 def _require_answer(answer: object) -> list[Reading]:

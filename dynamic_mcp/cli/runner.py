@@ -1,4 +1,4 @@
-"""Runs what a command does in an event loop, so that Ctrl-C ends it cleanly."""
+"""Runs a command in an event loop that Ctrl-C ends cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `add` finds a server that is only named: in what a feature offers."""
+"""Finds servers by name for `add`, through a feature."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ServerSource(Protocol):
     """A module of a feature that finds servers by their names."""
 
-    OPTIONS: Mapping[str, str]  # its options of `add`, by the names of their parameters
-    METAVAR: str  # the name of a server, as the usage shows it
-    HELP: str  # what `add` does with a name alone
+    OPTIONS: Mapping[str, str]  # its options of `add`, by parameter name
+    METAVAR: str  # the placeholder for a name in the usage
+    HELP: str  # the help for `add` with only a name
     EXAMPLE: str
 
     def add_options(self, command: F) -> F:
         """Add the options to the command."""
 
     def add(self, this: Invocation, name: str, given: Mapping[str, Any]) -> int:
-        """Add a server to the config; return the exit code. `given` are the values of all options of `add`."""
+        """Add a server to the config; return the exit code. `given` has the values of all options of `add`."""
 
 
 def find_source() -> ServerSource | None:

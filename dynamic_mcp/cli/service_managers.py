@@ -1,4 +1,4 @@
-"""The service managers of Linux and macOS, told what to do through their own commands."""
+"""The service managers of Linux and macOS, controlled through their commands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import replace_unprintable
 
-# How long a daemon may take to end its calls and its servers.
+# The time for a daemon to end its calls and its servers.
 _STOP_S = 30
 # systemd refuses the path of a program with these, so a shell starts it.
 _NOT_IN_A_PROGRAM = frozenset("\"'\\") | frozenset(map(chr, (*range(32), 127)))
-# The version makes the file differ after an upgrade, so that installing again replaces the daemon of before.
+# The version makes the file differ after an upgrade, so that installing again replaces the old daemon.
 _ORIGIN = f"Written by `dynamic-mcp daemon install` {__version__}; `dynamic-mcp daemon uninstall` removes it."
 _UNIT = """\
 # {origin}
@@ -53,15 +53,13 @@ _POLL_S = 0.1
 
 
 class ServiceManager(Protocol):
-    """What runs a service, which a file describes. The methods may raise DynamicMcpError."""
+    """Runs a service that a file describes. The methods may raise DynamicMcpError."""
 
     @property
-    def name(self) -> str:
-        """The name by which the manager knows the service."""
+    def name(self) -> str: ...
 
     @property
-    def file(self) -> Path:
-        """The file of the service."""
+    def file(self) -> Path: ...
 
     @property
     def removal(self) -> list[str]:
@@ -71,10 +69,10 @@ class ServiceManager(Protocol):
         """Return the content of the file for a service that runs `command`, with these variables set."""
 
     def check(self) -> None:
-        """Raise DynamicMcpError, with what to do, if the manager cannot be reached."""
+        """Raise DynamicMcpError with a hint if the manager cannot be reached."""
 
     def is_running(self) -> bool:
-        """Tell whether the service runs, and starts with each login."""
+        """Return whether the service runs and starts with each login."""
 
     def start(self) -> None:
         """Start the service, again if it runs, now and with each login."""
@@ -95,7 +93,6 @@ class Systemd:
 
     @property
     def name(self) -> str:
-        """The name of the unit."""
         return service_name(self.config)
 
     @property
@@ -107,39 +104,33 @@ class Systemd:
 
     @property
     def removal(self) -> list[str]:
-        """The command that stops the service and forgets it, before its file is removed."""
         return ["systemctl", "--user", "disable", "--now", self.name]
 
     def format_file(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
-        """Return the content of the file for a service that runs `command`, with these variables set."""
         return unit_text(command, self.config, variables).encode()
 
     def check(self) -> None:
-        """Raise DynamicMcpError, with what to do, if systemd cannot be reached."""
-        done = _run(["systemctl", "--user", "show", "--property=Version"], self.environment)
-        if done.returncode != 0:
+        """Raise DynamicMcpError with a hint if systemd cannot be reached."""
+        result = _run(["systemctl", "--user", "show", "--property=Version"], self.environment)
+        if result.returncode != 0:
             raise DynamicMcpError(
-                f"systemd does not answer for this user: {_reason(done)}",
+                f"systemd does not answer for this user: {_reason(result)}",
                 hint="run this in a login session of your own, without `sudo` and `su`; or start"
                 " `dynamic-mcp daemon run` in another way",
             )
 
     def is_running(self) -> bool:
-        """Tell whether the service runs, and starts with each login."""
         return all(self._try(question).returncode == 0 for question in ("is-enabled", "is-active"))
 
     def start(self) -> None:
-        """Start the service, again if it runs, now and with each login."""
         self._do("daemon-reload")
         self._do("enable", self.name)
         self._do("restart", self.name)
 
     def stop(self) -> None:
-        """Stop the service and forget it."""
         _require(self.removal, self.environment, hint=self._hint)
 
     def forget_file(self) -> None:
-        """Forget the file, which has been removed."""
         self._do("daemon-reload")
         self._try("reset-failed")  # fails if the service had not failed
 
@@ -164,7 +155,6 @@ class Launchd:
 
     @property
     def name(self) -> str:
-        """The label of the job."""
         return job_label(self.config)
 
     @property
@@ -174,30 +164,27 @@ class Launchd:
 
     @property
     def removal(self) -> list[str]:
-        """The command that stops the service and forgets it, before its file is removed."""
         return ["launchctl", "bootout", self._target]
 
     def format_file(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
-        """Return the content of the file for a service that runs `command`, with these variables set."""
         return job_bytes(command, self.config, variables, home=Path.home())
 
     def check(self) -> None:
-        """Raise DynamicMcpError, with what to do, if there is no login session."""
-        done = _run(["launchctl", "print", self._domain], self.environment)
-        if done.returncode != 0:
+        """Raise DynamicMcpError with a hint if there is no login session."""
+        result = _run(["launchctl", "print", self._domain], self.environment)
+        if result.returncode != 0:
             raise DynamicMcpError(
-                f"launchd has no login session of this user: {_reason(done)}",
+                f"launchd has no login session of this user: {_reason(result)}",
                 hint="log in at the screen, and run this in a terminal there; or start `dynamic-mcp daemon run` in"
                 " another way",
             )
 
     def is_running(self) -> bool:
-        """Tell whether the job is loaded, and starts with each login, and runs."""
-        done = _run(["launchctl", "print", self._target], self.environment)
-        return "state = running" in map(str.strip, done.stdout.splitlines())
+        """Return whether the job is loaded, runs, and starts with each login."""
+        result = _run(["launchctl", "print", self._target], self.environment)
+        return "state = running" in map(str.strip, result.stdout.splitlines())
 
     def start(self) -> None:
-        """Start the service, again if it runs, now and with each login."""
         self.stop()
         self._do("enable", self._target)  # a disabled job cannot be loaded
         self._do("bootstrap", self._domain, str(self.file))
@@ -232,9 +219,9 @@ class Launchd:
 
 
 def _require(command: list[str], environment: Mapping[str, str], *, hint: str) -> None:
-    done = _run(command, environment)
-    if done.returncode != 0:
-        raise DynamicMcpError(f"`{quote(*command)}` failed: {_reason(done)}", hint=hint)
+    result = _run(command, environment)
+    if result.returncode != 0:
+        raise DynamicMcpError(f"`{quote(*command)}` failed: {_reason(result)}", hint=hint)
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -258,9 +245,9 @@ def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.Compl
         raise DynamicMcpError(f"`{quote(*command)}` did not end within {_BOUND_S} s", hint="try again") from exc
 
 
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+def _reason(result: subprocess.CompletedProcess[str]) -> str:
+    lines = result.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {result.returncode}"
 
 
 def service_name(config: Path) -> str:
@@ -296,7 +283,7 @@ def job_bytes(command: Sequence[str], config: Path, environment: Mapping[str, st
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": _STOP_S,
         "ExitTimeOut": _STOP_S,
-        "ProcessType": "Interactive",  # its servers answer people, so they are not throttled
+        "ProcessType": "Interactive",  # its servers are interactive, so they are not throttled
         "WorkingDirectory": str(home),
     }
     if environment:

@@ -54,9 +54,9 @@ def serve(
     log_level: str | None = None,
     log_format: str | None = None,
 ) -> int:
-    """Serve the config that `argument`, the environment or the usual places name, until the client is gone.
+    """Serve the config from `argument`, the environment or the default places until the client disconnects.
 
-    `only` is the group that the client sees alone, of those in its `profile`. Returns the exit code. Raises
+    With `only`, the client sees just that group, which must be in its `profile`. Returns the exit code. Raises
     ConfigError and NotFound.
     """
     serving_log = _open_log(log_level, log_format)
@@ -87,7 +87,7 @@ def serve(
 
 
 def go_on_alone(shim: Shim, *, log_level: str | None = None, log_format: str | None = None) -> int:
-    """Serve a window alone from now on, since no daemon serves it; return the exit code. Raises ConfigError."""
+    """Continue to serve a window without a daemon; return the exit code. Raises ConfigError."""
     from dynamic_mcp.session.continuation import Continuation
 
     serving_log = _open_log(log_level, log_format)
@@ -108,7 +108,7 @@ def go_on_alone(shim: Shim, *, log_level: str | None = None, log_format: str | N
 
 
 def connect(server: DirectServer, *, log_level: str | None = None, log_format: str | None = None) -> int:
-    """Serve one client with a remote server that is in no config; return the exit code. Raises InvalidArguments."""
+    """Serve a remote server without a config to one client; return the exit code. Raises InvalidArguments."""
     from dynamic_mcp.cli.direct_server import configure
 
     serving_log = _open_log(log_level, log_format)
@@ -132,7 +132,7 @@ def connect(server: DirectServer, *, log_level: str | None = None, log_format: s
 def serve_daemon(
     argument: str | None, *, linger: str | None, replaces: bool, socket: Path | None, ready: int | None
 ) -> int:
-    """Serve the windows of a config until nobody needs it. Raises ConfigError and DaemonError."""
+    """Serve the windows of a config until no client has needed it for a while. Raises ConfigError and DaemonError."""
     from dynamic_mcp.cli.daemon_control import stop_running
     from dynamic_mcp.host import daemon
 
@@ -156,7 +156,7 @@ def serve_daemon(
 def serve_http(
     argument: str | None, overrides: HttpOverrides, *, log_level: str | None = None, log_format: str | None = None
 ) -> int:
-    """Serve over HTTP until a signal comes; where the config asks for a daemon, as this daemon.
+    """Serve over HTTP until a signal; also as the daemon, if the config has one.
 
     Raises ConfigError, NotFound and ListenError.
     """
@@ -178,7 +178,7 @@ def serve_http(
 
 
 def _serve_http_as_daemon(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> bool:
-    """Serve over HTTP as the daemon of the config; return False if it asks for none, or cannot have another."""
+    """Serve over HTTP as the daemon of the config; return False if it has none, or if one runs already."""
     config = configs.base
     if config.daemon is None or sys.platform == "win32":
         return False
@@ -211,7 +211,7 @@ def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigState:
 def _find_or_start_daemon(
     config: Config, serving_log: ServingLog, *, only: str | None, profile: str | None
 ) -> Shim | None:
-    """Return the shim of this window where the config asks for a daemon; None if the window serves alone."""
+    """Return the shim of this window if the config has a daemon; None if the window serves alone."""
     if config.daemon is None:
         return None
     if sys.platform == "win32":
@@ -233,7 +233,7 @@ def _find_or_start_daemon(
 
 
 def _take_over(config: Config, *, only: str | None, profile: str | None) -> Shim | None:
-    """Return the shim of a window that an upgrade has restarted where no daemon serves it any more."""
+    """Return the shim of a window that was restarted by an upgrade and has no daemon any more."""
     if sys.platform == "win32":
         return None
     from dynamic_mcp.face import window
@@ -274,7 +274,7 @@ def _parse_level(name: str | None, source: str) -> str | None:
 
 
 def _explain(config: Config) -> None:
-    """Tell a person who started it on a terminal what this program is."""
+    """Explain the program to a user who started it on a terminal."""
     from dynamic_mcp.system.shell import format_command
 
     count = pluralize(len(config.groups), "group")

@@ -1,4 +1,4 @@
-"""JSON as a person types it. What servers would read in different ways is refused."""
+"""Parses JSON typed by the user; refuses JSON that servers would interpret differently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import strict_json
 
-# int() takes quadratic time, and refuses more digits with a message for programmers.
+# int() takes quadratic time, and its message about more digits is unclear to users.
 _LONGEST_INTEGER = 4000
 
 

@@ -81,7 +81,7 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
         members = wire.members(prompt).get("arguments") if prompt is not None else None
         found = [wire.members(each) for each in wire.elements(members or wire.EMPTY_ARRAY)]
         named = [(wire.text(each.get("name")) or "", wire.text(each.get("description")) or "") for each in found]
-        return _arguments([(name, (), False, said) for name, said in named if name], ctx, incomplete)
+        return _arguments([(name, (), False, description) for name, description in named if name], ctx, incomplete)
     return []
 
 
@@ -93,21 +93,21 @@ def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def completion_items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
-    """Return what begins as the word does, with descriptions.
+    """Return the matches for the typed prefix, with descriptions.
 
     A value with a line break or a control character cannot be typed.
     """
     from click.shell_completion import CompletionItem
 
     return [
-        CompletionItem(value, help=one_line(said, None) or None)
-        for value, said in offered
+        CompletionItem(value, help=one_line(description, None) or None)
+        for value, description in offered
         if value.startswith(incomplete) and value.isprintable()
     ]
 
 
 def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
-    """Yield the config and the cached catalog of the group on the command line, as its server has it."""
+    """Yield the config and the unfiltered cached catalog of the group on the command line."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
@@ -116,27 +116,28 @@ def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
     if config is None:
         return
     for group in config.groups:
-        if group.name == name and (kept := catalog_store.load(group)) is not None:
-            yield config, kept.catalog
+        if group.name == name and (stored_catalog := catalog_store.load(group)) is not None:
+            yield config, stored_catalog.catalog
 
 
 def _arguments(
-    known: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
+    keys: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
 ) -> list[CompletionItem]:
-    """Offer keys that have no value yet, or the values of the key that is typed."""
+    """Complete keys without a value, or the values of the typed key."""
     name, equals, _ = incomplete.partition("=")
-    given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
+    typed_keys = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
     if equals:
         return completion_items(
-            ((f"{key}={value}", "") for key, values, *_ in known if key == name for value in values), incomplete
+            ((f"{key}={value}", "") for key, values, *_ in keys if key == name for value in values), incomplete
         )
     return completion_items(
-        ((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete
+        ((f"{key}=", description) for key, _, is_list, description in keys if is_list or key not in typed_keys),
+        incomplete,
     )
 
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
-    """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
+    """Yield the cached catalog of the group on the command line, filtered by the config."""
     for config, catalog in own_catalogs(ctx):
         yield _show(catalog, config, ctx.params["group"])
 
@@ -167,5 +168,5 @@ def _config(ctx: click.Context) -> Config | None:
 
     try:
         return read(find_config(ctx.params.get("config_file") or ctx.params.get("config")), os.environ)
-    except ConfigError:  # a prompt is no place for error messages
+    except ConfigError:  # completion must not print errors
         return None

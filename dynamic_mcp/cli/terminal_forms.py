@@ -1,7 +1,7 @@
-"""Asks the person at the terminal what a proxy or a server wants to know: a form, a line for each of its fields.
+"""Shows forms of proxies and servers to the user at the terminal, one line for each field.
 
-What others have written stands behind a bar and has no control characters, so it cannot look like our own words.
-What was typed before the question could be read is no answer.
+Foreign text is shown behind a bar and without control characters, so it cannot imitate our messages. Keys typed
+before the question is shown are discarded.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class TerminalForms:
         self._turn = asyncio.Lock()
 
     async def ask(self, params: Raw) -> Mapping[str, object]:
-        """Return the result of `elicitation/create`. Raises Malformed for what is no form."""
+        """Return the result of `elicitation/create`. Raises Malformed for an invalid form."""
         form = _Form.read(params)
         async with self._turn:
             with self._out.interlude():
                 self._quote(form.message)
-                await self._clock.sleep(NO_PERSON_WITHIN_S)  # the proxy takes no answer before
+                await self._clock.sleep(NO_PERSON_WITHIN_S)  # the proxy accepts no earlier answer
                 self._discard_typed()
                 try:
                     return await self._fill(form)
@@ -79,7 +79,7 @@ class TerminalForms:
         return {"action": "accept", "content": content}
 
     async def _read(self, expected: str, parse: Callable[[str], object]) -> object:
-        """Ask until there is an answer that fits. Raises EOFError if the person ends the input."""
+        """Ask until the answer is valid. Raises EOFError at the end of input."""
         while True:
             self._out.prompt(f"your answer ({expected}; Ctrl-D for none): ")
             try:
@@ -112,7 +112,7 @@ class _Property(Struct, frozen=True, rename="camel"):
 
 
 class _Field(Struct, frozen=True):
-    """One field of a form: what is asked, and what a line means. `choices` are by what is typed for them."""
+    """One field of a form: its question and the parser of its answer. `choices` are keyed by the typed text."""
 
     name: str
     schema: Raw
@@ -122,23 +122,21 @@ class _Field(Struct, frozen=True):
 
     @classmethod
     def of(cls, name: str, schema: Raw, *, is_required: bool) -> _Field:
-        own = msgspec.convert(_object(schema), _Property, strict=False)
-        return cls(name, schema, own, _keyed(_choices(own)), is_required)
+        kind = msgspec.convert(_object(schema), _Property, strict=False)
+        return cls(name, schema, kind, _keyed(_choices(kind)), is_required)
 
     @property
     def question(self) -> str:
-        """The field in its own words."""
-        own = self.kind
-        label = one_line(own.title or self.name, _LONGEST_LABEL)
-        about = f" ({one_line(own.description, _LONGEST_LABEL)})" if own.description else ""
+        kind = self.kind
+        label = one_line(kind.title or self.name, _LONGEST_LABEL)
+        about = f" ({one_line(kind.description, _LONGEST_LABEL)})" if kind.description else ""
         titles = {key: one_line(each.title or each.value, _LONGEST_LABEL) for key, each in self.choices.items()}
         choices = ", ".join(f"{key} = {title}" for key, title in titles.items())
-        default = "" if own.default is None else f" (Enter: {one_line(str(own.default), _LONGEST_LABEL)})"
+        default = "" if kind.default is None else f" (Enter: {one_line(str(kind.default), _LONGEST_LABEL)})"
         return f"{label}{about}{choices and ': '}{choices}{default}"
 
     @property
     def expected(self) -> str:
-        """What may be typed."""
         words = ", ".join(self.choices) if len(self.choices) != 2 else " or ".join(self.choices)
         match self.kind.type:
             case "boolean":
@@ -151,7 +149,7 @@ class _Field(Struct, frozen=True):
                 return words or "text"
 
     def parse(self, line: str) -> object:
-        """Return the value that a line means, None for none. Raises ValueError, in words for a person."""
+        """Return the value of a typed line; None if it is empty. Raises ValueError with a message for the user."""
         if not line:
             if self.kind.default is None and self.is_required:
                 raise ValueError("this needs an answer")
@@ -213,14 +211,14 @@ def _object(data: Raw) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _choices(own: _Property) -> list[_Choice]:
-    if own.type == "array":
-        own = msgspec.convert(own.items, _Property, strict=False)
-    titled = own.one_of or own.any_of
+def _choices(kind: _Property) -> list[_Choice]:
+    if kind.type == "array":
+        kind = msgspec.convert(kind.items, _Property, strict=False)
+    titled = kind.one_of or kind.any_of
     if titled:
         return [_Choice(str(each.get("const", "")), str(each.get("title", ""))) for each in titled]
-    names = own.enum_names if len(own.enum_names) == len(own.enum) else own.enum
-    return [_Choice(*pair) for pair in zip(own.enum, names, strict=True)]
+    names = kind.enum_names if len(kind.enum_names) == len(kind.enum) else kind.enum
+    return [_Choice(*pair) for pair in zip(kind.enum, names, strict=True)]
 
 
 def _keyed(choices: Sequence[_Choice]) -> Mapping[str, _Choice]:

@@ -1,4 +1,4 @@
-"""The `token` command: tokens of HTTP clients, of which only hashes are kept."""
+"""The `token` command: tokens of HTTP clients, stored as hashes only."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ def create_token(this: Invocation, subject: str, roles: tuple[str, ...], expires
         raise InvalidArguments(f"`--as` needs a name of 1 to {_LONGEST_NAME} printable characters")
     lifetime_s = _parse_lifetime(expires)
     config = this.read_config()
-    token, made = token_store(config.file).create(
+    token, stored_token = token_store(config.file).create(
         subject, tuple(dict.fromkeys(roles)), lifetime_s=lifetime_s, now=time.time()
     )
-    record(this, config.file, "token.created", _facts(made))
+    record(this, config.file, "token.created", _facts(stored_token))
     if this.out.is_json_requested:
-        this.out.print_json({**_row(made), "token": token})
+        this.out.print_json({**_row(stored_token), "token": token})
     else:
         this.out.print_text(token)
-    until = "it does not expire" if made.expires_at is None else f"it expires on {_format_time(made.expires_at)}"
-    this.out.say(f"token {made.id} is for `{subject}`, and is shown only now; {until}")
+    until = (
+        "it does not expire"
+        if stored_token.expires_at is None
+        else f"it expires on {_format_time(stored_token.expires_at)}"
+    )
+    this.out.say(f"token {stored_token.id} is for `{subject}`, and is shown only now; {until}")
     for note in _find_doubts(config, roles):
         this.out.say(note)
 
@@ -66,7 +70,7 @@ def revoke_token(this: Invocation, id: str) -> None:
 
 
 def _parse_lifetime(text: str) -> float | None:
-    """Return seconds; None is for ever. Raises InvalidArguments."""
+    """Return seconds; None for `never`. Raises InvalidArguments."""
     if text.strip() == "never":
         return None
     days = _DAYS.fullmatch(text.strip())
@@ -80,7 +84,7 @@ def _parse_lifetime(text: str) -> float | None:
 
 
 def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
-    """Return why a token may not be what somebody wants."""
+    """Return the reasons why a token may not work as intended."""
     doubts: list[str] = []
     if config.http is None or not any(isinstance(each, auth.BearerAuth) for each in config.http.auth):
         doubts.append(
@@ -89,17 +93,17 @@ def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
         )
     if config.access is None:
         return [*doubts, "the config has no `settings.access`, so roles mean nothing yet"] if roles else doubts
-    known = list(config.access.roles)
+    role_names = list(config.access.roles)
     for role in roles:
-        if role not in known:
-            near = closest(role, known)
+        if role not in role_names:
+            near = closest(role, role_names)
             guess = f"\nhint: did you mean `{near[0]}`?" if near else ""
             doubts.append(f"`settings.access` has no role `{escape(role)}`, so it allows nothing{guess}")
     return doubts
 
 
 def _facts(token: StoredToken) -> dict[str, object]:
-    """Return what the audit log says of a token; by its `id`, which is no part of it."""
+    """Return the fields of a token for the audit log; its `id` is not part of the secret."""
     row = _row(token)
     return {"id": row["id"], "for": row["subject"], "roles": row["roles"], "expires_at": row["expires_at"]}
 

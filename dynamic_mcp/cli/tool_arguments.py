@@ -13,7 +13,7 @@ from dynamic_mcp.errors import InvalidArguments, closest
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
 
-Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
+Schema = Mapping[str, Any]  # Any: JSON schemas from servers
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _MOST_REFERENCES = 20
@@ -23,7 +23,7 @@ _DEEPEST = 3
 
 
 def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
-    """Return the arguments that these words describe. Raises InvalidArguments.
+    """Parse words into arguments. Raises InvalidArguments.
 
     A repeated key adds to a list, `a.b=1` sets a member of an object, `key:=JSON` takes any JSON, and
     `key=@FILE` and `key:=@FILE` take the value from a file.
@@ -31,7 +31,7 @@ def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
     found: dict[str, object] = {}
     for word in words:
         key, is_json, text = _split_word(word)
-        word = word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"  # from here on only in messages
+        word = word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"  # used only in messages below
         path = _split_key(key, schema)
         inner, place = schema, found
         for name in path[:-1]:
@@ -48,7 +48,7 @@ def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Key:
-    """A key that may be typed before `=`, and its allowed values if the schema lists them."""
+    """A key for `key=value`, with its allowed values if the schema lists them."""
 
     name: str
     values: tuple[str, ...]
@@ -192,7 +192,7 @@ def _convert(text: str, schema: Schema, root: Schema, word: str) -> object:
 
 
 def _convert_to(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[bool, object]:
-    """Return whether a text is a value of this type, and the value."""
+    """Return whether a text is a value of this type, and the parsed value."""
     match kind:
         case "string":
             return True, text
@@ -220,7 +220,7 @@ def _convert_list(text: str, schema: Schema, root: Schema, word: str) -> list[ob
 
 
 def _guess(text: str) -> object:
-    """Parse a text as JSON if it is JSON, when the schema does not say its type."""
+    """Parse a text without a type in the schema: as JSON if possible."""
     found = _parse_json_or_none(text)
     return text if found is None and text != "null" else found
 
@@ -257,7 +257,7 @@ def _with_article(noun: str) -> str:
 
 
 def is_file_value(text: str) -> bool:
-    """Tell whether a value has the form `@FILE`."""
+    """Return whether a value has the form `@FILE`."""
     return text.startswith("@")
 
 

@@ -29,7 +29,7 @@ _ERROR_CODE = UpstreamError.exit_code
 
 @dataclass(frozen=True)
 class CallOptions:
-    """What the command line says about the call."""
+    """The options of `call`."""
 
     group: str
     tool: str
@@ -54,12 +54,11 @@ async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
                 await client.ask("logging/setLevel", {"level": "debug"})
             result = await _ask(client, options)
         with content_view.reject_malformed(options.group):
-            is_text = isinstance(config.groups[0].upstream, CommandLine)  # what a program writes is its result
+            is_text = isinstance(config.groups[0].upstream, CommandLine)  # the output of a program is its result
             return _show(this, result, options, is_text=is_text)
 
 
 async def _ask(client: CommandClient, options: CallOptions) -> Raw:
-    """Return the result of the call. Raises DynamicMcpError."""
     failure: DynamicMcpError | None = None
     tool = wire.EMPTY_OBJECT
     try:
@@ -71,7 +70,7 @@ async def _ask(client: CommandClient, options: CallOptions) -> Raw:
     try:
         return await client.ask("tools/call", params, group=options.group)
     except DynamicMcpError:
-        if failure is not None:  # which says more, and which the proxy has now recorded
+        if failure is not None:  # the more precise error, and the proxy has recorded the request
             raise failure from None
         raise
 
@@ -97,7 +96,7 @@ def _read_stdin() -> bytes:
 
 
 async def _find_tools(client: CommandClient, options: CallOptions) -> Mapping[str, Raw]:
-    """Return the group's tools, of which the called one is one, unless the server cannot list them.
+    """Return the group's tools, which include the called one unless the server cannot list tools.
 
     Raises NotFound and UpstreamError.
     """
@@ -124,7 +123,7 @@ def _parse_object(data: bytes, where: str) -> Raw:
 
 
 def _without_limits(config: Config) -> Config:
-    """Return a config without a limit on results and with one tool for all calls: no context needs saving here."""
+    """Return a config without limits on results and with one tool for all calls, since no context is at stake."""
     presentations = {
         name: replace(each, answers=replace(each.answers, limit=NO_LIMIT))
         for name, each in config.presentations.items()
@@ -157,7 +156,7 @@ def _check_jsonpath(path: str) -> None:
 
 
 def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
-    """Print what `--select` matches as JSON; if it matches nothing, save the whole result, because the tool ran."""
+    """Print the matches of `--select` as JSON; without a match, save the whole result, because the tool ran."""
     from dynamic_mcp.mcp import selection
     from dynamic_mcp.tools import results
 

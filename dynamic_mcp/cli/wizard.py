@@ -42,22 +42,20 @@ class _SetupPrompt:
         self._takes_defaults = takes_defaults
 
     def choose_tools(self, tools: Sequence[ToolSettings]) -> list[ToolSettings]:
-        """Ask which tools to set up."""
         if self._takes_defaults:
             return list(tools)
         import questionary
 
         choices = [questionary.Choice(str(tool), value=number, checked=True) for number, tool in enumerate(tools)]
         question = "Set up dynamic-mcp for (space toggles, enter continues):"
-        checkbox = questionary.checkbox(question, choices=choices, instruction=" ")  # its own is too long
+        checkbox = questionary.checkbox(question, choices=choices, instruction=" ")  # the default one is too long
         return [tools[number] for number in checkbox.unsafe_ask()]
 
     def confirm(self, question: str) -> bool:
-        """Ask a question whose default answer is yes."""
         return self._takes_defaults or _confirm(question)
 
     def share_servers(self, *, is_default: bool) -> bool | None:
-        """Ask whether one daemon runs the servers; None leaves the config as it is."""
+        """Ask whether one daemon runs the servers; None leaves the config unchanged."""
         if self._takes_defaults:
             return True if is_default else None
         return _confirm("Keep servers running, and share them between AI tools and windows?", default=is_default)
@@ -66,7 +64,7 @@ class _SetupPrompt:
 def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
     """Set up a config and the tools; return the exit code. Raises InvalidArguments without a terminal.
 
-    `daemon` is whether one daemon runs the servers; None asks.
+    With `daemon` None, the user decides whether one daemon runs the servers.
     """
     if not yes and not (sys.stdin.isatty() and this.out.is_terminal):
         raise InvalidArguments(
@@ -104,7 +102,7 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
 
 
 def offer_setup() -> int | None:
-    """Offer `init` if there is no config yet; return its exit code, or None if it was not run."""
+    """Offer `init` if there is no config yet; return its exit code, or None if it did not run."""
     this = start_invocation(None, quiet=False, verbose=0, as_json=False)
     try:
         this.config_path()
@@ -165,7 +163,7 @@ def _report(out: Output, setup: Setup, id: str) -> None:
 
 
 def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:
-    """Ask for servers one by one, as there are none to import."""
+    """Ask for servers one by one, if none can be imported."""
     while may_ask and _confirm("Add a server by hand?", default=not file.exists()):
         _add(this, file)
     if not file.exists():

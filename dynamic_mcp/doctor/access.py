@@ -1,6 +1,6 @@
-"""Checks of access rules: what matches nothing, what nobody can have, and what lets in more than it seems.
+"""Checks of access rules: globs without a match, unused or undefined roles, and rules that allow too much.
 
-It connects to nothing: what servers have is known from earlier.
+Uses stored catalogs and connects to no server.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LISTS = {
 def check_access_rules(
     config: Config, catalogs: Mapping[str, Catalog], token_roles: Collection[str]
 ) -> Iterator[Finding]:
-    """Return the findings about `settings.access` and what belongs to it.
+    """Return the findings about `settings.access` and the settings related to it.
 
-    `catalogs` are those that are known, by group; `token_roles` are the roles of the tokens that commands have made.
+    `catalogs` are the known ones by group; `token_roles` are the roles of tokens made by `token create`.
     """
     yield from _check_http(config)
     access = config.access
@@ -57,7 +57,7 @@ def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: AccessRul
 
 
 def _check_names(rule: AccessRule, catalogs: Sequence[Catalog], place: Keys) -> Iterator[Finding]:
-    """Check the globs of names. What a server has not been asked for is not missing."""
+    """Check the globs of names, except for lists that are not known."""
     for kind, globs in (
         (AccessKind.TOOL, rule.tools),
         (AccessKind.PROMPT, rule.prompts),
@@ -75,7 +75,7 @@ def _check_names(rule: AccessRule, catalogs: Sequence[Catalog], place: Keys) -> 
 def _matches_any(kind: AccessKind, glob: str, effect: Effect, names: Iterable[str]) -> bool:
     if kind is AccessKind.RESOURCE:
         uris = UriGlobs((glob,))
-        # whether a URI exists that a template does not name cannot be told
+        # the URIs of a template are unknown
         return any(uris.may_match(name) if "{" in name else uris.match_any(name) for name in names)
     globs = Globs((glob,))
     return any(map(globs.matches if effect is Effect.ALLOW else globs.matches_variant, names))
@@ -85,7 +85,7 @@ def _matches_any(kind: AccessKind, glob: str, effect: Effect, names: Iterable[st
 
 
 def _check_undefined_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
-    """Check the roles of people and groups, which only rules use, and those of tokens, which profiles use as well."""
+    """Check that roles are defined: those of people and groups by rules, those of tokens by rules or profiles."""
     of_profiles = {role for profile in config.profiles.values() for role in profile.roles}
     of_tokens = {*token_roles, *(role for _, roles in _roles_in_config_tokens(config) for role in roles)}
     for place, roles in _roles_in_rules(access):
@@ -105,7 +105,7 @@ def _find_undefined(access: Access, place: Keys, roles: Iterable[str], others: C
 
 
 def _check_unused_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
-    """Check that somebody can have each role; nothing can be said where an issuer's tokens may have any."""
+    """Check that each role is assigned; skipped if tokens of an issuer may contain roles."""
     if _may_issuers_give_roles(config):
         return
     named = [*_roles_in_rules(access), *_roles_in_config_tokens(config)]
@@ -123,7 +123,6 @@ def _may_issuers_give_roles(config: Config) -> bool:
 
 
 def _roles_in_rules(access: Access) -> Iterator[tuple[Keys, tuple[str, ...]]]:
-    """Yield the places of people and groups, with their roles."""
     for subject, roles in access.people.items():
         yield (*_ROOT, "people", subject), roles
     for glob, roles in access.roles_from.map.items():
@@ -136,7 +135,7 @@ def _roles_in_config_tokens(config: Config) -> Iterator[tuple[Keys, tuple[str, .
             yield ("settings", "http", "auth"), token.roles
 
 
-# --- the rest --------------------------------------------------------------------------------------------
+# --- HTTP ------------------------------------------------------------------------------------------------
 
 
 def _check_http(config: Config) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What checks of rules on calls share: whose a rule is, and whether its globs match anything."""
+"""Shared checks of call rules: the servers of a rule, and whether its globs match."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.policy.globs import Globs
 
 R = TypeVar("R", bound=CallRule)
-# Whether globs match a name or a URI.
+# Matches globs with a name or a URI.
 Matches = Callable[[Globs, str], bool]
 
 
 def find_rules(config: Config, key: str, kind: type[R]) -> Iterator[tuple[R, list[str]]]:
-    """Yield each rule of a key once, which are of this kind, with the servers that follow it."""
+    """Yield each rule under a key once, with its servers; all are of this kind."""
     servers: dict[R, list[str]] = {}
     for server, presentation in config.presentations.items():
         for rule in presentation.rules_of(key, kind):
@@ -28,7 +28,7 @@ def find_rules(config: Config, key: str, kind: type[R]) -> Iterator[tuple[R, lis
 
 
 def tools_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> dict[str, Raw] | None:
-    """Return the tools of servers; None if those of one of them are not known."""
+    """Return the tools of servers; None if one of them has no known tools."""
     tools: dict[str, Raw] = {}
     for server in servers:
         catalog = catalogs.get(server)
@@ -47,9 +47,9 @@ def check_globs(
     *,
     unmet: str = "that its servers are known to have",
 ) -> Iterator[Finding]:
-    """Check that each of the globs at a place matches one of the names that its servers are known to have.
+    """Check that each glob at a place matches a known name of its servers.
 
-    `unmet` is what a finding says of the noun, to its end.
+    `unmet` ends the message of a finding, after the noun.
     """
     for number, glob in enumerate(globs):
         if glob != "*" and not any(matches(Globs((glob,)), name) for name in names):

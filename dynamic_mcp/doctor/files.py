@@ -1,4 +1,4 @@
-"""Checks of a config that connect to nothing: the file, its variables, commands and secrets."""
+"""Checks of a config without connecting: the file, its variables, commands and secrets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _summary(config: Config) -> str:
 
 
 def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
-    """Check who else can change the config or read its secrets. Windows has no such permission bits."""
+    """Check whether other users can change the config or read its secrets. Windows has no such permission bits."""
     if sys.platform == "win32":
         return
     for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
@@ -80,7 +80,7 @@ def _warning_finding(warning: str) -> Finding:
     hint = "set it, or write `${NAME:-default}`"
     if where.startswith("settings.http.auth") and where.endswith(".trusted"):
         hint = "name the addresses from which the reverse proxy connects"
-    elif where.startswith("settings.http.auth"):  # nobody should make up a token
+    elif where.startswith("settings.http.auth"):  # tokens must be random
         hint = (
             "`openssl rand -hex 32` makes one; or remove it: `dynamic-mcp token create` makes one and keeps its hash"
         )
@@ -114,21 +114,21 @@ def _check_command(where: str, program: Program | CommandLine) -> Iterator[Findi
 
 
 def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
-    """Tell which servers a profile has, and which of its globs match none, not even one that is disabled."""
+    """Report the servers of a profile, and its globs that match neither an enabled nor a disabled server."""
     where = format_path(("profiles", profile.name))
     names = [group.name for group in config.groups]
     selected = [name for name in names if profile.selects(name)]
     yield Finding(Level.OK if selected else Level.NOTE, where, f"has {', '.join(selected) or 'no servers'}")
-    known = [*names, *list_disabled(config.file)]
+    server_names = [*names, *list_disabled(config.file)]
     for glob in profile.servers:
-        if glob != "*" and not any(fnmatchcase(name, glob) for name in known):
-            near = ", ".join(f"`{each}`" for each in closest(glob, known))
+        if glob != "*" and not any(fnmatchcase(name, glob) for name in server_names):
+            near = ", ".join(f"`{each}`" for each in closest(glob, server_names))
             hint = f"did you mean {near}?" if near else "it takes the names in `mcpServers`"
             yield Finding(Level.WARNING, f"{where}.servers", f"`{glob}` matches no server", hint)
 
 
 def find_program(program: Program | CommandLine) -> str | None:
-    """Return the file that the system would run for a command; None if there is none."""
+    """Return the file that the system would run for a command, if any."""
     command = program.command
     if os.sep in command and program.cwd is not None:
         command = str(Path(program.cwd) / command)
@@ -136,7 +136,7 @@ def find_program(program: Program | CommandLine) -> str | None:
 
 
 def _check_logins(config: Config) -> Iterator[Finding]:
-    """Tell which servers act with one login for all, and whether persons can log in to the others."""
+    """Report servers with one shared login, and whether users can log in to the others."""
     knows_people = config.http is not None and bool(config.http.auth)
     for group in config.groups:
         if _is_one_for_all(group, knows_people=knows_people):

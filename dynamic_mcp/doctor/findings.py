@@ -11,12 +11,12 @@ from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.groups.catalog import Catalog
 
-# Returns what servers have, by name, as far as it is known on disk.
+# Returns the stored catalogs by group.
 KnownCatalogs = Callable[[], Mapping[str, Catalog]]
 
 
 class Level(StrEnum):
-    """How serious a finding is: `note` is good to know, `warning` may hurt later, `error` breaks something now."""
+    """The severity of a finding: `note` is good to know, `warning` may hurt later, `error` breaks something now."""
 
     OK = "ok"
     NOTE = "note"
@@ -25,7 +25,7 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was found, where, and what to do about it; `exit_code` is that of a command with this error."""
+    """A problem or fact with its place and a hint; `exit_code` is that of a command with this error."""
 
     level: Level
     where: str
@@ -35,9 +35,9 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of connecting to one server. Times are in seconds, and None if it did not get that far.
+    """The result of connecting to one server. Times are in seconds, None if that step was not reached.
 
-    Of a server that runs in the daemon, nothing is known of the handshake or of its stderr.
+    For a server of the daemon, the handshake and stderr are unknown.
     """
 
     group: str
@@ -66,11 +66,11 @@ def config_error(where: str, what: str, hint: str = "") -> Finding:
 
 
 def warning(where: str | Keys, what: str, hint: str = "") -> Finding:
-    """Return a warning about something, or about what stands at these keys of the config."""
+    """Return a warning about a place, or about these keys of the config."""
     return Finding(Level.WARNING, where if isinstance(where, str) else format_path(where), what, hint)
 
 
 def guess(name: str, names: Iterable[str]) -> str:
-    """Return a hint what may be meant; a glob is not like any one name."""
+    """Return a hint with similar names; none for a glob."""
     near = closest(name, names) if not {"*", "?"} & set(name) else []
     return f"did you mean `{near[0]}`?" if near else ""

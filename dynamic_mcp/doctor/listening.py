@@ -1,4 +1,4 @@
-"""Whether the addresses of a config can be listened at."""
+"""Checks whether the addresses of a config are available."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_served(config: Config) -> bool:
 
 
 def check_address(where: str, address: TcpAddress, *, is_served: bool) -> Iterator[Finding]:
-    """Return the findings about an address; `is_served` says that a proxy of its config runs."""
+    """Return the findings about an address; `is_served` if a proxy of its config runs."""
     try:
         _try_to_listen(address.host, address.port)
     except OSError as exc:
@@ -41,10 +41,10 @@ def check_address(where: str, address: TcpAddress, *, is_served: bool) -> Iterat
 
 
 def _try_to_listen(host: str, port: int) -> None:
-    """Listen at an address for a moment. Raises OSError."""
+    """Listen on an address for a moment. Raises OSError."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # what has just been closed is no obstacle for a server either
+        if os.name == "posix":  # a server also sets this, so recently closed connections are no obstacle
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)

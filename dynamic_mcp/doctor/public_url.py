@@ -1,4 +1,4 @@
-"""Checks what clients see of the HTTP server through its public URL: the metadata that tells them where to log in."""
+"""Checks the HTTP server through its public URL: the metadata that tells clients where to log in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHERE = "settings.http.public_url"
 
 
 async def check_public_url(http: Http | None) -> list[Finding]:
-    """Fetch the metadata as a client does, and return what is in its way; nothing where no client needs it."""
+    """Fetch the metadata as a client does, and return the problems; none if clients do not need it."""
     if http is None or not http.auth or http.public_url is None:
         return []
     import httpx2
@@ -42,13 +42,13 @@ async def check_public_url(http: Http | None) -> list[Finding]:
 
 
 def _judge(url: str, public_url: str, answer: httpx2.Response, body: bytes) -> Finding:
-    """Return the finding that an answer means."""
+    """Return the finding for a response."""
     status = answer.status_code
     document = _parse(body)
     resource, why = _find_text(document, "resource"), _find_text(document.get("error"), "message")
     if status == 200 and resource:
         return _compare(public_url, resource)
-    if why and "jsonrpc" in document:  # dynamic-mcp itself has answered
+    if why and "jsonrpc" in document:  # dynamic-mcp itself has responded
         if status == 403:
             hint = "let the reverse proxy pass `Host` on: `proxy_set_header Host $http_host;` in nginx"
             return _warn(f"`{url}` is refused: {why}", hint)
@@ -71,7 +71,7 @@ def _compare(public_url: str, resource: str) -> Finding:
 
 
 def _parse(body: bytes) -> dict[str, object]:
-    """Return a JSON object; an empty one of anything else."""
+    """Parse a JSON object; anything else is an empty one."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def _parse(body: bytes) -> dict[str, object]:
 
 
 def _find_text(document: object, name: str) -> str:
-    """Return a text of a JSON object on one line; an empty one if there is none."""
+    """Return a string member on one line; empty if missing."""
     value = document.get(name) if isinstance(document, dict) else None
     return one_line(value, 200) if isinstance(value, str) else ""
 

@@ -1,4 +1,4 @@
-"""Checks of servers that connect to them, all at the same time."""
+"""Checks servers by connecting to them, all concurrently."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 SLOW_S = 10.0
 STDERR_LINES = 20
 
-# What of a group's catalog is to be reported besides what is wrong with its lists.
+# Yields further findings about a group's catalog, besides incomplete lists.
 CheckCatalog = Callable[[str, Catalog], Iterable[Finding]]
 _LONGEST = 200
 
@@ -45,14 +45,14 @@ class Doctor:
         self._output = _OutputRecorder()
 
     def wrap_opener(self, opener: OpenLink) -> OpenLink:
-        """Return an opener that does the same as this one and is observed."""
+        """Wrap an opener, to record the handshakes of its links."""
         self._opener = opener
         return self._open
 
     async def _open(
         self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[AnyLink, ServerHello]:
-        """Open a link, and remember how long it took and what the server said in its handshake."""
+        """Open a link, and record its duration and the handshake of the server."""
         began = self._clock.now()
         try:
             link, server_hello = await self._opener(config, listener, hello, lacks=lacks)
@@ -68,7 +68,7 @@ class Doctor:
             yield
 
     async def examine(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
-        """Connect to a group and check what it offers."""
+        """Connect to a group and check its catalog."""
         report = await self._try(group, check_catalog)
         if not report.is_up:
             return report
@@ -84,12 +84,12 @@ class Doctor:
         )
 
     async def examine_running(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
-        """Check what a group offers whose server runs in the daemon."""
+        """Check the catalog of a group whose server runs in the daemon."""
         report = await self._try(group, check_catalog)
         return replace(report, runs_in_daemon=report.is_up)
 
     async def _try(self, group: ClientGroup, check_catalog: CheckCatalog) -> ServerReport:
-        """Read what a group offers and ping it; report what both tell."""
+        """Read the catalog of a group and ping it; return the report."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
             catalog = await group.catalog(kinds)
@@ -148,16 +148,15 @@ class _OutputRecorder(logging.Handler):
         self._skipped: dict[str, tuple[int, str]] = {}
 
     def stderr_lines(self, group: str) -> list[str]:
-        """Return the last lines of a group's stderr."""
         return list(self._stderr.get(group, ()))
 
     def skipped_lines(self, group: str) -> list[tuple[int, str]]:
-        """Return the number of non-MCP lines on stdout with one of them; an empty list if there are none."""
+        """Return the number of non-MCP lines on stdout and one example; an empty list if there are none."""
         return [self._skipped[group]] if group in self._skipped else []
 
     @contextlib.contextmanager
     def attach(self) -> Iterator[None]:
-        """Record for as long as this is entered."""
+        """Record within this context."""
         logs = {
             logging.getLogger(name): logging.getLogger(name).level for name in (log_output.STDERR, log_output.STDOUT)
         }
@@ -172,7 +171,6 @@ class _OutputRecorder(logging.Handler):
                 log.setLevel(level)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Record one line."""
         args = record.args if isinstance(record.args, tuple) else ()
         match args:
             case (str(group), str(line)):

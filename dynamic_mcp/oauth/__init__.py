@@ -1,1 +1,1 @@
-"""Logging in to remote servers: found out, done once in a browser, and refreshed silently afterwards."""
+"""Logins to remote servers: discovered, done once in a browser, and renewed silently afterwards."""

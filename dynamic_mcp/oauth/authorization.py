@@ -1,4 +1,4 @@
-"""What a transport needs from the owner of the credentials. This module is cheap to import."""
+"""The interface between a transport and the credentials of its server. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerCredentials(Protocol):
     """Credentials for one server, shared by all requests to it."""
 
     async def get_header(self) -> str | None:
-        """Return the Authorization header to send, None for none; renews a token that is about to expire."""
+        """Return the Authorization header to send, or None; a token that is about to expire is renewed."""
         ...
 
     async def handle_challenge(self, challenge: Challenge) -> bool:

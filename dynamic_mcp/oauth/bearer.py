@@ -36,16 +36,16 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_S = 30.0
 # If the server rejects a token this soon after it was issued, another one would not help.
 FRESH_S = 5.0
-# How long the metadata of a server that wants something may take, before that is said without it.
+# Longest wait for the metadata that makes an error of the server more precise.
 METADATA_WITHIN_S = 3.0
-# How often in an hour a login with more scope is requested.
+# Requests for a login with more scope in one hour.
 MAX_STEP_UPS, STEP_UPS_S = 3, 3600.0
-# Links are for one person, and so not part of what is logged and shown of a group.
+# A link is for one user, so it is never part of the logs and the status of a group.
 _LINK_HINT = "whoever uses it is sent a link to log in"
 
 
 class BearerCredentials:
-    """Credentials for one server, shared by all requests to it. Implements Authorization."""
+    """Credentials for one server, shared by all requests to it. Implements ServerCredentials."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class BearerCredentials:
         self._retry_at = float("-inf")
         self._step_ups: list[float] = []
 
-    # --- Authorization ---------------------------------------------------------------------------------
+    # --- ServerCredentials -----------------------------------------------------------------------------
 
     async def get_header(self) -> str | None:
         """Return the header to send, with a renewed token if necessary. Raises Unreachable."""
@@ -95,17 +95,17 @@ class BearerCredentials:
 
     async def handle_challenge(self, challenge: Challenge) -> bool:
         """Get another header if possible; return whether there is one. Raises LoginNeeded and Unreachable."""
-        wanted = parse_challenge(challenge.www_authenticate)
-        is_step_up = challenge.status == 403 and wanted.error == "insufficient_scope"
+        bearer_challenge = parse_challenge(challenge.www_authenticate)
+        is_step_up = challenge.status == 403 and bearer_challenge.error == "insufficient_scope"
         if challenge.status != 401 and not is_step_up:
             return False
-        self.challenge = wanted
+        self.challenge = bearer_challenge
         login = await self.load_login()
         token = login.token if login else None
         if token is not None and _header(token) != challenge.authorization:
             return True
         if is_step_up:
-            return await self._step_up(login, wanted)
+            return await self._step_up(login, bearer_challenge)
         if token is not None and self._is_renewable(login) and not self._is_fresh(token):
             renewed = await self._share_renewal(token.access, is_rejected=True)
             if renewed is not None and _header(renewed) != challenge.authorization:
@@ -113,7 +113,7 @@ class BearerCredentials:
                 return True
         if not self.remote.oauth.needs_user:
             raise Unreachable(self.group, "rejects the token of the configured client (HTTP 401)")
-        has_login = login is not None or await self._names_server(wanted.resource_metadata)
+        has_login = login is not None or await self._names_server(bearer_challenge.resource_metadata)
         raise self.login_needed_error(may_want_token=not has_login)
 
     # --- the login -------------------------------------------------------------------------------------
@@ -134,13 +134,13 @@ class BearerCredentials:
         return self._login
 
     async def adopt(self, login: Login) -> bool:
-        """Use the login that somebody has just done; return whether it was saved."""
+        """Use the login that a user has just done; return whether it was saved."""
         self.last_failure = ""
         async with self._store.lock():  # a renewal of the old login must not overwrite it
             return await self.save_login(login)
 
     async def save_login(self, login: Login) -> bool:
-        """Use another login; return whether it was saved."""
+        """Replace the login; return whether it was saved."""
         self._version += 1
         login = self._login = replace(login, person=self.remote.login_of)
         is_saved = True
@@ -159,10 +159,10 @@ class BearerCredentials:
             await asyncio.to_thread(self._store.delete)
             self._login, self._stamp, self._is_loaded = None, None, True
             if await asyncio.to_thread(predecessor.find_login, self.group, self.remote) is not None:
-                await self.save_login(Login(self.remote.url))  # so that it is not taken over again
+                await self.save_login(Login(self.remote.url))  # so that it is not imported again
 
     def login_needed_error(self, scope: str | None = None, *, may_want_token: bool = False) -> LoginNeeded:
-        """Return the error that says how to log in; its `is_done` tells whether somebody has."""
+        """Return the error that explains how to log in; its `is_done` returns whether the user has logged in."""
         version, stamp = self._version, self._store.stamp()
 
         def is_done() -> bool:
@@ -185,7 +185,7 @@ class BearerCredentials:
             await asyncio.wait([self._renewal])
 
     async def _names_server(self, metadata_url: str | None) -> bool:
-        """Return whether the config, or the metadata that a challenge names, says where to log in."""
+        """Return whether the config, or the metadata that a challenge names, names an authorization server."""
         config = self.remote.oauth
         if config.issuer or config.metadata_url or config.client_id:
             return True
@@ -207,7 +207,7 @@ class BearerCredentials:
         return has_refresh or not self.remote.oauth.needs_user
 
     def _is_fresh(self, token: Token) -> bool:
-        """Tell whether a token has just replaced a rejected one."""
+        """Return whether a token has just replaced a rejected one."""
         is_new = token.access == self._replacement and self._now() - token.obtained_at < FRESH_S
         return is_new and not token.is_expired(self._now())
 
@@ -264,9 +264,9 @@ class BearerCredentials:
             raise self._unreachable_error(login, exc) from exc
 
     async def _with_endpoints(self, login: Login | None, *, is_rejected: bool) -> Login:
-        """Return a login with endpoints, which are missing from another program's login and from a client's first.
+        """Return a login with endpoints; an imported login and the first login of a client have none.
 
-        A client that logs in by itself looks for them again when the server rejects its token.
+        A client that logs in by itself discovers them again when the server rejects its token.
         """
         is_outdated = not self.remote.oauth.needs_user and (is_rejected or self._has_another_issuer(login))
         if login is not None and login.token_endpoint is not None and login.client is not None and not is_outdated:
@@ -286,12 +286,12 @@ class BearerCredentials:
         )
 
     def _has_another_issuer(self, login: Login | None) -> bool:
-        """Tell whether the config names another authorization server than the one of a login."""
-        configured, known = self.remote.oauth.issuer, login.issuer if login is not None else None
-        return configured is not None and known is not None and configured.rstrip("/") != known.rstrip("/")
+        """Return whether the config names another authorization server than the one of a login."""
+        configured, current = self.remote.oauth.issuer, login.issuer if login is not None else None
+        return configured is not None and current is not None and configured.rstrip("/") != current.rstrip("/")
 
     def _check_issuer(self, login: Login, issuer: str) -> None:
-        """Keep what belongs to one authorization server from another. Raises LoginNeeded and Unreachable."""
+        """Use a login only at the authorization server that issued it. Raises LoginNeeded and Unreachable."""
         if self.remote.oauth.needs_user:
             if not is_same_host(issuer, self.remote.url):
                 raise self.login_needed_error()  # the refresh token may be from another authorization server
@@ -325,12 +325,12 @@ class BearerCredentials:
 
     # --- more scope ------------------------------------------------------------------------------------
 
-    async def _step_up(self, login: Login | None, wanted: BearerChallenge) -> bool:
-        """Ask for more scope, but only so often: a server may want more each time, or reject every scope."""
+    async def _step_up(self, login: Login | None, challenge: BearerChallenge) -> bool:
+        """Request more scope, a few times an hour at most: a server may want more each time, or reject all of it."""
         token = login.token if login else None
-        if login is None or token is None or wanted.scope is None or covers(token.scope, wanted.scope):
+        if login is None or token is None or challenge.scope is None or covers(token.scope, challenge.scope):
             return False
-        scope = union(token.scope, login.requested_scope, login.wanted_scope, wanted.scope)
+        scope = union(token.scope, login.requested_scope, login.wanted_scope, challenge.scope)
         if not covers(login.wanted_scope, scope):
             self._step_ups = [at for at in self._step_ups if self._now() - at < STEP_UPS_S]
             if len(self._step_ups) >= MAX_STEP_UPS:
@@ -339,7 +339,7 @@ class BearerCredentials:
             await self.save_login(replace(login, wanted_scope=scope))
         if not self.remote.oauth.needs_user:
             return await self._share_renewal(token.access) is not None
-        raise self.login_needed_error(wanted.scope)
+        raise self.login_needed_error(challenge.scope)
 
 
 def _header(token: Token) -> str:
@@ -347,13 +347,13 @@ def _header(token: Token) -> str:
 
 
 def _without_refresh(login: Login, code: str) -> Login:
-    """Return a login without its refresh token, and without its client if that is what the server rejects."""
+    """Return a login without its refresh token, and without its client if the server rejects the client."""
     token = login.token and replace(login.token, refresh=None)
     is_client_invalid = code in ("invalid_client", "unauthorized_client")
     return replace(login, token=token, client=None if is_client_invalid else login.client)
 
 
 def _log_failure(task: asyncio.Task[Token | None]) -> None:
-    """Log a failure that perhaps nobody is waiting for."""
+    """Log a failure in case no caller waits for it."""
     if not task.cancelled() and task.exception() is not None:
         log.debug("%s: %s", task.get_name(), task.exception())

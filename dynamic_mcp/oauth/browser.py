@@ -11,7 +11,7 @@ OPEN_S = 20.0
 
 
 def has_browser(environment: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Tell whether a browser that opens here is likely to be seen."""
+    """Return whether a browser that opens on this machine is likely to be seen."""
     if environment.get("BROWSER"):
         return True
     if any(environment.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "CI")):
@@ -20,7 +20,7 @@ def has_browser(environment: Mapping[str, str], platform: str = sys.platform) ->
 
 
 def is_openable(url: str) -> bool:
-    """Return whether a link is one of http(s) that shows its host: `https://github.com@evil.example` does not."""
+    """Return whether a link is http(s) and shows its host, which `https://github.com@evil.example` does not."""
     if not url.startswith(("https://", "http://")) or not url.isprintable():
         return False
     try:
@@ -33,8 +33,8 @@ def is_openable(url: str) -> bool:
 async def open_link(url: str) -> bool:
     """Open a link with the standard `webbrowser` module; return whether that worked.
 
-    The module runs in a process of its own, because a browser may print, ask or wait, and our stdin and stdout belong
-    to the client.
+    The module runs in a separate process, because a browser may print, prompt or wait, and our stdin and stdout
+    belong to the client.
     """
     if not is_openable(url):
         return False

@@ -33,7 +33,7 @@ _DONE = "You can close this window and go back to your work."
 
 
 class Callback:
-    """The listener: enter it as a context, send the browser away, then await `wait_for_response`."""
+    """The listener: enter it as a context, send the user to the browser, then await `wait_for_response`."""
 
     def __init__(self, port: int | None, state: str) -> None:
         self._port = port
@@ -57,17 +57,15 @@ class Callback:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         assert self._port is not None
         return self._port
 
     @property
     def redirect_uri(self) -> str:
-        """Where the authorization server sends the browser (RFC 8252, section 7.3)."""
+        """The address on this machine for the browser to return to (RFC 8252, section 7.3)."""
         return f"http://127.0.0.1:{self.port}{PATH}"
 
     async def wait_for_response(self) -> AuthorizationResponse:
-        """Wait until the browser comes back with the response."""
         return await self._response
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +100,7 @@ class Callback:
             return _page(400, "Refused", "This login is over.")
         self._response.set_result(response)
         if response.error is not None:
-            # not what it says: only the login knows which server this must be from (RFC 9207, section 2.4)
+            # without its text: only the login knows which server must have sent it (RFC 9207, section 2.4)
             return _page(400, "Not logged in", f"The login was refused; dynamic-mcp says why. {_DONE}")
         return _page(200, "Almost done", f"dynamic-mcp is finishing the login. {_DONE}")
 

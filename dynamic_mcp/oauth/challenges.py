@@ -14,7 +14,7 @@ LONGEST = 8192
 
 @dataclass(frozen=True)
 class BearerChallenge:
-    """What a server asks for: the URL of its metadata, the scope and the error code, as far as it names them."""
+    """The members of a challenge: the URL of the metadata, the scope and the error code; all may be missing."""
 
     resource_metadata: str | None = None
     scope: str | None = None

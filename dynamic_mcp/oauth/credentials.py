@@ -1,4 +1,4 @@
-"""What is stored of a login. `repr` shows no secrets."""
+"""The stored parts of a login. `repr` shows no secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True)
 class Token:
-    """An access token and what came with it; times are seconds since 1970."""
+    """An access token and the other members of its response; times are seconds since 1970."""
 
     access: str = field(repr=False)
     obtained_at: float
@@ -33,11 +33,10 @@ class Token:
     scope: str | None = None
 
     def is_expired(self, now: float) -> bool:
-        """Tell whether the token has expired."""
         return self.expires_at is not None and now >= self.expires_at
 
     def is_due(self, now: float) -> bool:
-        """Tell whether it is time to renew the token."""
+        """Return whether it is time to renew the token."""
         if self.expires_at is None:
             return False
         return now >= self.expires_at - min(EARLY_S, (self.expires_at - self.obtained_at) / 2)
@@ -47,9 +46,9 @@ class Token:
 class Login:
     """The login to one server.
 
-    A login without an issuer has a token that was pasted, or taken from another program. `requested_scope` is what
-    was asked for at the login, and `wanted_scope` what the server has asked for since. Without a `person`, it is the
-    local user's.
+    A login without an issuer has a token that was pasted, or imported from another program. `requested_scope` is the
+    scope that was requested at the login, and `wanted_scope` the one that the server has asked for since. A login
+    without a `person` belongs to the local user.
     """
 
     server: str
@@ -66,11 +65,11 @@ class Login:
 
 
 def union(*scopes: str | None) -> str | None:
-    """Return all scopes of these lists, each once, in their order."""
+    """Return the scopes of all lists, without duplicates and in order."""
     words = dict.fromkeys(word for scope in scopes for word in (scope or "").split())
     return " ".join(words) or None
 
 
 def covers(granted: str | None, wanted: str | None) -> bool:
-    """Tell whether all wanted scopes are granted."""
+    """Return whether all wanted scopes are granted."""
     return set((wanted or "").split()) <= set((granted or "").split())

@@ -1,7 +1,7 @@
-"""Discovers where and how to log in: RFC 9728, then RFC 8414 or OpenID, else the defaults of MCP 2025-03-26.
+"""Discovers how to log in: RFC 9728, then RFC 8414 or OpenID, else the defaults of MCP 2025-03-26.
 
-Imports the MCP SDK, which takes a second: import this only when a login begins, in a thread. What the server says is
-checked before anything is opened or sent, and each document must name the server, or the issuer, that was asked for.
+Imports the MCP SDK, which takes a second: import this only when a login begins, in a thread. Metadata is checked
+before anything is opened or sent, and each document must name the server, or the issuer, that it was requested for.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class LoginAborted(Exception):
 
 
 class NoLogin(LoginAborted):
-    """The server says what it is, and names nowhere to log in: it takes tokens that were made otherwise."""
+    """The metadata of the server names no authorization server: its tokens are created in another way."""
 
 
 @dataclass(frozen=True)
 class DiscoveryResult:
-    """Where and how to log in to one server; `is_assumed` if no metadata names its endpoints."""
+    """The endpoints and the issuer for a login to one server; `is_assumed` if no metadata names the endpoints."""
 
     issuer: str
     resource: str
@@ -50,14 +50,13 @@ class DiscoveryResult:
     is_assumed: bool = False
 
     def endpoint(self, name: str) -> str | None:
-        """Return an endpoint's URL."""
         url = getattr(self.metadata, name)
         return None if url is None else str(url)
 
 
 @dataclass(frozen=True)
 class _Resource:
-    """The metadata of the server, and its identifier as the metadata spells it, which is sent as it is (RFC 8707)."""
+    """The metadata of the server, and its identifier, which is sent exactly as the metadata spells it (RFC 8707)."""
 
     identifier: str
     metadata: ProtectedResourceMetadata
@@ -74,7 +73,7 @@ class Discovery:
         self._without_servers = ""  # metadata of the server that names no authorization server
 
     async def run(self, challenge: BearerChallenge) -> DiscoveryResult:
-        """Ask the server, then the authorization server that it names. Raises LoginAborted."""
+        """Fetch the metadata of the server, then of the authorization server that it names. Raises LoginAborted."""
         try:
             if self._config.metadata_url:
                 return await self._use_metadata_url(self._config.metadata_url, challenge)
@@ -205,7 +204,7 @@ class Discovery:
         return get_client_metadata_scopes(challenge.scope, resource, metadata, grants) or None
 
     def _check_secret_recipient(self, issuer: str) -> None:
-        """Protect the config's secret from an authorization server that a server names. Raises LoginAborted."""
+        """Keep the config's secret from an authorization server that only the server names. Raises LoginAborted."""
         trusted: Iterable[str] = filter(None, (self._config.issuer, self._config.metadata_url, self._url))
         if not any(is_same_host(issuer, each) for each in trusted):
             raise LoginAborted(

@@ -1,8 +1,8 @@
-"""Links by which a person logs in to a server in a browser that may be anywhere, and which browser may use them.
+"""Links by which a user logs in to a server with any browser, and the rules for which browser may use a link.
 
-A link is good for ten minutes and one login. The first browser that begins keeps it: only that one, which has a
-secret of its own for it, may bring the code back. So nobody can be made to log in for somebody else by being sent to
-the authorization server in the middle of a login.
+A link is valid for ten minutes and one login. The first browser that begins keeps it: only that browser, which holds
+a secret for this link, may bring the code back. So an attacker cannot make a user log in for the attacker by sending
+the user to the authorization server in the middle of a login.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dynamic_mcp.web.authorization_response import AuthorizationResponse, Unexpe
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import BearerCredentials
 
-# Below the URL of the server: pages of links, and where authorization servers send browsers back to.
+# Paths below the URL of the server: pages of links, and the redirect URI of authorization servers.
 LINK_PATH = "/upstream-login/"
 CALLBACK_PATH = "/upstream-login/callback"
 VALID_S = 600.0
-# A link that nobody has opened yet is sent again while it has this long to live.
+# An unopened link is sent again while it is valid for at least this long.
 _REUSE_S = 300.0
 _MAX_EACH = 4
 
@@ -54,23 +54,21 @@ class LinkRedirect:
 
     @property
     def has_response(self) -> bool:
-        """Whether the browser has come back."""
         return self._response.done() and not self._response.cancelled()
 
     def receive(self, query: str) -> None:
-        """Take the response that a browser has brought back. Raises UnexpectedResponse."""
+        """Receive the response that a browser brings back. Raises UnexpectedResponse."""
         response = parse_response(query, self._state)
         if self._response.done():
             raise UnexpectedResponse("this login is over")
         self._response.set_result(response)
 
     async def wait_for_response(self) -> AuthorizationResponse:
-        """Wait until a browser comes back with the response."""
         return await self._response
 
 
 class LoginLink:
-    """A link for one person to log in to one server."""
+    """A link for one user to log in to one server."""
 
     def __init__(self, id: str, url: str, bearer: BearerCredentials, person: Principal, expires_at: float) -> None:
         self.id = id
@@ -85,32 +83,31 @@ class LoginLink:
 
     @property
     def group(self) -> str:
-        """The group of the server."""
         return self.bearer.group
 
     def is_for(self, bearer: BearerCredentials) -> bool:
-        """Tell whether it is for the login of these credentials, also once their person has been away."""
+        """Return whether this link logs in to these credentials, also after their user was away."""
         return (self.bearer.group, self.bearer.remote) == (bearer.group, bearer.remote)
 
     @property
     def is_unopened(self) -> bool:
-        """Whether no browser has begun a login with it."""
+        """True until a browser begins a login with it."""
         return not self._browser
 
     @property
     def is_finishing(self) -> bool:
-        """Whether a code is being exchanged for a token."""
+        """True while a code is exchanged for a token."""
         is_back = self.redirect is not None and self.redirect.has_response
         return is_back and self.attempt is not None and not self.attempt.end.done()
 
     def claim(self, browser: str) -> bool:
-        """Let the browser with this secret use the link, unless another one does; tell whether it may."""
+        """Reserve the link for the browser with this secret; return whether that browser may use it."""
         digest = sha256(browser.encode()).hexdigest()
         self._browser = self._browser or digest
         return hmac.compare_digest(self._browser, digest)
 
     def belongs_to(self, browser: str) -> bool:
-        """Tell whether this browser has begun a login with the link."""
+        """Return whether this browser has begun a login with the link."""
         return bool(self._browser) and self.claim(browser)
 
     async def wait_for_url(self) -> str | None:
@@ -118,12 +115,12 @@ class LoginLink:
         return self.url
 
     async def wait_for_end(self) -> bool:
-        """Wait until the link is used up; return whether somebody has logged in by it."""
+        """Wait until the link is used up; return whether its user has logged in."""
         return await asyncio.shield(self.end)
 
 
 class LoginLinks:
-    """The links that were sent and are valid. `base_url` returns where browsers reach us; None is nowhere."""
+    """The valid links that were sent. `base_url` returns the address where browsers reach us, or None."""
 
     def __init__(self, base_url: Callable[[], str | None], now: Callable[[], float] = time.monotonic) -> None:
         self._base_url = base_url
@@ -136,16 +133,16 @@ class LoginLinks:
         return len(self._links)
 
     def send(self, bearer: BearerCredentials, person: Principal) -> LoginLink | None:
-        """Return a link for a person: one that was not opened yet, or a new one; None if there can be none."""
+        """Return a link for a user: an unopened one or a new one; None if logins by link are not possible."""
         base_url = self._base_url()
         if base_url is None:
             return None
         self.drop_expired()
-        own = [each for each in self._links.values() if each.is_for(bearer)]
-        for link in own:
+        links = [each for each in self._links.values() if each.is_for(bearer)]
+        for link in links:
             if link.is_unopened and link.expires_at - self._now() >= _REUSE_S:
                 return link
-        for link in own[: max(0, len(own) - _MAX_EACH + 1)]:
+        for link in links[: max(0, len(links) - _MAX_EACH + 1)]:
             self._drop(link)
         id = secrets.token_urlsafe(32)
         link = LoginLink(id, f"{base_url}{LINK_PATH}{id}", bearer, person, self._now() + VALID_S)
@@ -155,14 +152,14 @@ class LoginLinks:
         return link
 
     def find(self, id: str) -> LoginLink | None:
-        """Return a valid link."""
         self.drop_expired()
         return self._links.get(id)
 
     async def begin(self, link: LoginLink) -> str | None:
-        """Begin a login, or once more if the browser did not come back; return where to send it.
+        """Begin a login, or restart one whose browser did not come back; return the URL to send the browser to.
 
-        None: it cannot begin, and the `last_failure` of the credentials says why. Raises UnexpectedResponse.
+        Returns None if the login cannot begin; the `last_failure` of the credentials has the reason. Raises
+        UnexpectedResponse.
         """
         if link.is_finishing:
             raise UnexpectedResponse("this login is being finished")
@@ -172,7 +169,7 @@ class LoginLinks:
         return await attempt.wait_for_url()
 
     def find_returning(self, query: str) -> LoginLink:
-        """Return the link whose login a browser comes back for. Raises UnexpectedResponse."""
+        """Return the link of the login that a browser returns from. Raises UnexpectedResponse."""
         try:
             states = [value for name, value in parse_qsl(query, max_num_fields=50) if name == "state"]
         except ValueError:
@@ -183,7 +180,7 @@ class LoginLinks:
         return link
 
     async def finish(self, link: LoginLink, query: str) -> bool:
-        """Take the response of the authorization server; return whether the login worked.
+        """Receive the response of the authorization server; return whether the login worked.
 
         Raises UnexpectedResponse.
         """
@@ -223,7 +220,7 @@ class LoginLinks:
             link.end.set_result(is_done)
 
     def _expire_later(self) -> None:
-        """Forget what has expired now and then, for as long as there are links."""
+        """Drop expired links periodically, as long as there are links."""
         self.drop_expired()
         delay_s = VALID_S / 10
         self._expiry = asyncio.get_running_loop().call_later(delay_s, self._expire_later) if self._links else None

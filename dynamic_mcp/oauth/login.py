@@ -37,7 +37,7 @@ __all__ = ["LOGIN_S", "Attempt", "LoginAborted", "NoClient", "NoLogin", "Redirec
 
 
 class Redirect(Protocol):
-    """Where the authorization server sends the browser, entered as a context while somebody waits for it there."""
+    """The redirect URI of one login; enter it as a context while a task waits for the browser to return there."""
 
     @property
     def redirect_uri(self) -> str:
@@ -50,14 +50,12 @@ class Redirect(Protocol):
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    async def wait_for_response(self) -> AuthorizationResponse:
-        """Wait until a browser comes back with the response."""
-        ...
+    async def wait_for_response(self) -> AuthorizationResponse: ...
 
 
 @dataclass(frozen=True)
 class _AuthorizationRequest:
-    """What the authorization server is asked for (RFC 6749, section 4.1.1)."""
+    """The parameters of an authorization request (RFC 6749, section 4.1.1)."""
 
     target: DiscoveryResult
     client: ClientCredentials
@@ -67,7 +65,6 @@ class _AuthorizationRequest:
     verifier: str
 
     def url(self) -> str:
-        """Return where to send the person."""
         wants_refresh = "offline_access" in (self.scope or "").split()
         return authorization_url(
             str(self.target.metadata.authorization_endpoint),
@@ -95,11 +92,11 @@ class Attempt:
         self._pasted_response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
 
     def is_assumed(self) -> bool:
-        """Tell whether no metadata says that the server wants logins."""
+        """Return whether no metadata confirms that the server wants logins."""
         return self._target.is_assumed
 
     def paste(self, text: str) -> None:
-        """Take the address that the browser ended up at, from the user. Raises UnexpectedResponse."""
+        """Receive the address that the user has copied from the browser. Raises UnexpectedResponse."""
         response = parse_response(text.strip().partition("?")[2].partition("#")[0], self._request.state)
         if not self._pasted_response.done():
             self._pasted_response.set_result(response)
@@ -154,7 +151,7 @@ async def begin_login(
 ) -> AsyncIterator[Attempt]:
     """Discover how to log in, obtain a client, wait for the browser, and yield the attempt. Raises LoginAborted.
 
-    `open_redirect` returns where the browser comes back with this state; by default that is a port of this machine.
+    `open_redirect` returns the redirect URI for this state; the default is a port of this machine.
     """
     state = create_secret()
     async with open_documents(policy) as web:
@@ -167,11 +164,11 @@ async def begin_login(
             yield Attempt(remote, web, request, redirect)
 
 
-async def _create_callback(remote: Remote, target: DiscoveryResult, known: Login | None, state: str) -> Callback:
-    """Return a callback, not listening yet, on the config's port, else on the one that our client has."""
+async def _create_callback(remote: Remote, target: DiscoveryResult, previous: Login | None, state: str) -> Callback:
+    """Return a callback, not listening yet, on the config's port, else on the port of our registered client."""
     port = remote.oauth.redirect_port
-    if port is None and known is not None and known.issuer == target.issuer and known.client is not None:
-        port = urlsplit(known.client.redirect_uri or "").port
+    if port is None and previous is not None and previous.issuer == target.issuer and previous.client is not None:
+        port = urlsplit(previous.client.redirect_uri or "").port
         if port is not None and not await _try_port(port):
             port = None  # then another client is registered
     elif port is not None and not await _try_port(port):

@@ -1,4 +1,4 @@
-"""The logins of all servers in one running proxy: their credentials, and the logins in progress."""
+"""The logins to all servers in one running proxy: their credentials, and the logins in progress."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ CLOSE_S = 2.0
 
 
 class Logins:
-    """The credentials of each group; groups of one name have their own where their servers or persons differ.
+    """The credentials of each group; groups of one name that differ in server or user have separate credentials.
 
-    `command` returns the command line that logs in to a group. A browser is opened only if `environment` says that
-    there is one; None opens none. `base_url` is where browsers reach our HTTP server, if they do.
+    `command` returns the command line that logs in to a group. A browser is opened only if `environment` shows that
+    there is one; None opens none. `base_url` is the address where browsers reach our HTTP server, if it is reachable.
     """
 
     def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str] | None) -> None:
         self.base_url: str | None = None
         self.on_login: Callable[[str, Principal | None], None] = lambda group, person: None
-        """Called with the group and the person whose login it is, None for the local user, after each login."""
+        """Called after each login with the group and the user, who is None for the local user."""
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -51,15 +51,15 @@ class Logins:
         """Return the credentials of a group, the same for the same server."""
         from dynamic_mcp.oauth.bearer import BearerCredentials
 
-        known = self._find(group, remote)
-        if known is None:
-            known = BearerCredentials(group, remote, self._folder, self._command(group))
-            known.on_login = lambda: self.on_login(group, remote.login_of)
-            self._bearers.setdefault(group, []).append(known)
-        return known
+        bearer = self._find(group, remote)
+        if bearer is None:
+            bearer = BearerCredentials(group, remote, self._folder, self._command(group))
+            bearer.on_login = lambda: self.on_login(group, remote.login_of)
+            self._bearers.setdefault(group, []).append(bearer)
+        return bearer
 
     def begin(self, group: str, remote: Remote) -> PendingLogin | None:
-        """Start a login in the background, or join the one in progress; None for a group that has no logins."""
+        """Start a login in the background, or join the one in progress; None for a group without logins."""
         bearer = self._find(group, remote)
         if bearer is None or not bearer.remote.oauth.needs_user or remote.login_of is not None:
             return None
@@ -70,18 +70,18 @@ class Logins:
 
     @cached_property
     def links(self) -> LoginLinks:
-        """The links by which persons log in."""
+        """The links by which users log in."""
         from dynamic_mcp.oauth.links import LoginLinks
 
         return LoginLinks(lambda: self.base_url)
 
     def send_link(self, group: str, remote: Remote) -> LoginLink | None:
-        """Return a link to log in for the person whose login the server gets; None if there can be none."""
+        """Return a link for the user whose login the server gets; None if logins by link are not possible."""
         bearer = self._find(group, remote)
         return None if bearer is None or remote.login_of is None else self.links.send(bearer, remote.login_of)
 
     def forget(self, person: Principal) -> None:
-        """Forget the credentials of a person who has gone; what is stored stays."""
+        """Drop the credentials of a disconnected user from memory; stored logins stay."""
         for group, bearers in [*self._bearers.items()]:
             for bearer in bearers:
                 if bearer.remote.login_of == person:
@@ -93,7 +93,7 @@ class Logins:
         bearer = self._find(group, remote)
         if bearer is None or self._environment is None or bearer in self._with_browser:
             return
-        if remote.login_of is not None:  # who is not at this machine
+        if remote.login_of is not None:  # the user is not at this machine
             return
         if not bearer.remote.oauth.may_open_browser:
             return

@@ -1,4 +1,4 @@
-"""A login in the background, which ends when somebody has come back from the authorization server."""
+"""A login in the background, which ends when the user has returned from the authorization server."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class PendingLogin:
         return self._url.result() if self._url.done() else None
 
     async def wait_for_end(self) -> bool:
-        """Wait for the end of the login; return whether somebody has logged in."""
+        """Wait for the end of the login; return whether the user has logged in."""
         return await asyncio.shield(self.end)
 
 
 def start_login(bearer: BearerCredentials, open_redirect: Callable[[str], Redirect] | None = None) -> PendingLogin:
-    """Start a login in the background. `open_redirect` is given its state; None has the browser return to a port."""
+    """Start a login in the background. `open_redirect` receives its state; None redirects the browser to a port."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     end = asyncio.create_task(_log_in(bearer, url, open_redirect), name=f"login of {bearer.group}")
     return PendingLogin(url, end)
@@ -45,13 +45,15 @@ def start_login(bearer: BearerCredentials, open_redirect: Callable[[str], Redire
 async def _log_in(
     bearer: BearerCredentials, url: asyncio.Future[str], open_redirect: Callable[[str], Redirect] | None
 ) -> bool:
-    """Do one login and return whether it worked; if not, the group's reason says why from then on."""
+    """Do one login and return whether it worked; if not, the reason is kept for the errors of the group."""
     await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.login")
     from dynamic_mcp.oauth.login import LoginAborted, begin_login
 
-    known = await bearer.load_login()
+    stored_login = await bearer.load_login()
     try:
-        async with begin_login(bearer.remote, bearer.policy, bearer.challenge, known, open_redirect) as attempt:
+        async with begin_login(
+            bearer.remote, bearer.policy, bearer.challenge, stored_login, open_redirect
+        ) as attempt:
             url.set_result(attempt.url)
             login = await attempt.finish()
         for warning in attempt.warnings:
@@ -67,5 +69,5 @@ async def _log_in(
 
 
 def _whose(bearer: BearerCredentials) -> str:
-    person = bearer.remote.login_of
-    return "" if person is None else f" for `{person.subject}` of `{person.issuer}`"
+    user = bearer.remote.login_of
+    return "" if user is None else f" for `{user.subject}` of `{user.issuer}`"

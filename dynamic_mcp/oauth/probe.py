@@ -1,4 +1,4 @@
-"""Asks a server whether it wants a login, by starting a session, or as a modern server knows it.
+"""Finds out whether a server wants a login, by the first request of a legacy or a modern client.
 
 Imports httpx2: for commands only.
 """
@@ -30,20 +30,19 @@ _META = {
 }
 _MODERN = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": _META}}
 _MODERN_HEADERS = {"MCP-Protocol-Version": revisions.MODERN.name, "Mcp-Method": "server/discover"}
-# What a server that is modern only may answer to `initialize`.
+# Statuses with which a modern-only server may answer `initialize`.
 _TRY_MODERN = frozenset({400, 404})
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """How a server has answered: the status and the challenge; without a status, `reason` says why."""
+    """The answer of a server: its status and challenge; without a status, `reason` explains the failure."""
 
     status: int | None
     challenge: BearerChallenge = field(default_factory=BearerChallenge)
     reason: str = ""
 
     def is_open(self) -> bool:
-        """Tell whether the server accepted the request."""
         return self.status is not None and self.status < 300
 
 

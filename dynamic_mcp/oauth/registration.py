@@ -17,7 +17,7 @@ from dynamic_mcp.web.documents import DocumentError, Documents
 
 _JSON = {"Content-Type": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
-# The statuses by which an authorization server says that it offers no registration.
+# Statuses of an authorization server that offers no registration.
 _NOT_OFFERED = frozenset((401, 403, 404, 405, 501))
 
 
@@ -39,16 +39,16 @@ async def obtain_client(
     return await _register(target, redirect_uri, web)
 
 
-def _check_issuer(client: ClientCredentials, target: DiscoveryResult, config: OAuth, known: Login | None) -> None:
+def _check_issuer(client: ClientCredentials, target: DiscoveryResult, config: OAuth, previous: Login | None) -> None:
     """Use the config's client only at the authorization server where it was used first. Raises LoginAborted.
 
     A client metadata document is the same everywhere (MCP 2026-07-28, Authorization Server Binding).
     """
-    before = known.issuer if known is not None and known.client is not None else None
-    if client.source == "config" and config.issuer is None and before not in (None, target.issuer):
+    previous_issuer = previous.issuer if previous is not None and previous.client is not None else None
+    if client.source == "config" and config.issuer is None and previous_issuer not in (None, target.issuer):
         raise LoginAborted(
             f"the server names another authorization server than before, `{target.issuer}`; the configured client is"
-            f" one of `{before}`; if it is registered there, too, set `oauth.issuer`"
+            f" one of `{previous_issuer}`; if it is registered there, too, set `oauth.issuer`"
         )
 
 
@@ -103,5 +103,5 @@ async def _register(target: DiscoveryResult, redirect_uri: str, web: Documents) 
 
 
 def _choose_method(supported: list[str] | None) -> str:
-    """Return how to authenticate: preferably not at all, because a program on a desktop cannot keep a secret."""
+    """Return the authentication method: preferably none, because a program on a desktop cannot keep a secret."""
     return next((method for method in _METHODS if supported is None or method in supported), "none")

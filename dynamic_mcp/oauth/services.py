@@ -1,4 +1,4 @@
-"""Where to create a token by hand, for the most popular services."""
+"""Pages for creating a token by hand, for the most popular services."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HINTS = {
 
 
 def token_hint(server_url: str) -> str:
-    """Return where to create a token for a server, as far as that is known."""
+    """Return a hint at the place to create a token for a server."""
     host = (urlsplit(server_url).hostname or "").lower()
     for end, hint in _HINTS.items():
         if host == end or host.endswith(f".{end}"):

@@ -50,7 +50,7 @@ class LoginStore:
         return stamp_of(self._store.file)
 
     def load(self) -> Login | None:
-        """Return the login; None if there is none, or none that is valid. Raises OSError if it cannot be read."""
+        """Return the login; None if none is stored or it is invalid. Raises OSError if it cannot be read."""
         login = self._store.load_or_set_aside("the login in")
         return self._with_secrets(login) if login is not None and login.is_in_keyring else login
 
@@ -74,7 +74,7 @@ class LoginStore:
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
-        """Be the only task of all processes that renews this login; does not wait for a stuck process for ever."""
+        """Be the only task of all processes that renews this login; the wait for a stuck process is bounded."""
         async with self._local_lock:
             await self._wait_for_lock()
             try:
@@ -106,9 +106,9 @@ class LoginStore:
 
 
 def key(remote: Remote) -> str:
-    """Return the name of a login's files: a hash of what tells one login from another."""
+    """Return the name of a login's files: a hash of everything that distinguishes logins."""
     identity: list[object] = [remote.url, remote.oauth.client_id, remote.oauth.account]
-    if remote.oauth.grant in ("jwt_bearer", "cross_app"):  # whose token it is then depends on the assertion
+    if remote.oauth.grant in ("jwt_bearer", "cross_app"):  # the owner of the token then depends on the assertion
         identity.append(remote.oauth.grant)
     if remote.login_of is not None:
         identity.append([remote.login_of.issuer, remote.login_of.subject])
@@ -116,8 +116,8 @@ def key(remote: Remote) -> str:
 
 
 def list_persons(folder: Path, remote: Remote) -> list[Principal]:
-    """Return the persons who have a login of their own to a server. What cannot be read is left out."""
-    found: list[Principal] = []
+    """Return the users who have a separate login to a server. Unreadable files are skipped."""
+    persons: list[Principal] = []
     for file in folder.glob(f"*.v{FORMAT}.json"):
         try:
             login = _file_store(file).load()
@@ -125,8 +125,8 @@ def list_persons(folder: Path, remote: Remote) -> list[Principal]:
             continue
         person = login.person if login is not None else None
         if person is not None and file.name == f"{key(with_fields(remote, login_of=person))}.v{FORMAT}.json":
-            found.append(person)
-    return sorted(found, key=lambda each: (each.subject, each.issuer))
+            persons.append(person)
+    return sorted(persons, key=lambda each: (each.subject, each.issuer))
 
 
 def _file_store(file: Path) -> FileStore[Login]:

@@ -38,7 +38,7 @@ _LONGEST_S = 10 * 365 * 24 * 3600.0
 
 
 class NoGrant(Exception):
-    """There is nothing to exchange for a token; the message is for the user."""
+    """No grant is available to exchange for a token; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Assertion:
 
 
 class TokenEndpoint:
-    """The token endpoint of one login, for one client, asked over a connection that is open."""
+    """The token endpoint of one login, for one client, over an open connection."""
 
     def __init__(self, web: Documents, login: Login, config: OAuth) -> None:
         assert login.client is not None
@@ -143,17 +143,17 @@ async def fetch_token(endpoint: TokenEndpoint, login: Login, config: OAuth) -> T
 
 
 async def _read_assertion(config: OAuth) -> str:
-    """Return the config's assertion. A file is read each time, because what is in it expires. Raises NoGrant."""
-    text, where = config.assertion or "", "`oauth.assertion`"
+    """Return the config's assertion. A file is read each time, because its content expires. Raises NoGrant."""
+    text, source = config.assertion or "", "`oauth.assertion`"
     if config.assertion_file is not None:
-        where = f"`{config.assertion_file}`"
+        source = f"`{config.assertion_file}`"
         try:
             data = await asyncio.to_thread(read_bytes, Path(config.assertion_file), most=_MOST_BYTES)
         except OSError as exc:
-            raise NoGrant(f"{where} cannot be read: {os_reason(exc)}") from exc
+            raise NoGrant(f"{source} cannot be read: {os_reason(exc)}") from exc
         text = data.decode("ascii", errors="replace")
     if not is_token(text.strip()):
-        raise NoGrant(f"{where} does not contain a token")
+        raise NoGrant(f"{source} does not contain a token")
     return text.strip()
 
 
@@ -212,7 +212,7 @@ def _parse_token(answer: Document, previous: Token | None = None) -> Token:
 
 
 def _parse_assertion(answer: Document, scope: str | None) -> Assertion:
-    """Return the assertion, and the scope that it is good for: the requested one unless the answer says otherwise."""
+    """Return the assertion and its scope: the requested one unless the answer names another."""
     token, granted = answer.get("access_token"), answer.get("scope")
     if not isinstance(token, str) or not is_token(token):
         raise TokenRequestFailed("sent an answer without a token")
@@ -222,7 +222,7 @@ def _parse_assertion(answer: Document, scope: str | None) -> Assertion:
 
 
 def is_token(text: str) -> bool:
-    """Tell whether a text can be a token: visible ASCII, and of a sensible length."""
+    """Return whether a text can be a token: visible ASCII, and of a sensible length."""
     return _TOKEN.fullmatch(text) is not None
 
 

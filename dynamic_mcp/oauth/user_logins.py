@@ -1,4 +1,4 @@
-"""The logins of this user: where they are kept, and the command that a person types to log in."""
+"""The logins of this user: their directory, and the command that logs in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def login_folder() -> Path:
 
 
 def open_logins(command: Callable[[str], str], *, may_open_browser: bool) -> Logins:
-    """Return the logins of this user; only a serving proxy opens a browser unasked.
+    """Return the logins of this user; only a serving proxy opens a browser without a request of the user.
 
     `command` returns the command line that logs in to a group.
     """
@@ -26,7 +26,7 @@ def open_logins(command: Callable[[str], str], *, may_open_browser: bool) -> Log
 
 
 def login_command(config: Path, group: str) -> str:
-    """Return the command that logs in to a group, from whatever directory it is typed in."""
+    """Return the command that logs in to a group; it works in any directory."""
     file = config.absolute()
     option = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
     return format_command("auth", "login", group, *option)

@@ -1,1 +1,1 @@
-"""Links to the foreign servers: one live connection each, over stdio now and HTTP later."""
+"""Links to upstream servers: one live connection each, over stdio, HTTP or a command line program."""

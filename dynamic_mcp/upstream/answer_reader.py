@@ -1,4 +1,4 @@
-"""Reads what comes back for a POST, be it JSON or a stream of events, until the request is answered."""
+"""Reads the response to a POST, be it JSON or a stream of events, until the request is answered."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
 from dynamic_mcp.mcp.lines import Oversized, on_one_line
 from dynamic_mcp.upstream.endpoint import HttpEndpoint, chunks, media_type
 
-# How long a stream may take to end after its answer; only then can its connection be reused.
+# Time for a stream to end after its answer; only then can its connection be reused.
 _END_WITHIN_S = 1.0
 
 
 class MessageReceiver(Protocol):
-    """What takes messages: a link, or what stands before it."""
+    """The receiver of messages: a link, or a transport in front of it."""
 
     def is_awaiting(self, id: bytes) -> bool:
-        """Tell whether a request still waits for its answer."""
+        """Return whether a request still waits for its answer."""
         ...
 
     def receive(self, line: bytes, for_id: bytes | None = None) -> None:
-        """Take one message, and the id of the request in whose answer it came."""
+        """Receive one message, and the id of the request that it came in response to."""
         ...
 
 
 class AnswerReader:
-    """Hands over what a server sends, each message on a line of its own; set `link` before anything is read.
+    """Hands over the messages of a server, one a line; set `link` before anything is read.
 
-    `learn` sees each message that comes in the answer to a request, before the link.
+    `learn` receives each message in the response to a request, before the link does.
     """
 
     def __init__(self, endpoint: HttpEndpoint, limit: int, learn: Callable[[bytes], None] | None = None) -> None:
@@ -44,7 +44,7 @@ class AnswerReader:
         self.link: MessageReceiver
 
     async def read(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
-        """Read the answer to a request. Raises ProtocolViolation for a body that is none."""
+        """Read the answer to a request. Raises ProtocolViolation if the body is not an answer."""
         if not self.link.is_awaiting(id):
             return  # the answer came with an error status
         match media_type(response):
@@ -63,13 +63,13 @@ class AnswerReader:
                 self._check_answered(id, what if content else f"answered {response.status_code} with an empty body")
 
     def _check_answered(self, id: bytes, what: str) -> None:
-        """Raise ProtocolViolation if a request has no answer yet; `what` the server did instead."""
+        """Raise ProtocolViolation if a request has no answer yet; `what` describes the response of the server."""
         if self.link.is_awaiting(id):
             hint = "check the path in the `url`; the request may have run"
             raise ProtocolViolation(self._endpoint.group, f"`{self._endpoint.host}` {what}", hint=hint)
 
     async def read_stream(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
-        """Hand over events until the request is answered; then give the stream a moment to end on its own."""
+        """Hand over events until the request is answered; then wait a moment for the end of the stream."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as end, chunks(response) as parts:
                 async for part in parts:
@@ -84,7 +84,7 @@ class AnswerReader:
                 self.take(rest, id)
 
     def take(self, event: ServerSentEvent, id: bytes) -> None:
-        """Hand over an event of the stream of a request; of no request if `id` is empty."""
+        """Hand over an event of a request's stream; `id` is empty for a stream without a request."""
         if event.name == "message":
             self.deliver(event.data, id)
 

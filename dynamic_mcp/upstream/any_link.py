@@ -1,4 +1,4 @@
-"""A link of either era, as the instance that uses it sees it."""
+"""The interface of a link of either era."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class AnyLink(Protocol):
 
     @property
     def is_modern(self) -> bool:
-        """Whether requests carry all that the upstream must know of the client."""
+        """True if each request carries everything that the upstream must know of the client."""
         ...
 
     @property
     def has_streams(self) -> bool:
-        """Whether what comes back says by its stream which request it belongs to."""
+        """True if each message arrives in a stream that belongs to one request."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """The process of the upstream, if it is one that we started."""
+        """The process of the upstream, if we started one."""
         ...
 
     @property
     def loss(self) -> LinkLost | None:
-        """How the link ended; None while it has not."""
+        """The reason for which the link ended; None while it is live."""
         ...
 
     @property
     def dropped(self) -> int:
-        """How many answers came that nobody waited for."""
+        """The number of answers that matched no waiting request."""
         ...
 
     async def request(
@@ -53,19 +53,19 @@ class AnyLink(Protocol):
         ...
 
     async def is_alive(self, within_s: float) -> bool:
-        """Ask the upstream whether it answers at all."""
+        """Return whether the upstream answers a request at all."""
         ...
 
     def is_asking(self) -> bool:
-        """Tell whether the upstream waits for an answer of the client."""
+        """Return whether the upstream waits for an answer of the client."""
         ...
 
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
-        """Send a notification; a lost link takes none."""
+        """Send a notification; a lost link drops it."""
         ...
 
     def forget(self, client: Hashable) -> None:
-        """Hold on to nothing of a client that has gone."""
+        """Release everything that is kept for a client that has disconnected."""
         ...
 
     async def close(self) -> None:

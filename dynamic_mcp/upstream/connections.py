@@ -40,16 +40,16 @@ def create_pool(url: str) -> httpx2.AsyncHTTPTransport:
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return what verifies certificates, by `SSL_CERT_FILE`, `SSL_CERT_DIR` or the system's authorities."""
+    """Return a context that verifies certificates by `SSL_CERT_FILE`, `SSL_CERT_DIR` or the system's authorities."""
     return httpx2.create_ssl_context()
 
 
 def _unused_context() -> ssl.SSLContext:
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody; loading the authorities takes time
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no authority; loading them takes time
 
 
 def find_proxy(scheme: str, host: str, port: int | None) -> str | None:
-    """Return the proxy for a server from the usual variables (`HTTPS_PROXY`, `NO_PROXY`, …), if there is one."""
+    """Return the proxy for a server from the usual variables (`HTTPS_PROXY`, `NO_PROXY`, …), or None."""
     proxies = urllib.request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or urllib.request.proxy_bypass(host if port is None else f"{host}:{port}"):

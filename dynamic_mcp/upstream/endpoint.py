@@ -1,4 +1,4 @@
-"""One remote server as HTTP sees it: requests with credentials, redirects, challenges and `Retry-After`, all bounded.
+"""Bounded HTTP requests to one remote server, with credentials, redirects, challenges and `Retry-After`.
 
 Redirects are followed only within the origin, so nothing that is sent leaves it.
 """
@@ -32,7 +32,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 MAX_REDIRECTS = 3
 MAX_CHALLENGES = 2
-# How much of the body of an error is read.
+# Bytes of the body of an error that are read.
 _ERROR_BYTES = 1 << 16
 _ERROR_WITHIN_S = 2.0
 # Headers that the config may not set, because they differ between requests.
@@ -66,7 +66,7 @@ class _Attempt:
 
 
 class HttpEndpoint:
-    """The address of one remote server, and the one way to send it requests."""
+    """The address of one remote server, and the only way to send it requests."""
 
     def __init__(
         self,
@@ -94,7 +94,6 @@ class HttpEndpoint:
         self._extensions = {"timeout": {"connect": connect_s, "read": None, "write": None, "pool": None}}
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._connections.aclose()
 
     @asynccontextmanager
@@ -136,7 +135,7 @@ class HttpEndpoint:
         return b"".join(body)
 
     async def status_error(self, response: httpx2.Response, body: bytes | None = None) -> HttpError:
-        """Return the error that the status of a response stands for; reads the body unless it is given."""
+        """Return the error for the status of a response; reads the body unless it is passed in."""
         has_credentials = self._has_own_credentials or self._authorization is not None
         if 300 <= response.status_code < 400:
             detail = f"a redirect to `{self._redirect_excerpt(response)}`, which is not followed"
@@ -147,7 +146,7 @@ class HttpEndpoint:
         )
 
     async def read_beginning(self, response: httpx2.Response) -> bytes:
-        """Return the first bytes of a body, as far as they arrive soon."""
+        """Return the first bytes of a body that arrive soon."""
         content = bytearray()
         try:
             async with asyncio.timeout(_ERROR_WITHIN_S), chunks(response) as parts:
@@ -155,12 +154,12 @@ class HttpEndpoint:
                     content += part
                     if len(content) > _ERROR_BYTES:
                         break
-        except (TimeoutError, httpx2.HTTPError):  # the status says enough
+        except (TimeoutError, httpx2.HTTPError):  # the status is enough
             pass
         return bytes(content[:_ERROR_BYTES])
 
     def excerpt(self, body: bytes) -> str:
-        """Return the beginning of what the server sent, masked and printable."""
+        """Return the beginning of a body, masked and printable."""
         return http_errors.excerpt(body, lambda text: mask_secrets([self._secret])(self._mask(text)))
 
     # --- sending -----------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ class HttpEndpoint:
         return response
 
     async def _prepare_retry(self, attempt: _Attempt, response: httpx2.Response) -> bool:
-        """Do what a response asks for before the request is sent again; return whether to send it again."""
+        """Follow the redirect, challenge or delay of a response; return whether to send the request again."""
         match response.status_code:
             case 307 | 308:
                 attempt.redirects += 1
@@ -213,7 +212,7 @@ class HttpEndpoint:
         return False
 
     async def _redirect_target(self, attempt: _Attempt, response: httpx2.Response) -> httpx2.URL:
-        """Return where a redirect leads. Raises HttpError if it is not followed."""
+        """Return the target of a redirect. Raises HttpError if it is not followed."""
         try:
             target = attempt.url.join(response.headers.get("location", ""))
         except httpx2.InvalidURL:
@@ -223,7 +222,7 @@ class HttpEndpoint:
         return target
 
     def _back_off(self, attempt: _Attempt, response: httpx2.Response) -> bool:
-        """Make all requests wait as long as the server asks; return whether this one has the time."""
+        """Delay all requests as long as the server asks; return whether this one has the time."""
         retry_after_s = _retry_after_s(response)
         if retry_after_s is None:
             return False
@@ -247,7 +246,7 @@ class HttpEndpoint:
 
 
 def is_same_origin(url: httpx2.URL, other: httpx2.URL) -> bool:
-    """Tell whether two URLs have the same origin (RFC 6454)."""
+    """Return whether two URLs have the same origin (RFC 6454)."""
     return _origin(url) == _origin(other)
 
 
@@ -257,15 +256,15 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 def _static_headers(remote: Remote) -> Headers:
     """Return the headers of every request: the config's, except reserved ones, and basic auth from the URL."""
-    own = [(name, value.strip()) for name, value in remote.headers.items() if not _is_reserved(name.lower())]
-    names = {name.lower() for name, value in own if value}
-    own = [(name, value) for name, value in own if value or name.lower() != "authorization"]
-    own += _defaults(names, ("user-agent", f"dynamic-mcp/{__version__}"), ("accept-encoding", "gzip, deflate"))
+    headers = [(name, value.strip()) for name, value in remote.headers.items() if not _is_reserved(name.lower())]
+    names = {name.lower() for name, value in headers if value}
+    headers = [(name, value) for name, value in headers if value or name.lower() != "authorization"]
+    headers += _defaults(names, ("user-agent", f"dynamic-mcp/{__version__}"), ("accept-encoding", "gzip, deflate"))
     parts = urlsplit(remote.url)
     if parts.username and "authorization" not in names and parts.scheme != "http+unix":
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        own.append(("authorization", f"Basic {b64encode(pair).decode()}"))
-    return tuple((name.encode(), value.encode()) for name, value in own)
+        headers.append(("authorization", f"Basic {b64encode(pair).decode()}"))
+    return tuple((name.encode(), value.encode()) for name, value in headers)
 
 
 def _is_reserved(name: str) -> bool:
@@ -299,7 +298,7 @@ def media_type(response: httpx2.Response) -> str:
 
 
 def is_event_stream(response: httpx2.Response) -> bool:
-    """Tell whether a request for a stream of events was accepted."""
+    """Return whether a response is a stream of events."""
     return response.status_code == 200 and media_type(response) == EVENTS
 
 

@@ -1,4 +1,4 @@
-"""The handshake with an upstream: what it hears of the client, and what it says of itself."""
+"""The handshake with an upstream: the introduction of the client, and the answer of the upstream."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 Era = Literal["legacy", "modern"]
 
-# Servers, by group and answer, whose version was complained of while this program runs.
+# Servers, by group and answer, whose version was reported in the log since the start.
 _COMPLAINED: set[tuple[str, str | None]] = set()
-# A server that declares nothing is asked for every list; those it does not know it refuses.
+# A server that declares nothing is asked for every list; it refuses unknown ones.
 _UNDECLARED: Mapping[str, Raw] = dict.fromkeys(("tools", "resources", "prompts"), wire.EMPTY_OBJECT)
 
 
 class ServerHello(Struct, frozen=True):
-    """What an upstream said of itself: the members of its `initialize` result, as bytes.
+    """The members of the `initialize` result of an upstream, as bytes.
 
-    A modern upstream says the same by `server/discover`. `lacks` is the era that it was found not to speak.
+    A modern upstream sends the same by `server/discover`. `lacks` is the era that the upstream does not support.
     """
 
     result: dict[str, Raw]
@@ -41,12 +41,12 @@ class ServerHello(Struct, frozen=True):
 
     @property
     def is_declared(self) -> bool:
-        """Whether the upstream said what it can do."""
+        """True if the upstream declared its capabilities."""
         return "capabilities" in self.result
 
     @property
     def capabilities(self) -> Mapping[str, Raw]:
-        """What the upstream can do, by the capability's name; one that says nothing may have every list."""
+        """The capabilities of the upstream, by name; one that declares none may have every list."""
         if not self.is_declared:
             return _UNDECLARED
         try:
@@ -56,12 +56,11 @@ class ServerHello(Struct, frozen=True):
 
     @property
     def instructions(self) -> str:
-        """The upstream's own words on how to use it."""
         return wire.text(self.result.get("instructions")) or ""
 
     @property
     def title(self) -> str:
-        """The upstream's name for people."""
+        """The display name of the upstream."""
         try:
             info = wire.members(self.result.get("serverInfo", wire.EMPTY_OBJECT))
         except wire.Malformed:
@@ -73,21 +72,21 @@ Opened = tuple[AnyLink, ServerHello]
 
 
 def complete_info(info: Raw) -> Raw:
-    """Return who a client says it is, or who we are where it says less than servers insist on."""
+    """Return the `clientInfo` of a client, or ours if it lacks members that servers insist on."""
     complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
     return info if complete else OURSELVES
 
 
 def lacking(era: Era | None, server: ServerHello) -> ServerHello:
-    """Return what an upstream said of itself, with the era that it was found not to speak."""
+    """Return the answer of an upstream with the era that the upstream does not support."""
     return server if era is None else ServerHello(server.result, era)
 
 
 async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHello:
-    """Initialize as the lifecycle of the MCP specification says.
+    """Initialize as the lifecycle of the MCP specification requires.
 
-    A server that answers with a revision of its own invention, or with none, is served as the closest older one.
-    Raises UpstreamError.
+    A server that answers with an unknown revision, or with none, is served as the closest older one. Raises
+    UpstreamError.
     """
     revision = NEWEST if hello.revision.is_stateless else hello.revision
     params = {
@@ -116,7 +115,7 @@ def error_code(answer: wire.Frame) -> int | None:
 
 
 def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, Raw]:
-    """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
+    """Return the members of a result that the proxy itself must read. Raises ErrorAnswer and ProtocolViolation."""
     if len(answer.error):
         error = bytes(answer.error).decode("utf-8", "replace")
         if not isinstance(config.upstream, Broken):

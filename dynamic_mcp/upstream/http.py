@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 SESSION = "mcp-session-id"
 _DELETE_WITHIN_S = 1.5
-# How often in a row a server may refuse to resume a stream, and the first delay before that if it does not name one.
+# Consecutive refusals to resume a stream, and the first delay if the server does not name one.
 _MAX_FAILURES = 5
 _RESUME_AFTER_S = 0.1
 _POST: Headers = ((b"content-type", JSON.encode()), (b"accept", f"{JSON}, {EVENTS}".encode()))
@@ -38,10 +38,10 @@ _PING = b'{"jsonrpc":"2.0","id":"session","method":"ping"}'
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 _VERSION = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _EVENT_ID = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?")
-# Some servers answer 400 for an unknown session, and say so in the body.
+# Some servers answer 400 for an unknown session, with these words in the body.
 _NO_SESSION = re.compile(rb"session|not initialized", re.IGNORECASE)
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
-# After a stream that lived this long, the delays start anew.
+# After a stream that lived this long, the delays restart.
 _LONG_LIVED_S = 10.0
 
 
@@ -60,13 +60,12 @@ class HttpTransport:
         self._is_session_lost = False
 
     def attach(self, link: Link) -> None:
-        """Set the link that gets what the server sends."""
         self._link = self._outbox.link = self._reader.link = link
 
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Post one message; the link learns later if it fails. Raises NotSent if the link is ending."""
+        """Post one message; a failure is reported to the link later. Raises NotSent if the link is ending."""
         self._outbox.send(line)
 
     async def close(self) -> None:
@@ -89,7 +88,7 @@ class HttpTransport:
     # --- MessagePoster ---------------------------------------------------------------------------------
 
     async def post_request(self, id: bytes, method: str, body: bytes) -> None:
-        """Post a request and hand over what comes back, until the request is answered."""
+        """Post a request and hand over the response, until the request is answered."""
         stream = EventStream(self._limit)
         headers, left_s = _POST + self._session_headers(), partial(self._link.left_s, id)
         try:
@@ -105,7 +104,6 @@ class HttpTransport:
             await self._resume(id, stream)
 
     async def post_message(self, body: bytes) -> None:
-        """Post a notification or an answer."""
         headers = _POST + self._session_headers()
         async with self._endpoint.exchange("POST", headers, body, left_s=lambda: 10.0) as response:
             content = await self._endpoint.read_beginning(response)
@@ -123,7 +121,7 @@ class HttpTransport:
     # --- an answer -------------------------------------------------------------------------------------
 
     async def _check_status(self, response: httpx2.Response, id: bytes, method: str) -> None:
-        """Take the session id from the answer to `initialize`; raise the error that a status stands for."""
+        """Read the session id from the answer to `initialize`; raise the error for a status."""
         status = response.status_code
         if 200 <= status < 300:
             if method == "initialize" and SESSION in response.headers:
@@ -141,7 +139,7 @@ class HttpTransport:
         raise await self._endpoint.status_error(response, content)
 
     def _is_session_unknown(self, response: httpx2.Response, content: bytes) -> bool:
-        """Tell whether a response says that the session is unknown: by 404, or by 400 and words in the body."""
+        """Return whether a response rejects the session: by 404, or by 400 and words in the body."""
         status = response.status_code
         return (status == 404 and bool(self._session)) or (status == 400 and _NO_SESSION.search(content) is not None)
 
@@ -213,9 +211,9 @@ class HttpTransport:
 
 
 class _NotificationStream:
-    """Keeps one stream open for what belongs to no request, and reopens it ever more slowly; `take` gets its events.
+    """Keeps a stream for notifications open, with growing delays between attempts; `take` receives its events.
 
-    Nothing that happens to it affects requests.
+    Failures of the stream never affect requests.
     """
 
     def __init__(
@@ -232,7 +230,7 @@ class _NotificationStream:
         self._was_open = False
 
     async def read_until_refused(self) -> bool:
-        """Read the stream until the server says that it has none; return whether there was one before."""
+        """Read the stream until the server refuses it; return whether it was open before."""
         loop = asyncio.get_running_loop()
         group, delays_s = self._endpoint.group, self._delays()
         while True:

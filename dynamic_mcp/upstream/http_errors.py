@@ -1,4 +1,4 @@
-"""Errors of a remote server, in messages that name the server and say what to do.
+"""Errors of a remote server, with messages that name the server and a remedy.
 
 Errors are classified by their type, never by their text. `NotSent` means that the request did not reach the server.
 """
@@ -31,7 +31,7 @@ _UNSENT = (
 
 
 def network_error(group: str, host: str, exc: Exception) -> UpstreamError:
-    """Return the error to raise for an error of the network; `host` names the server in its message."""
+    """Return the upstream error for a network error; `host` names the server in its message."""
     match exc:
         case httpx2.LocalProtocolError():
             return Unreachable(
@@ -84,7 +84,7 @@ def _causes(exc: BaseException, depth: int = 0) -> Iterator[BaseException]:
 def status_error(
     group: str, host: str, response: httpx2.Response, *, detail: str = "", has_credentials: bool = False
 ) -> HttpError:
-    """Return the error that a status stands for; `detail` is an excerpt of the body."""
+    """Return the error for a status; `detail` is an excerpt of the body."""
     status = response.status_code
     name = f"{status} {_PHRASES[status]}" if status in _PHRASES else str(status)
     why = f"`{host}` answered {name}" + (f": {detail}" if detail else "")

@@ -1,6 +1,6 @@
 """One live connection to an upstream: answers are matched to requests by id, and requests go both ways.
 
-A link never reconnects. An answer that nobody waits for is counted and dropped; it meets no other call.
+A link never reconnects. An answer that matches no waiting request is counted and dropped.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ class LinkOwner(Protocol):
     """The instance behind a link."""
 
     def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
-        """Return a request of the upstream as `caller`'s client is asked it."""
+        """Return a request of the upstream in the form for `caller`'s client."""
         ...
 
     def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
-        """Return who answers a request of the upstream that came while `callers` were in flight, one for each client.
+        """Return the caller that answers a request of the upstream, among `callers` in flight, one for each client.
 
-        None if it could be meant for several clients.
+        None if the request could be meant for several clients.
         """
         ...
 
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
-        """Take a notification that names no call, and those whose calls it may be about, one for each client.
+        """Called with a notification that names no call, and the calls that it may be about, one for each client.
 
         They are the one call in whose answer it came, else all in flight. None: that call is over.
         """
         ...
 
     def link_lost(self, link: AnyLink, error: LinkLost) -> None:
-        """Learn that a link is over."""
+        """Called when a link has ended."""
         ...
 
 
 class Link:
-    """A connection to the upstream of `group`; `pid` is its process, if it is one that we started.
+    """A connection to the upstream of `group`; `pid` is its process, if we started one.
 
-    `mask` takes the secrets of the config out of what is shown of output that is not MCP.
+    `mask` removes the secrets of the config from logged output that is not MCP.
     """
 
     is_modern = has_streams = False
@@ -114,8 +114,8 @@ class Link:
     ) -> Frame:
         """Send a request and return the answer, be it a result or an error.
 
-        `label` names the request in messages. A progress token in `params` is replaced on the way out and
-        put back into what comes in. When the awaiting task is cancelled, and on timeout, the upstream is told.
+        `label` names the request in messages. A progress token in `params` is replaced on the way out and restored in
+        notifications. When the awaiting task is cancelled, and on timeout, the upstream is sent a cancellation.
         Raises TimedOut, LinkLost, NotSent and ProtocolViolation.
         """
         if self.loss is not None:
@@ -142,7 +142,6 @@ class Link:
             self._calls.pop(key, None)
 
     async def is_alive(self, within_s: float) -> bool:
-        """Ask the upstream whether it answers at all."""
         try:
             await self.request("ping", timeout_s=within_s)
         except (TimedOut, LinkLost):
@@ -152,11 +151,9 @@ class Link:
         return True
 
     def is_asking(self) -> bool:
-        """Tell whether the upstream waits for an answer of the client."""
         return bool(self._questions)
 
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
-        """Send a notification; a lost link takes none."""
         if self.loss is None:
             try:
                 self._transport.send(wire.notification_line(method, params))
@@ -164,23 +161,22 @@ class Link:
                 self._logger.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
 
     def forget(self, client: Hashable) -> None:
-        """Pass no more progress of a client's tasks on."""
+        """Stop passing on the progress of a client's tasks."""
         for key in [key for key, call in self._tasks.items() if call.caller and call.caller.client == client]:
             del self._tasks[key]
 
     def is_awaiting(self, id: bytes) -> bool:
-        """Tell whether a request still waits for its answer."""
         return id in self._calls
 
     def left_s(self, id: bytes) -> float:
-        """Return how long a request may still wait for its answer; 0 when nobody waits."""
+        """Return the seconds that a request may still wait for its answer; 0 if it no longer waits."""
         call = self._calls.get(id)
         return max(0.0, call.deadline - self._loop.time()) if call is not None else 0.0
 
     async def close(self) -> None:
-        """End the link; requests in flight fail, with the way in which the upstream ended where that is known.
+        """End the link; requests in flight fail, with the reason for which the upstream ended where that is known.
 
-        It ends once and to the end, also if whoever waits for it is cancelled or closes it again.
+        The end runs once and completely, even if a waiting task is cancelled or closes the link again.
         """
         if self._closing is None:
             self._closing = self._loop.create_task(self._close())
@@ -201,7 +197,7 @@ class Link:
         return {**params, "_meta": wire.with_member(params["_meta"], Raw(key), "progressToken")}
 
     def _expire(self) -> None:
-        """Fail the calls that have had their time; ring again for the others."""
+        """Fail the calls whose time is over; set the alarm for the others."""
         now = self._loop.time()
         for key, call in [*self._calls.items()]:
             if call.deadline <= now and self._is_asking(call.caller):
@@ -223,10 +219,10 @@ class Link:
     # --- from the upstream -----------------------------------------------------------------------------
 
     def receive(self, line: bytes, for_id: bytes | None = None) -> None:
-        """Take one line from the transport, whatever it holds.
+        """Receive one line from the transport, in any condition.
 
-        A transport that gets whole messages says so by `for_id`: the id of the request in whose answer this
-        one came, or empty. Only lines can be parts of a message.
+        A transport that receives whole messages passes `for_id`: the id of the request in whose answer the message
+        came, or empty. Only lines can be parts of a message.
         """
         line = self._joiner.feed(line) if for_id is None else line
         if not line:
@@ -260,7 +256,7 @@ class Link:
                 self._take_answer(frame)
 
     def fail_request(self, id: bytes, error: DynamicMcpError) -> None:
-        """Fail one request, whose own way to the upstream or back has broken."""
+        """Fail one request whose exchange with the upstream has broken."""
         call = self._calls.pop(id, None)
         if call is None:
             return
@@ -270,7 +266,7 @@ class Link:
             call.fail(error)
 
     def lose(self, error: LinkLost) -> None:
-        """Fail what is in flight at once, because the connection has ended."""
+        """Fail everything in flight at once, because the connection has ended."""
         if self.loss is None:
             self._end(error)
             self.listener.link_lost(self, error)
@@ -325,7 +321,7 @@ class Link:
             self._loop.call_soon(call.caller.notify, Frame(method=frame.method, params=params))
 
     def _take_unreadable(self, line: bytes, reason: str) -> None:
-        """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
+        """Fail the call that a broken line answers, if the line names one; otherwise skip the line."""
         id = lines.find_response_id(line)
         call = self._calls.pop(bytes(id), None) if id is not None else None
         if call is not None:
@@ -370,7 +366,7 @@ class Link:
         )
 
     def _may_ask(self, caller: Caller) -> bool:
-        """Count a question, and tell whether its client may still be asked it."""
+        """Count a question, and return whether its client may still be asked it."""
         call = next((each for each in self._calls.values() if each.caller is caller), None)
         if call is not None:
             call.questions += 1
@@ -378,9 +374,9 @@ class Link:
         return len(self._questions) < MAX_QUESTIONS
 
     def _callers(self, for_id: bytes) -> list[Caller] | None:
-        """Return whose calls a message may be about: that of its stream, else the latest of each recipient.
+        """Return the callers that a message may be about: that of its stream, else the latest call of each recipient.
 
-        Parked calls count where no other does. None if it came in the stream of a call that is over.
+        Parked calls count if there are no others. None if it came in the stream of a call that is over.
         """
         if for_id:
             call = self._calls.get(for_id)
@@ -392,9 +388,9 @@ class Link:
         return [each for each in latest.values() if not each.is_parked] or list(latest.values())
 
     def _is_asking(self, caller: Caller | None) -> bool:
-        """Tell whether the upstream waits for an answer of this caller's client."""
-        asked = (each.caller for each in self._questions.values())
-        return caller is not None and any(each.recipient == caller.recipient for each in asked)
+        """Return whether the upstream waits for an answer of this caller's client."""
+        waiting = (each.caller for each in self._questions.values())
+        return caller is not None and any(each.recipient == caller.recipient for each in waiting)
 
     async def _pass_question_on(self, caller: Caller, frame: Frame) -> None:
         try:
@@ -410,7 +406,7 @@ class Link:
                 self._end_question(bytes(frame.id))
 
     def _end_question(self, key: bytes) -> UpstreamQuestion | None:
-        """Forget a question; the calls that waited for its answer have their whole time again."""
+        """Remove a question; the timeouts of the calls that waited for its answer restart."""
         question = self._questions.pop(key, None)
         for call in self._calls.values():
             if question is not None and call.caller and question.caller.recipient == call.caller.recipient:
@@ -428,16 +424,16 @@ class Link:
                 self._logger.debug("group %s: an answer was not sent: %s", self.group, exc.reason)
 
     def _withdraw_question(self, frame: Frame) -> None:
-        """The upstream no longer wants the answer to a request of its own."""
+        """Cancel a request of the upstream, which no longer wants the answer."""
         question = self._end_question(bytes(wire.member(frame.params, "requestId")))
         if question is not None:
             question.task.cancel(wire.text(wire.member(frame.params, "reason")))
 
 
 class _Alarm:
-    """Calls `on_ring` once, by the first of the times that it was given, which is `at`, and forgets the others.
+    """Calls `on_ring` once, at `at`, the first of the times that were set, and drops the others.
 
-    A timer for each call would cost more than all else that a call needs of the loop.
+    A timer for each call would cost more than everything else that a call needs of the loop.
     """
 
     __slots__ = ("_loop", "_on_ring", "_timer", "at")
@@ -456,7 +452,6 @@ class _Alarm:
             self._timer = self._loop.call_at(time, self._ring)
 
     def stop(self) -> None:
-        """Do not ring."""
         self.at = math.inf
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Replaces the secrets of a server's config in what the server says."""
+"""Replaces the secrets of the config of a server in the output of that server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP without sessions (MCP 2026-07-28): each request is a POST of its own, whose end cancels it.
+"""Streamable HTTP without sessions (MCP 2026-07-28): each request is a separate POST, whose end cancels it.
 
 There is no stream besides those of requests, and none is resumed. A POST that fails affects only its own request.
 """
@@ -30,7 +30,7 @@ _HEADERS: Headers = (
     (b"mcp-protocol-version", MODERN.name.encode()),
 )
 _METHOD = b'"method"'
-# Their bodies explain nothing that the credentials do not.
+# Their bodies add nothing to the credentials.
 _ABOUT_CREDENTIALS = frozenset((401, 403))
 
 
@@ -49,7 +49,6 @@ class ModernHttpTransport:
         self._is_closed = False
 
     def attach(self, link: Link) -> None:
-        """Set the link that gets what the server sends."""
         self._link = link
 
     def send(self, line: bytes) -> None:
@@ -65,10 +64,9 @@ class ModernHttpTransport:
                 self._request(id, frame, body), name=f"request to {self._endpoint.group}"
             )
             task.add_done_callback(lambda _: self._requests.pop(id))
-        # a modern server asks nothing that could be answered, and takes no other notification
+        # a modern server sends no requests, and accepts no other notification
 
     async def close(self) -> None:
-        """Cancel everything in flight."""
         self._is_closed = True
         tasks = [*self._requests.values()]
         for task in tasks:
@@ -79,14 +77,13 @@ class ModernHttpTransport:
         finally:
             await self._endpoint.close()
 
-    # --- Receiver --------------------------------------------------------------------------------------
+    # --- MessageReceiver -------------------------------------------------------------------------------
 
     def is_awaiting(self, id: bytes) -> bool:
-        """Tell whether a request still waits for its answer."""
         return self._link.is_awaiting(id)
 
     def receive(self, line: bytes, for_id: bytes | None = None) -> None:
-        """Take one message; modern servers ask nothing in a stream, and whatever they ask there is dropped."""
+        """Receive one message; requests are dropped, because modern servers send none in a stream."""
         if _METHOD in line and _is_request(line):
             self._logger.debug("group %s: dropped a request, which modern servers do not make", self._endpoint.group)
         else:
@@ -108,7 +105,7 @@ class ModernHttpTransport:
             self._link.fail_request(id, LinkLost(self._endpoint.group, "internal error of the proxy"))
 
     async def _post(self, id: bytes, frame: Frame, body: bytes) -> None:
-        """Post a request and hand over what comes back, until the request is answered."""
+        """Post a request and hand over the response, until the request is answered."""
         headers, left_s = self._headers(frame), partial(self._link.left_s, id)
         async with self._endpoint.exchange("POST", headers, body, left_s=left_s) as response:
             if not 200 <= response.status_code < 300:
@@ -118,7 +115,7 @@ class ModernHttpTransport:
             raise LinkLost(self._endpoint.group, f"`{self._endpoint.host}` ended the stream before the answer")
 
     async def _take_error(self, response: httpx2.Response, id: bytes) -> None:
-        """Hand over the JSON-RPC error that comes with a status; raise the error that any other one stands for."""
+        """Hand over the JSON-RPC error that comes with a status; raise the error for any other status."""
         content = await self._endpoint.read_beginning(response)
         error, of = wire.member(content, "error"), bytes(wire.member(content, "id"))
         is_error = len(wire.member(error, "code")) > 0 and of in (id, b"", b"null")
@@ -127,7 +124,7 @@ class ModernHttpTransport:
         self._reader.deliver(b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (id, bytes(error)), id)
 
     def _headers(self, frame: Frame) -> Headers:
-        """Return the headers of a request, which repeat what is in its body."""
+        """Return the headers of a request, which repeat parts of its body."""
         method = frame.method
         headers = (*_HEADERS, (b"mcp-method", encode_value(method)))
         name_of = NAMED_BY.get(method)
@@ -146,5 +143,5 @@ def _is_request(line: bytes) -> bool:
     try:
         frame = wire.parse(line)
     except wire.Malformed:
-        return False  # the link says what is wrong with it
+        return False  # the link reports the error
     return bool(frame.method) and len(frame.id) > 0

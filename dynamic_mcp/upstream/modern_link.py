@@ -1,8 +1,8 @@
-"""A link to a modern upstream, for clients of both eras: each request carries what the upstream must know.
+"""A link to a modern upstream, for clients of both eras: each request carries everything that the upstream must know.
 
-Modern clients get answers as they came. For the others, and for the proxy itself, they are what a legacy server
-would have answered: questions in an answer are put to the client, and the request is sent again with what it said,
-as the protocol defines it (MCP 2026-07-28, multi round-trip requests).
+Modern clients get answers unchanged. Other clients, and the proxy itself, get the answers of a legacy server:
+questions in an answer are put to the client, and the request is sent again with the client's answers, as the protocol
+defines it (MCP 2026-07-28, multi round-trip requests).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from dynamic_mcp.upstream.modern_subscription import ModernSubscription
 
 log = logging.getLogger(__name__)
 
-# How often one call may be sent again with more input.
+# Limit for sending one call again with more input.
 MAX_ROUNDS = 10
-# The first delay before a request is sent again for which the upstream has asked nothing.
+# The first delay before a request is sent again if the upstream asked no question.
 _RETRY_AFTER_S, _LONGEST_RETRY_S = 0.05, 2.0
-# What legacy clients get of log messages that have named no level.
+# The log level of legacy clients that have not set one.
 _UNNAMED_LEVEL = "info"
-# What clients tell legacy upstreams, and modern ones do not know.
+# Notifications to legacy upstreams that modern ones do not know.
 _LEGACY_NOTIFICATIONS = frozenset(
     (
         "notifications/initialized",
@@ -76,8 +76,8 @@ _Prepare = Callable[[Frame, Caller], Frame]
 class ModernLink:
     """A link to an upstream that has answered `server/discover`; `link` carries its requests.
 
-    It listens to `link`, and passes on to `listener` what a legacy upstream would have said. `tool_headers` are those
-    of HTTP, and `is_still_modern` asks a server there whether another one has taken its place.
+    It owns `link`, and passes messages on to `listener` in the form of a legacy upstream. `tool_headers` are those of
+    HTTP, and `is_still_modern` asks a server there whether another one has replaced it.
     """
 
     is_modern = True
@@ -111,26 +111,22 @@ class ModernLink:
 
     @property
     def pid(self) -> int | None:
-        """The process of the upstream, if it is one that we started."""
         return self._link.pid
 
     @property
     def loss(self) -> LinkLost | None:
-        """How the link ended; None while it has not."""
         return self._link.loss
 
     @property
     def dropped(self) -> int:
-        """How many answers came that nobody waited for."""
         return self._link.dropped
 
     @property
     def has_streams(self) -> bool:
-        """Whether what comes back says by its stream which request it belongs to."""
         return self._link.has_streams
 
     def start_listening(self) -> None:
-        """Listen for what changes at the upstream, from now on."""
+        """Subscribe to changes at the upstream."""
         self._subscription.start()
 
     async def request(
@@ -142,7 +138,7 @@ class ModernLink:
         caller: Caller | None = None,
         label: str = "",
     ) -> Frame:
-        """Send a request and return the answer, in the words of the caller's era.
+        """Send a request and return the answer, in the form of the caller's era.
 
         Raises TimedOut, LinkLost, NotSent, ProtocolViolation and Unanswered.
         """
@@ -162,7 +158,6 @@ class ModernLink:
         return await self._drive(answer.result, method, params, timeout_s, caller, label or method, until)
 
     async def is_alive(self, within_s: float) -> bool:
-        """Ask the upstream whether it answers at all."""
         try:
             await self._discover(within_s)
         except (TimedOut, LinkLost):
@@ -172,22 +167,20 @@ class ModernLink:
         return True
 
     def is_asking(self) -> bool:
-        """Tell whether the upstream waits for an answer of the client."""
         return self._questions.are_open()
 
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
-        """Send a notification that a modern upstream may know; a lost link takes none."""
+        """Send a notification if modern upstreams know it; a lost link drops it."""
         if method not in _LEGACY_NOTIFICATIONS:
             self._link.notify(method, params)
 
     def forget(self, client: Hashable) -> None:
-        """Hold on to nothing of a client that has gone."""
         self._link.forget(client)
 
     async def close(self) -> None:
         """End the link; requests in flight fail, and questions are withdrawn.
 
-        It ends once and to the end, also if whoever waits for it is cancelled or closes it again.
+        The end runs once and completely, even if a waiting task is cancelled or closes the link again.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -241,7 +234,7 @@ class ModernLink:
         return self._stamp.of_client(cast(Client, caller.client).hello).capabilities
 
     async def _check_era(self) -> None:
-        """End the link if the server has become one of another era, so that the next one finds out anew."""
+        """End the link if the server now has another era, so that the next link detects the era again."""
         try:
             is_modern = self._is_still_modern is None or await self._is_still_modern()
         except ErrorAnswer:
@@ -276,7 +269,7 @@ class ModernLink:
         label: str,
         until: float,
     ) -> Frame:
-        """Give the upstream what it asks for until it answers; the client's time does not count as the upstream's."""
+        """Answer the upstream's questions until it answers; the client's time does not count as the upstream's."""
         delays_s = delays(_RETRY_AFTER_S, _LONGEST_RETRY_S, self._jitter)
         loop = asyncio.get_running_loop()
         questions = 0
@@ -285,9 +278,9 @@ class ModernLink:
             questions += _count(requests)
             if questions > MAX_QUESTIONS:
                 raise ProtocolViolation(self.group, f"asks more than {MAX_QUESTIONS} questions to answer {label}")
-            more = {"requestState": state} if len(state) else {}
+            additions = {"requestState": state} if len(state) else {}
             if len(requests):
-                more["inputResponses"] = await self._questions.ask(requests, caller, label=label, until=until)
+                additions["inputResponses"] = await self._questions.ask(requests, caller, label=label, until=until)
             elif len(state):
                 await asyncio.sleep(next(delays_s))
             else:
@@ -296,7 +289,7 @@ class ModernLink:
             if left_s <= 0:
                 raise TimedOut(self.group, f"{label} was not answered in time")
             try:
-                answer = await self._send(method, {**(params or {}), **more}, left_s, caller, label, self._level)
+                answer = await self._send(method, {**(params or {}), **additions}, left_s, caller, label, self._level)
             except NotSent as exc:  # the first of the requests was sent
                 hint = f"{label} may have run; it was not sent again"
                 raise LinkLost(self.group, exc.reason, hint=hint) from exc
@@ -307,7 +300,7 @@ class ModernLink:
         raise ProtocolViolation(self.group, f"asked for input {MAX_ROUNDS + 1} times to answer {label}")
 
     def _read(self, answer: Frame, method: str, label: str, *, is_own: bool) -> tuple[str, Frame]:
-        """Return the type of an answer, and the answer as a legacy server gives it if it is complete."""
+        """Return the type of an answer; a complete answer is returned in the form of a legacy server."""
         if not len(answer.result):
             return envelope.COMPLETE, answer
         try:
@@ -351,10 +344,10 @@ class ModernLink:
     async def _discover(self, within_s: float) -> Frame:
         return await self._link.request("server/discover", self._stamp.params(), timeout_s=within_s)
 
-    # --- Listener: what the plain link says ------------------------------------------------------------
+    # --- LinkOwner of the plain link -------------------------------------------------------------------
 
     def receive(self, line: bytes) -> None:
-        """Take one line of a transport that all messages share."""
+        """Receive one line of a transport that all messages share."""
         if len(line) <= _LONGEST_CANCELLATION and _CANCELLED in line:
             try:
                 frame = wire.parse(line)
@@ -367,25 +360,24 @@ class ModernLink:
         self._link.receive(line)
 
     def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
-        """Return a request of the upstream as it is; modern upstreams make none."""
+        """Return a request of the upstream unchanged; modern upstreams send none."""
         return frame
 
     def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
-        """Return nobody: a modern upstream asks in its answers only."""
+        """Return None: a modern upstream asks questions only in its answers."""
         return None
 
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
-        """Take a notification that names no call."""
         if not self._subscription.take(frame):
             self._listener.receive_notification(frame, callers)
 
     def link_lost(self, link: AnyLink, error: LinkLost) -> None:
-        """Learn that the plain link is over, and with it this one."""
+        """Called when the plain link has ended, which ends this one."""
         self._questions.end()
         self._listener.link_lost(self, error)
 
     def _pass_on(self, frame: Frame) -> None:
-        """Pass on what the upstream has announced, as if a legacy server had."""
+        """Pass on a notification of the upstream in the form of a legacy server."""
         self._listener.receive_notification(frame, ())
 
 
@@ -406,9 +398,9 @@ def _count(requests: Raw) -> int:
 
 
 class _ModernQuestions:
-    """The questions of one link that wait for a client; `capabilities_of` returns what a caller's client declared.
+    """The open questions of one link to clients; `capabilities_of` returns the capabilities of a caller's client.
 
-    All questions of one answer are asked at once, each as a request of its own.
+    All questions of one answer are put to the client at once, each as a separate request.
     """
 
     def __init__(self, group: str, capabilities_of: Callable[[Caller], Mapping[str, Raw]], prepare: _Prepare) -> None:
@@ -418,11 +410,10 @@ class _ModernQuestions:
         self._asked: set[asyncio.Task[Raw]] = set()
 
     def are_open(self) -> bool:
-        """Tell whether a client is being asked."""
         return bool(self._asked)
 
     def end(self) -> None:
-        """Ask nothing any more: there is nobody who waits for the answers."""
+        """Withdraw all questions, because no request waits for the answers."""
         for task in self._asked:
             task.cancel("the server has gone")
 
@@ -471,8 +462,8 @@ class _ModernQuestions:
     async def _ask(self, frame: Frame, caller: Caller, label: str) -> Raw:
         answer = await caller.ask(frame, _ignore)
         if len(answer.error):
-            said = wire.text(wire.member(answer.error, "message")) or "an error without a message"
-            why = f"{label} needs an answer of the client to `{frame.method}`, which refuses: {said}"
+            message = wire.text(wire.member(answer.error, "message")) or "an error without a message"
+            why = f"{label} needs an answer of the client to `{frame.method}`, which refuses: {message}"
             raise Unanswered(self._group, why)
         return answer.result
 
@@ -483,7 +474,7 @@ class _ModernQuestions:
             raise ProtocolViolation(self._group, f"answered {label} with malformed `inputRequests`") from None
 
     def _read(self, request: Raw, caller: Caller, capabilities: Mapping[str, Raw], label: str) -> Frame:
-        """Return a question as a request to a legacy client, if the client said that it can be asked it."""
+        """Return a question as a request to a legacy client, if the client has the capability for it."""
         method, params = wire.text(wire.member(request, "method")) or "", wire.member(request, "params")
         capability = ASKED_WITH.get(method)
         if capability is None:
@@ -504,4 +495,4 @@ class _ModernQuestions:
 
 
 def _ignore(_: Frame) -> None:
-    """Take the client's progress, of which a modern upstream cannot be told."""
+    """Drop the progress of the client, which a modern upstream cannot receive."""

@@ -1,4 +1,4 @@
-"""How a link to a modern upstream is opened, and how it is found out that an upstream is legacy.
+"""Opens a link to a modern upstream, and detects an upstream that is legacy.
 
 MCP 2026-07-28, versioning, and the backward compatibility of each transport.
 """
@@ -34,16 +34,16 @@ from dynamic_mcp.upstream.modern_link import ModernLink
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.stdio import StdioTransport
 
-# How long a program may take to show its era before it is greeted as a legacy one too.
+# Time for a program to show its era before it is greeted as a legacy one too.
 PROBE_S = 1.5
-# How long a server may take over HTTP, and after it has refused to be greeted: it is there, and starts nothing.
+# The same over HTTP, and after a refused greeting: the server already runs.
 _ANSWER_WITHIN_S = 10.0
 
 Opened = tuple[AnyLink, ServerHello]
 Start = Callable[[], Awaitable[tuple[Link, StdioTransport]]]
 # Errors that only modern servers answer with.
 _MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
-# Statuses that say nothing of a server's era, besides those of 500 and above.
+# Statuses that do not show the era of a server, besides those of 500 and above.
 _INCONCLUSIVE = frozenset((401, 403, 407, 408, 429))
 # Members of the result that are not about the server.
 _NOT_SAID = frozenset(("supportedVersions", "_meta", envelope.RESULT_TYPE, envelope.TTL_MS, envelope.CACHE_SCOPE))
@@ -54,7 +54,7 @@ async def open_program(
 ) -> Opened:
     """Start a program and open a modern link, or a legacy one to a program that shows no sign of being modern.
 
-    One that ends when it is asked what it is starts again. Raises UpstreamError.
+    A program that exits on `server/discover` is restarted. Raises UpstreamError.
     """
     link, transport = await start()
     try:
@@ -86,10 +86,10 @@ async def _find_out(
     transport: StdioTransport,
     lacks: Era | None,
 ) -> Opened | None:
-    """Ask a program what it is, and greet it if it does not say so in time.
+    """Send `server/discover` to a program, and greet it as a legacy one if it does not answer in time.
 
-    One that has been greeted is legacy from then on, whatever it says of itself: it may serve one era at a time.
-    Returns None if the program has ended.
+    A greeted program is legacy from then on, even if it answers `server/discover` later: it may serve one era at a
+    time. Returns None if the program has ended.
     """
     stamp = Stamp(hello)
     probe = asyncio.create_task(discover(link, stamp, config, config.timeouts.connect_s))
@@ -120,7 +120,7 @@ async def _find_out(
 async def _wait_for_greeting(
     greeting: asyncio.Task[ServerHello], probe: asyncio.Task[ServerHello | None], within_s: float
 ) -> None:
-    """Wait until a program has answered the greeting; one that is modern may ignore it, or refuse it first."""
+    """Wait until a program has answered the greeting; a modern one may ignore it, or refuse it first."""
     await asyncio.wait((greeting, probe), return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait([greeting], timeout=None if _result_of(probe) is None else within_s)
     if _has_failed(greeting):
@@ -145,12 +145,12 @@ def _modern(link: ModernLink, server: ServerHello, transport: StdioTransport | N
 async def open_refusing(
     config: GroupConfig, listener: LinkOwner, hello: ClientHello, link: Link, transport: StdioTransport
 ) -> Opened | None:
-    """Open a modern link to a program that has refused to be greeted; None if it is not modern either."""
+    """Open a modern link to a program that has refused the greeting; None if it is not modern either."""
     stamp = Stamp(hello)
     try:
         server = await discover(link, stamp, config, min(_ANSWER_WITHIN_S, config.timeouts.connect_s / 2))
     except DynamicMcpError:
-        return None  # how it refused says more
+        return None  # the refusal explains more
     if server is None:
         return None
     return _modern(ModernLink(link, listener, stamp, server), lacking("legacy", server), transport)
@@ -163,7 +163,7 @@ async def open_remote(
     hello: ClientHello,
     authorization: ServerCredentials | None,
 ) -> Opened | None:
-    """Open a modern link to a server; None if it shows that it is legacy. Raises UpstreamError and LoginNeeded."""
+    """Open a modern link to a server; None if the server is legacy. Raises UpstreamError and LoginNeeded."""
     from dynamic_mcp.upstream.remote import connect_modern  # with the first remote group: httpx2 is slow to load
 
     link, tool_headers = connect_modern(config, remote, listener=listener, authorization=authorization)
@@ -185,10 +185,10 @@ async def open_remote(
 
 
 async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: float) -> ServerHello | None:
-    """Ask an upstream what it is; None if it shows that it is legacy.
+    """Send `server/discover` and return the answer; None if the upstream is legacy.
 
-    Raises Refused for a modern upstream that has no revision in common with the proxy, and UpstreamError and
-    LoginNeeded where its era remains unknown.
+    Raises ErrorAnswer for a modern upstream that has no revision in common with the proxy, and UpstreamError and
+    LoginNeeded if the era remains unknown.
     """
     try:
         answer = await _ask(link, stamp, within_s)
@@ -213,15 +213,15 @@ async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: floa
     if MODERN.name not in _versions(result["supportedVersions"]):
         _check_versions(result["supportedVersions"], config)
         return None
-    said = {name: value for name, value in result.items() if name not in _NOT_SAID}
+    members = {name: value for name, value in result.items() if name not in _NOT_SAID}
     server_info = envelope.meta_of(result).get(envelope.SERVER_INFO)
     if server_info is not None:
-        said["serverInfo"] = server_info
-    return ServerHello({"protocolVersion": Raw(wire.encode(MODERN.name)), **said})
+        members["serverInfo"] = server_info
+    return ServerHello({"protocolVersion": Raw(wire.encode(MODERN.name)), **members})
 
 
 async def _ask(link: Link, stamp: Stamp, within_s: float) -> Frame:
-    """Ask once more if the upstream refuses our revision and names it as one that it speaks."""
+    """Ask again if the upstream refuses our revision but lists it as supported."""
     answer = await link.request("server/discover", stamp.params(), timeout_s=within_s)
     supported = wire.member(answer.error, "data", "supported")
     if error_code(answer) != UNSUPPORTED_VERSION or MODERN.name not in _versions(supported):
@@ -230,7 +230,7 @@ async def _ask(link: Link, stamp: Stamp, within_s: float) -> Frame:
 
 
 def _check_versions(versions: Raw, config: GroupConfig) -> None:
-    """Return if an upstream without our modern revision speaks a legacy one. Raises Refused."""
+    """Return if an upstream without our modern revision supports a legacy one. Raises ErrorAnswer."""
     names = _versions(versions)
     if not any(revision.name in names for revision in LEGACY):
         if MODERN.name in names:

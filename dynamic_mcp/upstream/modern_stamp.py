@@ -1,4 +1,4 @@
-"""What each request to a modern upstream says of its client, made once for a link: this is on the path of a call."""
+"""The envelope of requests to a modern upstream, encoded once for a link: this is on the path of a call."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.system.bounded import BoundedDict
 
-# A task of a legacy client is none of a modern server, and no modern server hears that its roots have changed.
+# Legacy tasks are unknown to a modern server, and it receives no changes of the roots.
 _LEGACY_CAPABILITY = "tasks"
 _ROOTS = "roots"
-# There are fewer, but clients may make some up.
+# There are fewer levels, but clients may invent some.
 _MAX_LEVELS = 16
 _MAX_CLIENTS = 64
 
 
 class Stamp:
-    """The envelope of one link's requests; `capabilities` are those of the client that the upstream is told.
+    """The envelope of one link's requests; `capabilities` are those of the client as the upstream sees them.
 
-    On a link that is common to several kinds of clients, each has a stamp with its own capabilities.
+    On a link that several kinds of clients share, each kind has a stamp with its capabilities.
     """
 
     def __init__(self, hello: ClientHello) -> None:
@@ -39,34 +39,34 @@ class Stamp:
         self._metas: BoundedDict[str, Raw] = BoundedDict(_MAX_LEVELS)
 
     def params(self, params: Mapping[str, Raw] | None = None, level: str = "") -> dict[str, Raw]:
-        """Return params with the envelope in their `_meta`; `level` is that of the wanted log messages, if any."""
+        """Return params with the envelope in their `_meta`; `level` is the requested log level, if any."""
         if params is None:
             return {"_meta": self._meta(level)}
         if "_meta" not in params:
             return {**params, "_meta": self._meta(level)}
-        own = self._own if not level else {**self._own, envelope.LOG_LEVEL: Raw(wire.encode(level))}
+        members = self._own if not level else {**self._own, envelope.LOG_LEVEL: Raw(wire.encode(level))}
         meta = envelope.meta_of(params)
         if envelope.LOG_LEVEL in meta:
             del meta[envelope.LOG_LEVEL]  # a legacy client does not mean it
-        return {**params, "_meta": Raw(wire.encode({**meta, **own}))}
+        return {**params, "_meta": Raw(wire.encode({**meta, **members}))}
 
     def of_client(self, client: ClientHello) -> Stamp:
-        """Return the stamp of the requests that are made for a client."""
+        """Return the stamp for requests of a client."""
         if not self.is_common:
             return self
         key = client.revision.name, bytes(client.capabilities)
-        found = self._by_client.get(key)
-        if found is None:
+        stamp = self._by_client.get(key)
+        if stamp is None:
             hello = replace(client, client_info=self._hello.client_info)
-            found = self._by_client[key] = Stamp(hello)
-        return found
+            stamp = self._by_client[key] = Stamp(hello)
+        return stamp
 
     def _meta(self, level: str) -> Raw:
-        found = self._metas.get(level)
-        if found is None:
-            more = {envelope.LOG_LEVEL: level} if level else {}
-            found = self._metas[level] = Raw(wire.encode({**self._own, **more}))
-        return found
+        meta = self._metas.get(level)
+        if meta is None:
+            log_level = {envelope.LOG_LEVEL: level} if level else {}
+            meta = self._metas[level] = Raw(wire.encode({**self._own, **log_level}))
+        return meta
 
 
 def _capabilities(hello: ClientHello) -> dict[str, Raw]:

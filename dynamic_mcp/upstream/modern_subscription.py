@@ -1,7 +1,7 @@
-"""The one `subscriptions/listen` of a link: what changes at a modern upstream, for whoever listens to the link.
+"""The one `subscriptions/listen` of a link, which reports changes at a modern upstream to the owner of the link.
 
-It is opened anew when its resources change, and when it breaks, ever more slowly. The new one is acknowledged before
-the old one ends, so that nothing is missed. It is no call: nothing waits for it, and an idle link may close.
+It is reopened when its resources change, and when it breaks, with growing delays. The new stream is acknowledged
+before the old one ends, so that no change is missed. It does not count as a call: an idle link may close.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from dynamic_mcp.upstream.modern_stamp import Stamp
 log = logging.getLogger(__name__)
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-# How long the upstream may take to acknowledge.
+# Time for the upstream to acknowledge.
 _ACKNOWLEDGE_WITHIN_S = 10.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 1.0, 60.0
-# After a stream that lived this long, the delays start anew; one that ends sooner by itself is not wanted.
+# After a stream that lived this long, the delays restart; a server that ends one sooner does not want it.
 _LONG_LIVED_S = 10.0
 _LISTS = ("tools", "prompts", "resources")
 
 
 class _Stream:
-    """One request to listen: what it asks for, its id once it is acknowledged, and what the upstream honours."""
+    """One request to listen; `id` and `honoured`, the reported resources, are set when it is acknowledged."""
 
     def __init__(self, request: asyncio.Task[Frame], uris: frozenset[str], began: float) -> None:
         self.request = request
@@ -57,7 +57,7 @@ class _Stream:
 
 
 class ModernSubscription:
-    """What one link hears of the lists and resources of its upstream; `pass_on` takes each notification."""
+    """The subscription of one link to lists and resources; `pass_on` receives each notification."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class ModernSubscription:
         self._is_closed = False
 
     def start(self) -> None:
-        """Listen from now on, if there is something to hear."""
+        """Start to listen if the upstream reports changes of its lists."""
         if self._lists:
             self._tasks.create(self._open_or_retry(), name=f"listening to {self._link.group}")
 
     async def add(self, uri: str, within_s: float) -> bool:
-        """Listen for changes of a resource too; return whether the upstream reports them. Raises DynamicMcpError."""
+        """Subscribe to a resource; return whether the upstream reports its changes. Raises DynamicMcpError."""
         self._uris[uri] = None
         try:
             await self._renew(within_s)
@@ -101,20 +101,19 @@ class ModernSubscription:
         return is_honoured
 
     async def remove(self, uri: str, within_s: float) -> None:
-        """Listen no longer for changes of a resource. Raises DynamicMcpError."""
+        """Unsubscribe from a resource. Raises DynamicMcpError."""
         self._uris.pop(uri, None)
         await self._renew(within_s)
 
     async def close(self) -> None:
-        """Stop listening."""
         self._is_closed = True
         self._tasks.cancel_all()
         await self._tasks.wait()
 
-    # --- what the upstream says ------------------------------------------------------------------------
+    # --- from the upstream -----------------------------------------------------------------------------
 
     def take(self, frame: Frame) -> bool:
-        """Take a notification if it belongs to a stream, and pass it on; tell whether it does."""
+        """Pass on a notification of the current stream; return whether it belongs to any stream."""
         id = bytes(wire.member(frame.params, "_meta", envelope.SUBSCRIPTION_ID))
         if frame.method == ACKNOWLEDGED:
             self._acknowledge(id, frame.params)
@@ -126,7 +125,7 @@ class ModernSubscription:
         return True
 
     def end(self, id: bytes) -> None:
-        """Take the end of a stream that the upstream cancels."""
+        """Called when the upstream cancels a stream."""
         if self._opening is not None or (self._current is not None and id == self._current.id):
             self._link.fail_request(id, LinkLost(self._link.group, "the server ended the subscription"))
 
@@ -148,7 +147,7 @@ class ModernSubscription:
     # --- streams ---------------------------------------------------------------------------------------
 
     async def _renew(self, within_s: float) -> None:
-        """Have a stream for all that is wanted, instead of the one there is."""
+        """Replace the stream if other resources are wanted than it has."""
         async with self._changing:
             wanted = frozenset(self._uris)
             current = self._current
@@ -162,12 +161,11 @@ class ModernSubscription:
             await self._open(wanted, within_s)
 
     async def _open(self, wanted: frozenset[str], within_s: float) -> None:
-        """Open a stream and wait until it is acknowledged. Raises DynamicMcpError."""
         loop = asyncio.get_running_loop()
-        asked: dict[str, object] = {f"{name}ListChanged": True for name in self._lists}
+        notifications: dict[str, object] = {f"{name}ListChanged": True for name in self._lists}
         if wanted:
-            asked["resourceSubscriptions"] = sorted(wanted)
-        params = self._stamp.params({"notifications": Raw(wire.encode(asked))})
+            notifications["resourceSubscriptions"] = sorted(wanted)
+        params = self._stamp.params({"notifications": Raw(wire.encode(notifications))})
         request = loop.create_task(self._link.request("subscriptions/listen", params, timeout_s=math.inf))
         request.add_done_callback(lambda each: each.cancelled() or each.exception())
         stream = self._opening = _Stream(request, wanted, loop.time())
@@ -189,8 +187,8 @@ class ModernSubscription:
             raise TimedOut(group, f"did not acknowledge {what} within {within_s:g} s")
         answer = request.result()
         if len(answer.error):
-            said = wire.text(wire.member(answer.error, "message")) or "an error"
-            raise ErrorAnswer(group, f"answered {what} with the error: {said}", code=error_code(answer))
+            message = wire.text(wire.member(answer.error, "message")) or "an error"
+            raise ErrorAnswer(group, f"answered {what} with the error: {message}", code=error_code(answer))
         raise ProtocolViolation(group, f"answered {what} without acknowledging it")
 
     async def _watch(self, stream: _Stream) -> None:
@@ -214,7 +212,7 @@ class ModernSubscription:
         await self._open_or_retry(is_again=True)
 
     async def _open_or_retry(self, *, is_again: bool = False) -> None:
-        """Open a stream, trying again as long as the link lives and the upstream does not refuse."""
+        """Open a stream; retry while the link is live and the upstream does not refuse."""
         while self._link.loss is None:
             try:
                 await self._renew(_ACKNOWLEDGE_WITHIN_S)
@@ -225,7 +223,7 @@ class ModernSubscription:
                 await asyncio.sleep(next(self._delays_s))
                 is_again = True
             else:
-                if is_again:  # they may have changed while nobody listened
+                if is_again:  # they may have changed in between
                     self._announce_all()
                 return
 
@@ -240,7 +238,7 @@ def _declares(server: ServerHello, capability: str, part: str) -> bool:
 
 
 def _is_final(error: DynamicMcpError) -> bool:
-    """Tell whether another attempt would fail too."""
+    """Return whether another attempt would fail too."""
     if isinstance(error, HttpError):
         return error.status < 500 and error.status != 429
     return isinstance(error, ErrorAnswer | ProtocolViolation | LoginNeeded)
@@ -251,7 +249,7 @@ def _has_result(request: asyncio.Task[Frame]) -> bool:
 
 
 def _without_id(frame: Frame) -> Frame:
-    """Return a notification as a legacy server would have sent it."""
+    """Return a notification in the form of a legacy server."""
     members = wire.members(frame.params)
     meta = envelope.meta_of(members)
     del meta[envelope.SUBSCRIPTION_ID]

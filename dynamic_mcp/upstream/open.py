@@ -1,4 +1,4 @@
-"""What opens links to upstreams; how that is done is loaded with the first one."""
+"""Opens links to upstreams; the implementation is imported with the first link."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class OpenLink(Protocol):
-    """What opens links: `open_link` or something in its place."""
+    """The type of `open_link`, with `logins` bound."""
 
     def __call__(
         self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
     ) -> Awaitable[Opened]:
-        """Open a link to an upstream that was found not to speak the era that it `lacks`."""
+        """Open a link to an upstream that does not support the era `lacks`."""
         ...
 
 
@@ -32,12 +32,12 @@ async def open_link(
     lacks: Era | None = None,
     logins: Callable[[], Logins | None] = lambda: None,
 ) -> Opened:
-    """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
+    """Connect and shake hands within the group's connect timeout; a failure ends everything that was started.
 
-    The link speaks the era of the client if the upstream does; `lacks` is the one that it was found not to speak.
-    Credentials come from the config's headers, else from the `logins`, which are asked for where a server is remote.
+    The link has the era of the client if the upstream supports it; `lacks` is the era that the upstream does not
+    support. Credentials come from the config's headers, else from `logins`, which is called only for a remote server.
 
-    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
+    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, ErrorAnswer and LoginNeeded.
     """
     from dynamic_mcp.upstream import opener
 

@@ -1,4 +1,4 @@
-"""The one switch on the kind of an upstream: how a link to it is opened. Loaded with the first link."""
+"""Opens links by the kind of the upstream, in one switch. Imported with the first link."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:  # loaded with the first remote server
     from dynamic_mcp.oauth.authorization import ServerCredentials
     from dynamic_mcp.oauth.logins import Logins
 
-# What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
+# Statuses of a server with only the older transport for the first POST (MCP 2025-11-25, basic/transports).
 _TRY_OLDER = frozenset({400, 404, 405})
-# What servers that are modern only may answer to `initialize`.
+# Statuses with which modern-only servers may answer `initialize`.
 _REFUSALS = frozenset(
     (
         *(UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY),
         *(METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST),
     )
 )
-# URLs of servers that were found to be such, while this program runs.
+# URLs of servers with only the older transport, since the start.
 _OLDER: set[str] = set()
 
 TransportKind = Literal["http", "sse"]
@@ -65,7 +65,7 @@ async def open_link(
     lacks: Era | None = None,
     logins: Callable[[], Logins | None],
 ) -> Opened:
-    """Open a link as `open.open_link` promises."""
+    """Implement `open.open_link`."""
     is_modern_first = lacks != "modern" if hello.revision.is_stateless else lacks == "legacy"
     match config.upstream:
         case Program() as program if is_modern_first:
@@ -78,8 +78,8 @@ async def open_link(
         case Program() as program:
             return await _greet_program(config, program, listener, hello, lacks)
         case Remote() as remote:
-            known = logins()
-            authorization = None if known is None else known.authorization(config.name, remote)
+            opened_logins = logins()
+            authorization = None if opened_logins is None else opened_logins.authorization(config.name, remote)
             hello = declare_login(hello, remote.oauth)
             far = _RemoteServer(config, remote, listener, hello, authorization)
             return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))
@@ -113,7 +113,7 @@ async def _greet_program(
 async def _open_command_line(
     config: GroupConfig, line: CommandLine, listener: LinkOwner, hello: ClientHello, lacks: Era | None
 ) -> Opened:
-    """Open a link to a program that is no server, and is made one here; it is the same in both eras."""
+    """Open a link to a command line program, which is turned into a server here and is the same in both eras."""
     from dynamic_mcp.upstream.cli.transport import CommandLineTransport  # with the first of them
 
     transport = CommandLineTransport(config.name, line)
@@ -137,7 +137,7 @@ async def _start(config: GroupConfig, program: Program, listener: LinkOwner) -> 
 
 @dataclass(frozen=True)
 class _RemoteServer:
-    """How one remote server is reached."""
+    """The transport and the credentials of one remote server."""
 
     config: GroupConfig
     remote: Remote
@@ -146,7 +146,7 @@ class _RemoteServer:
     authorization: ServerCredentials | None
 
     async def open_modern_first(self, lacks: Era | None) -> Opened:
-        """Open a modern link, or a legacy one to a server that is not modern, or does not say so in time."""
+        """Open a modern link, or a legacy one if the server is not modern or does not answer in time."""
         if self.remote.kind == "sse":
             return await self._greet("sse")
         try:
@@ -158,7 +158,7 @@ class _RemoteServer:
         return await self._greet_any(lacks="modern")
 
     async def open_legacy_first(self, lacks: Era | None) -> Opened:
-        """Greet a server, or open a modern link to one that refuses that."""
+        """Greet a server, or open a modern link if it refuses the greeting."""
         return await self._greet_any(lacks=lacks, may_discover=True)
 
     async def _greet_any(self, *, lacks: Era | None, may_discover: bool = False) -> Opened:
@@ -172,7 +172,7 @@ class _RemoteServer:
         return link, lacking(server.lacks or lacks, server)
 
     async def _greet_either(self, *, may_discover: bool) -> Opened:
-        """Find out which transport a server speaks, as the specification says; the older one is remembered."""
+        """Detect the transport of a server, as the specification describes; the older one is remembered."""
         url = self.remote.url
         if url in _OLDER:
             try:
@@ -188,7 +188,7 @@ class _RemoteServer:
         try:
             opened = await self._greet("sse")
         except (HttpError, TimedOut):
-            raise newer from None  # it speaks neither, and what it said first is the better reason
+            raise newer from None  # it supports neither, and the first error explains more
         _OLDER.add(url)
         return opened
 
@@ -205,7 +205,7 @@ class _RemoteServer:
             except DynamicMcpError:
                 opened = None
             if opened is None:
-                raise  # what it said first is the better reason
+                raise  # the first error explains more
             return opened[0], lacking("legacy", opened[1])
 
     async def _greet(self, kind: TransportKind) -> Opened:
@@ -227,23 +227,23 @@ class _RemoteServer:
 
 
 async def _import_remote() -> None:
-    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
+    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # other calls go on during the import
 
 
 def _may_be_modern(refusal: HttpError | ErrorAnswer) -> bool:
-    """Tell whether a server that is modern only may refuse `initialize` like this."""
+    """Return whether a modern-only server may refuse `initialize` with this error."""
     if isinstance(refusal, HttpError):
         return refusal.status in _TRY_OLDER
     return refusal.code in _REFUSALS
 
 
 def declare_login(hello: ClientHello, oauth: OAuth) -> ClientHello:
-    """Return what a server is told of the client, with the extension that its login uses, if it uses one."""
+    """Return the introduction of the client, with the extension for the grant of the login, if it has one."""
     name = _BY_GRANT.get(oauth.grant)
     if name is None or len(wire.member(hello.capabilities, "extensions", name)):
         return hello
     try:
         capabilities = wire.with_member(hello.capabilities, {}, "extensions", name)
-    except wire.Malformed:  # what the client declared is for the server to judge
+    except wire.Malformed:  # the server checks the declaration of the client
         return hello
     return structs.replace(hello, capabilities=capabilities)

@@ -1,7 +1,7 @@
-"""Messages on their way to a remote server, each by a POST of its own.
+"""Messages on their way to a remote server, each by a separate POST.
 
-A request waits only for what sets the session up, notifications are sent one after another, and a failure concerns
-only its own message.
+A request waits only for the messages that set up the session, notifications are sent one after another, and a failure
+affects only its own message.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
 
-# How long the server may take to accept a notification or an answer.
+# Time for the server to accept a notification or an answer.
 ACCEPT_WITHIN_S = 30.0
-# How long requests that were sent with one that found the server gone may take to learn that they were not executed.
+# Time for parallel requests to fail as not sent, after one has found the server gone.
 SETTLE_S = 1.0
 # Later requests wait until these are done, as they would on a pipe, but no longer than `_SETUP_WITHIN_S`.
 _SETUP_METHODS = frozenset(["logging/setLevel", "resources/subscribe"])
@@ -35,7 +35,7 @@ class MessagePoster(Protocol):
     """A transport that posts messages."""
 
     async def post_request(self, id: bytes, method: str, body: bytes) -> None:
-        """Post a request and hand over what comes back. Raises DynamicMcpError if the answer will not come."""
+        """Post a request and hand over the response. Raises DynamicMcpError if no answer will arrive."""
         ...
 
     async def post_message(self, body: bytes) -> None:
@@ -48,7 +48,7 @@ class MessagePoster(Protocol):
 
 
 class Outbox:
-    """The outgoing messages of one link; the link learns which of its requests have failed."""
+    """The outgoing messages of one link; failed requests are reported to the link."""
 
     def __init__(self, group: str, poster: MessagePoster) -> None:
         self.group = group
@@ -82,12 +82,11 @@ class Outbox:
                 self._setup.add_done_callback(self._start_listening)
 
     def end_link(self, error: NotSent) -> None:
-        """End the link in a moment, because the server is gone or no longer knows the session."""
+        """End the link in a moment, because the server is gone or rejects the session."""
         if self._end is None and not self._is_closed:
             self._end = asyncio.create_task(self._end_link(error), name=f"end of the link of {self.group}")
 
     async def close(self) -> None:
-        """Cancel everything in flight."""
         self._is_closed = True
         if self._end is not None:
             await asyncio.wait([self._end])

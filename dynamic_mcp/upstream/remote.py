@@ -53,7 +53,7 @@ def connect_modern(
     listener: LinkOwner,
     authorization: ServerCredentials | None = None,
 ) -> tuple[Link, ToolHeaders]:
-    """Return a link for modern requests, and what learns which headers they have. Raises Unreachable."""
+    """Return a link for modern requests, and the headers of its tools. Raises Unreachable."""
     transport = ModernHttpTransport(_endpoint(config, remote, authorization), config.max_message_bytes)
     link = Link(config.name, transport, listener, mask_of(remote))
     link.has_streams = True

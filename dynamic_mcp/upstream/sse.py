@@ -43,11 +43,10 @@ class SseTransport:
         self._reader: asyncio.Task[None] | None = None
 
     def attach(self, link: Link) -> None:
-        """Set the link that gets what the server sends."""
         self._link = self._outbox.link = link
 
     async def start(self, within_s: float) -> None:
-        """Open the stream and learn where to post messages. Raises UpstreamError and LoginNeeded."""
+        """Open the stream and wait for the URL to post messages to. Raises UpstreamError and LoginNeeded."""
         self._reader = asyncio.create_task(self._read(), name=f"stream of {self._endpoint.group}")
         try:
             async with asyncio.timeout(within_s):
@@ -60,11 +59,10 @@ class SseTransport:
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Post one message; the link learns later if it fails. Raises NotSent if the link is ending."""
+        """Post one message; a failure is reported to the link later. Raises NotSent if the link is ending."""
         self._outbox.send(line)
 
     async def close(self) -> None:
-        """Cancel everything in flight, and the stream."""
         try:
             await self._outbox.close()
             if self._reader is not None:
@@ -84,7 +82,6 @@ class SseTransport:
             pass  # the link reports it
 
     async def post_message(self, body: bytes) -> None:
-        """Post a notification or an answer."""
         await self._post(body, b"")
 
     def start_listening(self) -> None:

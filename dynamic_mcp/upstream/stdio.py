@@ -1,6 +1,6 @@
 """An upstream that is a child process: messages are lines on stdin and stdout; the last lines of stderr are kept.
 
-What is started here is also ended here: the whole process group, within a bound.
+Every process that is started here is also ended here, with its process group, within a bound.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ stderr_log = logging.getLogger(STDERR)
 STDERR_LINES = 200
 STDERR_LINE_BYTES = 2000
 REASON_LINES = 5
-# How much is kept of both ends of a longer line. The middle goes, with any half of a secret next to the place where
-# `Lines` has cut the line, which the mask cannot recognise.
+# Length of both ends that are kept of a longer line. The middle is dropped, with any half of a secret next to the
+# place where `Lines` has cut the line, which the mask cannot recognise.
 _EDGE_CHARS = 500
-# How long a child may take to end after its stdin has been closed, and again after SIGTERM.
+# Time for a child to end after its stdin has been closed, and again after SIGTERM.
 GRACE_S = 2.0
 # Output that was written before the exit may still be in the pipe when the exit is known.
 _DRAIN_S = 0.05
-# A server that closes its pipes is likely to exit; how it did is the better reason, and comes within this time.
+# A server that closes its pipes is likely to exit; its exit code explains more, and is known within this time.
 _EXIT_WITHIN_S = 0.5
-# How servers name a variable that they miss, and variables that every shell sets and no server misses.
+# The text of servers that miss a variable, and variables that every shell sets and no server misses.
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
 _SHELL_VARIABLES = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES"))
 _NAMES_IN_HINT = 3
@@ -50,7 +50,8 @@ _LINES_A_TURN = 64
 class StdioTransport:
     """The child process of one link.
 
-    Set `receive`, which takes each line, and `lost`, which takes the end, before `start`, so that no byte is missed.
+    Set `receive`, which receives each line, and `lost`, which receives the end, before `start`, so that no byte is
+    missed.
     """
 
     def __init__(self, group: str, max_message_bytes: int) -> None:
@@ -72,7 +73,7 @@ class StdioTransport:
         self._loop = asyncio.get_running_loop()
 
     async def start(self, program: Program) -> int:
-        """Start the program, without a shell; returns its pid. Raises Unreachable with the system's reason."""
+        """Start the program, without a shell, and return its pid. Raises Unreachable with the system's reason."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
         self._pacer = LinePacer(
@@ -122,16 +123,16 @@ class StdioTransport:
         process.close_pipes()
 
     def describe_end(self) -> str:
-        """Return how the child ended, with the last lines of its stderr."""
+        """Return the reason for the end of the child, with the last lines of its stderr."""
         code = self._process.returncode
         if code is None:
-            how = f"the server closed its {self._closed_pipe}"
+            reason = f"the server closed its {self._closed_pipe}"
         elif code < 0:
-            how = f"the server was ended by signal {_signal_name(-code)}"
+            reason = f"the server was ended by signal {_signal_name(-code)}"
         else:
-            how = f"the server exited with code {code}"
+            reason = f"the server exited with code {code}"
         last_lines = list(self._ring)[-REASON_LINES:]
-        return f"{how}; stderr: {' | '.join(last_lines)}" if last_lines else how
+        return f"{reason}; stderr: {' | '.join(last_lines)}" if last_lines else reason
 
     def _refusal(self) -> NotSent:
         if self._is_ending or self._process.stdin.is_closing():
@@ -148,7 +149,6 @@ class StdioTransport:
             self._keep_stderr(line)
 
     def _handle_stdin_end(self) -> None:
-        """End the link if the server has closed its input: it would receive nothing more."""
         if not self._is_ending:
             self._closed_pipe = "input"
             self._end_soon()
@@ -157,13 +157,13 @@ class StdioTransport:
         """End the link; a last message without a line end still counts."""
         self._pacer.finish()
         rest = self._lines.take_rest()
-        with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
+        with contextlib.suppress(wire.Malformed):  # the end of the server explains more than half a message
             wire.parse(rest)
             self.receive(rest)
         self._end_soon()  # the exit code, if there is one, comes a moment later and is the better reason
 
     def _end_soon(self) -> None:
-        """End the link in a moment, without waiting for the pipes to end: a grandchild may hold them open."""
+        """End the link in a moment, without waiting for the pipes to end: a grandchild may keep them open."""
         self._is_ending = True
         if self._ending is None:
             self._ending = self._loop.create_task(self._end_once_exited())
@@ -206,9 +206,9 @@ def _signal_name(number: int) -> str:
 
 
 class LinePacer:
-    """Passes lines to `receive`, so many in each turn of the loop; `pause` stops their source until `resume`.
+    """Passes a limited number of lines to `receive` in each turn of the loop.
 
-    So a flood of one server delays no other server and no client for long.
+    `pause` stops their source until `resume`, so a flood of one server delays no other server and no client for long.
     """
 
     def __init__(
@@ -223,7 +223,6 @@ class LinePacer:
         self._burst = burst_of(self._loop)
 
     def take(self, lines: Sequence[bytes]) -> None:
-        """Take lines, in their order."""
         if self._is_behind:
             self._lines.extend(lines)
         elif len(lines) <= _LINES_A_TURN:
@@ -233,7 +232,6 @@ class LinePacer:
             self._pass_on()
 
     def finish(self) -> None:
-        """Pass on everything that is left."""
         while self._lines:
             self._receive(self._lines.popleft())
 

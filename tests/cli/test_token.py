@@ -95,7 +95,7 @@ def test_the_beginning_of_an_id_names_the_token_unless_several_begin_so(serving:
     first = next(id[0] for id in ids if sum(each[0] == id[0] for each in ids) > 1)  # of 17 hexadecimal ids
     ambiguous = serving.run("token", "revoke", first)
     assert ambiguous.code == 2
-    assert f"several tokens begin with `{first}`" in ambiguous.err
+    assert f"several tokens start with `{first}`" in ambiguous.err
     assert serving.run("token", "revoke", ids[0][:-1]).code == 0
     assert [each["id"] for each in serving.run("token", "list").json] == ids[1:]
 

@@ -30,12 +30,12 @@ def test_the_stable_names_are_these() -> None:
         "CallKind",
         "CallRequest",
         "CallResult",
-        "Caller",
+        "CallerInfo",
         "Item",
         "ListKind",
         "Middleware",
         "Next",
-        "Services",
+        "PluginServices",
     ]
 
 

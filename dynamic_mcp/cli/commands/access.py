@@ -1,4 +1,4 @@
-"""`dynamic-mcp access`: who may use what, and why."""
+"""`dynamic-mcp access`: show the effect of access rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _connect_option = click.option("--connect", is_flag=True, help="Connect to group
 
 
 def _question_options(function: Callable[[Invocation, AccessQuery], int]) -> Callable[..., int | None]:
-    """Add the options that say who asks for what to a command, which gets them as a Question."""
+    """Add the options for subject and target to a command, which receives them as an AccessQuery."""
 
     @click.option(
         "--as", "subject", metavar="SUBJECT", help="Who asks: a name, or ISSUER:SUBJECT; `local` is the local user."

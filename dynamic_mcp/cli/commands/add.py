@@ -1,4 +1,4 @@
-"""`dynamic-mcp add NAME`: add a server to the config, which you describe or which a feature finds by its name."""
+"""`dynamic-mcp add NAME`: add a server to the config, described on the command line or found by its name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _source = find_source()
 
 
 def _help() -> str:
-    """Return the help, without an empty line where nothing finds a server by its name."""
+    """Return the help, without an empty line if no feature finds servers by name."""
     by_name, example = (_source.HELP, _source.EXAMPLE) if _source else ("", "")
     return _HELP.format(by_name=by_name, example=example).replace("\b\n\n", "\b\n")
 

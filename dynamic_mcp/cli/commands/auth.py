@@ -88,7 +88,7 @@ def status(this: Invocation, *, name: str | None, client_id: str | None) -> int:
 def _server(
     name: str | None, client_id: str | None, secret: str | None = None, scopes: tuple[str, ...] = ()
 ) -> DirectServer | str | None:
-    """Return the server of a URL, or the name of a group as it is."""
+    """Return the server for a URL; the name of a group stays unchanged."""
     from dynamic_mcp.cli.direct_server import DirectServer, looks_like_a_url
 
     if name is not None and looks_like_a_url(name):

@@ -42,7 +42,7 @@ def command(
     from dynamic_mcp.cli.direct_server import DirectServer, parse_headers
     from dynamic_mcp.cli.startup import connect
 
-    if unquoted:  # click would show what stands there, such as the second half of a header
+    if unquoted:  # click would show the value, such as the second half of a header
         raise click.UsageError("more than one URL is given; put each header in single quotes")
     server = DirectServer(
         url,

@@ -1,4 +1,4 @@
-"""`dynamic-mcp [CONFIG]`, or `serve`: read the config, then serve until the client is gone, or over HTTP."""
+"""`dynamic-mcp [CONFIG]`, or `serve`: serve the config over stdio until the client disconnects, or over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dynamic-mcp stats [CONFIG]`: what the tools cost a model's context, listed directly and through this proxy."""
+"""`dynamic-mcp stats [CONFIG]`: show the context cost of tools, listed directly and through this proxy."""
 
 from __future__ import annotations
 

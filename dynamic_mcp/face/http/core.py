@@ -381,8 +381,8 @@ class HttpFace:
         abandoned = self._now() - _ABANDONED_AFTER_S
         ending = shares.choose_to_end(sessions, authentication, most, unused_since=abandoned)
         if ending is None:
-            why = "your limit of sessions" if is_used_up else f"the limit of {most} sessions"
-            return refusal(503, f"{why} is reached", RETRY_AFTER)
+            why = "your limit of sessions is reached" if is_used_up else f"the limit of {most} sessions is reached"
+            return refusal(503, why, RETRY_AFTER)
         self.end(ending)
         return None
 

@@ -20,18 +20,18 @@ MAX_BYTES = 500_000
 
 
 class BadArguments(ValueError):
-    """Why a program is not run with these arguments; worded for the model that chose them."""
+    """The program does not run with these arguments; the message is for the model that chose them."""
 
 
 class CommandWords(Struct, frozen=True):
-    """The words after the program's name, and those of the arguments that are paths, by the arguments' names."""
+    """The words after the name of the program, and the paths among the arguments, by argument name."""
 
     argv: tuple[str, ...]
     paths: tuple[tuple[str, str], ...]
 
 
 def build(command: Command, arguments: Mapping[str, object], *, at_files: bool = False) -> CommandWords:
-    """Return the words of a command, after what comes before every command. Raises BadArguments."""
+    """Return the words of a command, without those that precede every command. Raises BadArguments."""
     return _Line(command, arguments, at_files=at_files).build()
 
 
@@ -43,7 +43,7 @@ class _Line:
         self._paths: list[tuple[str, str]] = []
 
     def build(self) -> CommandWords:
-        """Return the words: the command, its flags, what it always has, and what is no flag."""
+        """Return the words: the command, its flags, its fixed words, and the positional arguments."""
         command = self._command
         self._check_names()
         words = [*command.path]
@@ -111,7 +111,7 @@ class _Line:
                 yield from (flag.name, text)
 
     def _side(self, positionals: list[Positional]) -> list[str]:
-        """Return the words of one side; each is known by its place, so none before it may be missing."""
+        """Return the words of one side; a word is identified by its position, so no earlier one may be missing."""
         words: list[str] = []
         missing = ""
         for each in positionals:

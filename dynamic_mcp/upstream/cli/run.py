@@ -1,4 +1,4 @@
-"""Runs a program once, in a process group of its own, which has ended when this returns or is cancelled."""
+"""Runs a program once, in a separate process group, which has ended when this returns or is cancelled."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.upstream.process.child import Process, start
 
-# How long a program may take to end after SIGTERM, and to be gone after SIGKILL.
+# Time for a program to end after SIGTERM, and after SIGKILL.
 GRACE_S = 5.0
 _GONE_WITHIN_S = 2.0
-# A process that it has left behind may hold its output open: once it has exited, silence is the end.
+# A process left behind may keep the output open: after the exit of the program, silence is the end.
 _SILENCE_S = 0.3
 # A program that writes more than this without an end is ended.
 MAX_OUTPUT_BYTES = 64 << 20
-# Colours, cursor moves, titles and other orders to a terminal (ECMA-48).
+# Colours, cursor moves, titles and other terminal escapes (ECMA-48).
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 _CONTINUATION = re.compile(rb"^[\x80-\xbf]{1,3}")
@@ -28,9 +28,9 @@ _INCOMPLETE = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x
 
 
 class CommandResult(Struct, frozen=True):
-    """How a program ended, and what it wrote; `stopped` says why it was ended, if it did not end by itself.
+    """The exit code and the output of a program; `stopped` is the reason if we ended it.
 
-    `code` is its exit code, 128 and the number of the signal that ended it, or None if it was ended by us.
+    `code` is its exit code, 128 plus the number of the signal that ended it, or None if we ended it.
     """
 
     code: int | None
@@ -47,7 +47,7 @@ async def run(
     output_limit: int,
     on_stderr: Callable[[bytes], None] = lambda data: None,
 ) -> CommandResult:
-    """Run a program; `stdin` None is nothing to read. Raises OSError and ValueError if it cannot be started."""
+    """Run a program, with no input if `stdin` is None. Raises OSError and ValueError if it cannot be started."""
     process = await start(program, stdin=await asyncio.to_thread(_open_stdin, stdin))
     running = _Run(process, output_limit, on_stderr)
     try:
@@ -59,7 +59,7 @@ async def run(
 
 
 class _Run:
-    """A running program, and what it has written so far."""
+    """A running program, and its output so far."""
 
     def __init__(self, process: Process, limit: int, on_stderr: Callable[[bytes], None]) -> None:
         self.stdout = CapturedOutput(limit)
@@ -71,7 +71,7 @@ class _Run:
         self._has_flooded = False
 
     async def open(self) -> None:
-        """Begin to read; this takes only a moment, and half-open pipes cannot be closed cleanly."""
+        """Begin to read; this is not cancelled, because half-open pipes cannot be closed cleanly."""
         opening = asyncio.ensure_future(
             self._process.open_pipes(
                 self._take_stdout,
@@ -89,7 +89,7 @@ class _Run:
             raise
 
     async def wait(self, timeout_s: float) -> str:
-        """Wait until it has ended and all is read; return why it must be ended instead, or nothing."""
+        """Wait until the program has ended and all is read; return the reason to end it instead, or an empty text."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not (self._process.exited.is_set() or self._has_flooded):
@@ -131,7 +131,7 @@ class _Run:
 
 
 async def _finish(process: Process) -> None:
-    """End whatever is left of a program, also if whoever waits for that is cancelled."""
+    """End everything that is left of a program, even if the waiting task is cancelled."""
     ending = asyncio.ensure_future(_end(process))
     try:
         await asyncio.shield(ending)
@@ -151,7 +151,7 @@ def _code(process: Process) -> int | None:
 
 
 def _open_stdin(text: str | None) -> int:
-    """Open what the program reads: a file with the text, or nothing. Raises OSError."""
+    """Open the input of the program: a file with the text, or an empty one. Raises OSError."""
     if text is None:
         return os.open(os.devnull, os.O_RDONLY)
     with tempfile.TemporaryFile() as file:
@@ -172,7 +172,6 @@ class CapturedOutput:
         self._tail = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take what was written."""
         self.size += len(data)
         room = self._most - len(self._head)
         if room > 0:
@@ -184,11 +183,11 @@ class CapturedOutput:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the middle is missing."""
+        """True if the middle is missing."""
         return self.size > self._limit
 
     def text(self) -> str:
-        """Return the text, without what is meant for a terminal, and a line about the middle if it is missing."""
+        """Return the text without terminal escapes; a line stands for a middle that is missing."""
         if not self.is_cut:
             return clean(bytes(self._head + self._tail))
         head = _INCOMPLETE.sub(b"", bytes(self._head))
@@ -198,6 +197,6 @@ class CapturedOutput:
 
 
 def clean(data: bytes) -> str:
-    """Return the text without escapes for a terminal and other characters that cannot be seen."""
+    """Return the text without terminal escapes and other invisible characters."""
     text = data.decode("utf-8", "replace")
     return _ESCAPES.sub("", text).translate(_CONTROLS) if not text.isprintable() else text

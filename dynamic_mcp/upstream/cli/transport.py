@@ -31,7 +31,7 @@ from dynamic_mcp.upstream.process.child import explain_failure, suggest_remedy
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
 
-# Windows runs these by its shell, which gives a meaning to what stands in an argument.
+# Windows runs these by its shell, which interprets their arguments.
 _SCRIPTS = (".bat", ".cmd")
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 _DEFAULT_TIMEOUT_S = 60.0
@@ -42,15 +42,15 @@ _PLACES_BYTES = 100_000
 _PROGRESS_EVERY_S = 0.5
 _PROGRESS_LINE_BYTES = 2000
 _LONGEST_PROGRESS = 300
-# Of what is read at once, only so many lines are worth a look.
+# Of the output that is read at once, only this many lines are inspected.
 _PROGRESS_LINES_AT_ONCE = 200
 _Json = dict[str, Any]  # Any: JSON
 
 
 class CommandLineTransport:
-    """Carries the lines of one link to nobody: what is sent here is answered here.
+    """Answers the requests of one link in this process, by running a program.
 
-    Set `receive`, which takes each line, and `lost`, before `start`.
+    Set `receive`, which receives each line, and `lost`, before `start`.
     """
 
     def __init__(self, group: str, line: CommandLine) -> None:
@@ -68,7 +68,7 @@ class CommandLineTransport:
         self._version = "unknown"
 
     async def start(self) -> None:
-        """Find the program and ask for its version. Raises Unreachable if it is not there or cannot be started."""
+        """Find the program and ask for its version. Raises Unreachable if it is missing or cannot be started."""
         self._line = replace(self._line, command=await asyncio.to_thread(self._find_program))
         if not self._line.version:
             return
@@ -81,14 +81,14 @@ class CommandLineTransport:
             )
         except (OSError, ValueError) as exc:
             raise self._unreachable(exc) from exc
-        found = _VERSION.search(outcome.stdout.text())
-        if found is not None:
-            self._version = found[0]
+        match = _VERSION.search(outcome.stdout.text())
+        if match is not None:
+            self._version = match[0]
 
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Take one message of the link; what it asks for is answered later. Raises NotSent once this is closed."""
+        """Handle one message of the link; an answer is delivered later. Raises NotSent once this is closed."""
         if self._is_closed:
             raise NotSent(self.group, "the link was closed")
         frame = wire.parse(line)
@@ -102,7 +102,7 @@ class CommandLineTransport:
             task.add_done_callback(lambda _: self._running.pop(key, None))
 
     async def close(self) -> None:
-        """End all programs that run, and what they have started."""
+        """End all running programs, and everything that they started."""
         self._is_closed = True
         self._calls.cancel_all()
         await self._calls.wait()
@@ -147,8 +147,8 @@ class CommandLineTransport:
         command = self._commands.get(name)
         if command is None:
             return wire.error_frame(INVALID_PARAMS, f"unknown tool: `{name[:100]}`")
-        given = wire.member(frame.params, "arguments")
-        arguments = wire.value(given) if len(given) else {}
+        raw_arguments = wire.member(frame.params, "arguments")
+        arguments = wire.value(raw_arguments) if len(raw_arguments) else {}
         if not isinstance(arguments, dict):
             return wire.error_frame(INVALID_PARAMS, "`arguments` must be an object")
         token = wire.member(frame.params, "_meta", "progressToken")
@@ -192,7 +192,7 @@ class CommandLineTransport:
         return directory
 
     async def _check_places(self, directory: str, environment: Mapping[str, str]) -> None:
-        """Ask the program what it would work with. Raises BadArguments if that is not in the roots, or not known."""
+        """Ask the program for the files it would use. Raises BadArguments if one is unknown or outside the roots."""
         line = self._line
         outcome = await run(
             self._program((*line.fixed, *line.places), directory, environment),
@@ -202,7 +202,7 @@ class CommandLineTransport:
         )
         if outcome.stopped or outcome.stdout.is_cut:
             raise BadArguments("it does not say in time which files it would work with")
-        # it may have failed, as git does outside of a repository: what it has printed counts all the same
+        # it may have failed, as git does outside of a repository: its output counts all the same
         await asyncio.to_thread(_check_places, line.roots, directory, outcome.stdout.text().splitlines())
 
     def _take_line(self, text: str) -> None:
@@ -214,18 +214,18 @@ class CommandLineTransport:
 
     # --- the program -----------------------------------------------------------------------------------
 
-    def _program(self, words: tuple[str, ...], directory: str | None, more: Mapping[str, str]) -> Program:
-        return Program(self._line.command, words, {**self._line.env, **more}, directory)
+    def _program(self, words: tuple[str, ...], directory: str | None, environment: Mapping[str, str]) -> Program:
+        return Program(self._line.command, words, {**self._line.env, **environment}, directory)
 
     def _find_program(self) -> str:
-        """Return the file of the program: it must not be another one in the directory of a call."""
+        """Return the file of the program, never one from the directory of a call."""
         line = self._line
-        found = shutil.which(line.command, path=line.env.get("PATH", os.defpath))
-        if found is None or not Path(found).is_absolute():
+        file = shutil.which(line.command, path=line.env.get("PATH", os.defpath))
+        if file is None or not Path(file).is_absolute():
             raise self._unreachable(FileNotFoundError())
-        if found.lower().endswith(_SCRIPTS):
-            raise Unreachable(self.group, f"`{found}` is a script of the Windows shell, which reads arguments anew")
-        return found
+        if file.lower().endswith(_SCRIPTS):
+            raise Unreachable(self.group, f"`{file}` is a script of the Windows shell, which reads arguments anew")
+        return file
 
     def _unreachable(self, exc: Exception) -> Unreachable:
         reason = self._mask(explain_failure(self._program((), self._line.cwd, {}), exc))
@@ -252,7 +252,7 @@ def _refusal(why: str) -> dict[str, object]:
 
 
 def _describe(outcome: CommandResult, stdout: str, stderr: str, *, is_error: bool) -> str:
-    """Return what a model reads: the output, what was said on stderr where that matters, and how it ended."""
+    """Return the text for a model: the output, stderr where it matters, and the way the program ended."""
     parts = [stdout.rstrip("\n")]
     if is_error or not stdout.strip():
         parts.append(stderr.rstrip("\n"))
@@ -268,7 +268,7 @@ def _text(text: str) -> dict[str, str]:
 
 
 def _choose_directory(roots: tuple[str, ...], chosen: object) -> str:
-    """Return the real directory that a call has chosen, or the first root. Raises BadArguments. Reads the disk."""
+    """Return the real directory that a call names, or the first root. Raises BadArguments. Reads the disk."""
     if chosen is not None and (not isinstance(chosen, str) or "\0" in chosen):
         raise BadArguments("`cwd` must be the path of a directory")
     place = Path(roots[0], chosen or "")
@@ -281,14 +281,14 @@ def _choose_directory(roots: tuple[str, ...], chosen: object) -> str:
 
 
 def _check_paths(roots: tuple[str, ...], directory: str, paths: Iterable[tuple[str, str]]) -> None:
-    """Check that the paths of arguments, from a directory, are in the roots. Raises BadArguments. Reads the disk."""
+    """Check that the paths in the arguments are in the roots. Raises BadArguments. Reads the disk."""
     for argument, path in paths:
         if not _is_inside(_resolve(argument, Path(directory, path)), roots):
             raise BadArguments(f"`{argument}` must be in {_list(roots)}")
 
 
 def _check_places(roots: tuple[str, ...], directory: str, places: Iterable[str]) -> None:
-    """Check that what a program says it would work with is in the roots. Raises BadArguments. Reads the disk."""
+    """Check that the files a program would use are in the roots. Raises BadArguments. Reads the disk."""
     for place in places:
         if not _is_inside(_resolve("cwd", Path(directory, place)), roots):
             raise BadArguments(f"it would work with `{place}`, which is not in {_list(roots)}")
@@ -323,7 +323,7 @@ class _Progress:
         self._timer: asyncio.TimerHandle | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take what the program has written; a carriage return ends a line too."""
+        """Receive output of the program; a carriage return ends a line too."""
         for line in self._lines.feed(data.replace(b"\r", b"\n"))[-_PROGRESS_LINES_AT_ONCE:]:
             if text := one_line(clean(line), _LONGEST_PROGRESS):
                 self._take_line(text)
@@ -332,12 +332,11 @@ class _Progress:
             self._send_latest()
 
     def close(self) -> None:
-        """Send nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _send_latest(self) -> None:
-        """Send the latest line, if there is one since the last, and the next one not before its time."""
+        """Send the latest line if it is new, and delay the next one."""
         self._timer = None
         if self._latest:
             self._sent += 1
@@ -348,7 +347,6 @@ class _Progress:
 
 
 def _make_tools(line: CommandLine) -> list[_Json]:
-    """Return the tools as `tools/list` answers them."""
     return [make_tool(line, command) for command in line.commands]
 
 
@@ -363,7 +361,7 @@ def make_tool(line: CommandLine, command: Command) -> _Json:
 
 
 def _annotations(command: Command) -> _Json:
-    """Say what the command does; of an unknown one only that it does not just read."""
+    """Return the effects of the command; an unknown one is only marked as not read-only."""
     effect = command.worst_effect
     hints: _Json = {"readOnlyHint": effect == "read", "openWorldHint": command.open_world}
     if effect != "unknown":
@@ -416,7 +414,7 @@ def _limits(each: Flag | Positional) -> _Json:
 
 
 def _describe_argument(each: Flag | Positional) -> str:
-    """Return what an argument is for; of a flag of one letter also the letter, which its manual explains."""
+    """Return the description of an argument; a flag of one letter includes that letter, as manuals do."""
     description = each.description or ""
     if isinstance(each, Flag) and len(each.name) == 2:
         return f"{description} (`{each.name}`)".strip()

@@ -1,4 +1,4 @@
-"""A child process in its own process group, with pipes that no other child inherits, and its end as an event.
+"""A child process in a new process group, with pipes that no other child inherits, and its end as an event.
 
 A child that has exited is reaped only once its group is being ended; until then, its pid still identifies the group.
 
@@ -30,7 +30,7 @@ from dynamic_mcp.upstream.process import strays
 from dynamic_mcp.upstream.process.guardian import guardian
 from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans, has_table, list_pids, read_stat
 
-# How often to check whether a process group has ended, which raises no event.
+# Interval of checks for the end of a process group, which raises no event.
 _POLL_S = 0.02
 SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 # Set to let debuggers and profilers of the same user attach, which would also let servers read our environment.
@@ -57,7 +57,7 @@ def kill_all() -> None:
     """Kill every child and all that it started, at once; for an exit that cannot wait."""
     strays.kill_all()
     _kill_all(next(_order))
-    strays.kill_all()  # what the killed have started meanwhile
+    strays.kill_all()  # processes that were started in between
 
 
 def _terminate(before: int) -> None:
@@ -85,7 +85,7 @@ class _Launch(Struct):
     pidfd: int | None = None
 
     def discard(self) -> None:
-        """Kill a child that nobody will use."""
+        """Kill a child that is no longer needed."""
         descriptors = {self.stdin, self.stdout, self.stderr, self.pidfd} - {None}
         for fd in descriptors:
             assert fd is not None
@@ -106,7 +106,7 @@ class _Launch(Struct):
 
 
 class Process:
-    """A running child, the `number`th to be started. `exited` is set once it has exited."""
+    """A running child, started as number `number`. `exited` is set once it has exited."""
 
     def __init__(self, launch: _Launch, number: int) -> None:
         self.number = number
@@ -135,27 +135,26 @@ class Process:
         on_exit: Callable[[], None],
         on_stderr_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start to read the child's output and to watch for its exit; `on_stdin_end`: it has stopped reading.
+        """Start to read the child's output and to watch for its exit.
 
-        A child that was started with a file as its stdin has no `stdin` here.
+        `on_stdin_end` is called when it has stopped reading. A child that was started with a file as its stdin has no
+        `stdin` here.
         """
-        ours = self._launch
+        launch = self._launch
         self._watch(on_exit)
-        if ours.stdin is not None:
+        if launch.stdin is not None:
             self.stdin = await open_sink(
-                ours.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
+                launch.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
             )
-        self._sources.append(await open_source(ours.stderr, receive_stderr, on_stderr_end))
-        self._stdout = await open_source(ours.stdout, receive_stdout, on_stdout_end)
+        self._sources.append(await open_source(launch.stderr, receive_stderr, on_stderr_end))
+        self._stdout = await open_source(launch.stdout, receive_stdout, on_stdout_end)
         self._sources.append(self._stdout)
 
     def pause_stdout(self) -> None:
-        """Read no more of the child's output for now."""
         if self._stdout is not None:
             self._stdout.pause_reading()
 
     def resume_stdout(self) -> None:
-        """Read the child's output again."""
         if self._stdout is not None:
             self._stdout.resume_reading()
 
@@ -173,15 +172,15 @@ class Process:
                 os.killpg(self.pid, number)
 
     def kill_group(self) -> None:
-        """Kill the child and its group, and from now on any stray as soon as it is found."""
+        """Kill the child and its group, and from now on each stray as soon as it is found."""
         self._has_grace = False
         self.signal_group(SIGKILL)
 
     async def end(self, *, grace_s: float, kill_within_s: float) -> bool:
-        """End the child and all that it started; return whether nothing of it is left.
+        """End the child and everything that it started; return whether all of it has ended.
 
-        They are asked to end, and killed after `grace_s`. Strays are found before their server is killed, which would
-        hide where they come from.
+        Processes get SIGTERM, and are killed after `grace_s`. Strays are found before their server is killed, because
+        its end hides their origin.
         """
         self.signal_group(signal.SIGTERM)
         if await self.wait_for_end(grace_s):
@@ -202,7 +201,7 @@ class Process:
     async def wait_for_end(self, within_s: float) -> bool:
         """Wait until the child and everything it started have ended, and reap it; return whether all have.
 
-        Strays are signalled as soon as the group has ended; nothing else tells them that the server is gone.
+        Strays are signalled as soon as the group has ended: they do not notice the end of the server by themselves.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -226,7 +225,7 @@ class Process:
                 await asyncio.sleep(_POLL_S)
 
     def close_pipes(self) -> None:
-        """Close our ends of the child's output; a process that left the group may hold the other ends for ever."""
+        """Close our ends of the child's output; a process that left the group may keep the other ends open."""
         for source in self._sources:
             source.close()
 
@@ -258,7 +257,7 @@ class Process:
 async def start(program: Program, *, stdin: int | None = None) -> Process:
     """Start a program, without a shell. Raises OSError and ValueError as the system does.
 
-    `stdin` is a file or a device that the program reads, and that this closes; None is a pipe that we write to.
+    `stdin` is a file or a device that the program reads, and that this closes; None creates a pipe that we write to.
     """
     number = next(_order)
     # in a thread, because starting a program takes the system some milliseconds
@@ -368,14 +367,14 @@ def _do_nothing() -> None:
 
 
 class _ProcessGroup:
-    """A group by its number, from when its leader is reaped until all of it has ended.
+    """A process group, from when its leader is reaped until all of it has ended.
 
     Zombies do not count as running: without an init that reaps orphans they stay.
     """
 
     def __init__(self, number: int) -> None:
         self.has_ended = False
-        """It must not be signalled any more: its number may be that of another group."""
+        """True once the group must not be signalled any more: its number may be reused."""
         self._number = number
         self._members: list[int] = []
         self._was_empty = False
@@ -404,7 +403,7 @@ class _ProcessGroup:
         return not was_empty
 
     def _reap(self) -> None:
-        """Reap the zombies that have become our children; they are what still reserves the group's number."""
+        """Reap the zombies that have become our children; only they still reserve the group's number."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self._number, os.WNOHANG) != (0, 0):
                 pass
@@ -418,7 +417,7 @@ class _ProcessGroup:
 
 
 def explain_failure(program: Program, exc: Exception) -> str:
-    """Say why a program could not be started."""
+    """Return the reason for which a program could not be started."""
     if program.cwd and isinstance(exc, FileNotFoundError | NotADirectoryError) and not Path(program.cwd).is_dir():
         return f"the directory `{program.cwd}` does not exist"
     command = f"the command `{program.command}`"
@@ -441,7 +440,7 @@ def explain_failure(program: Program, exc: Exception) -> str:
 
 
 def suggest_remedy(exc: Exception) -> str:
-    """Say what a person can do about it; empty if nothing is known."""
+    """Return a hint for the user; empty if there is none."""
     match exc:
         case FileNotFoundError():
             return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"

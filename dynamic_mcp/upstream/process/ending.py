@@ -1,4 +1,4 @@
-"""Ends all children, also where none was started: nothing is loaded to end what is not there."""
+"""Ends all children without importing `child` if none was started."""
 
 from __future__ import annotations
 

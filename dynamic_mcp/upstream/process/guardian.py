@@ -1,6 +1,6 @@
-"""A small shell next to the proxy that ends the proxy's children when the proxy cannot, because it was killed.
+"""A small shell next to the proxy that ends the proxy's children if the proxy is killed.
 
-The proxy writes to the shell's stdin which process groups are alive. The shell runs only while there are any.
+The proxy writes the live process groups to the shell's stdin. The shell runs only while there are any.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class Guardian:
 
     @contextlib.contextmanager
     def watch_start(self, stdin: int | None) -> Iterator[Callable[[int], None]]:
-        """Guard a child that is being started and reads `stdin`; call what is yielded with its group.
+        """Guard a child that is being started and reads `stdin`; call the yielded function with its group.
 
-        None is no pipe: until its group is known, such a child is found by the mark in its environment alone.
-        If the shell cannot be started, a warning is logged.
+        `stdin` is None for a child without a pipe: until its group is known, it is found only by the mark in its
+        environment. If the shell cannot be started, a warning is logged.
         """
         if sys.platform == "win32":
             yield _ignore
@@ -110,7 +110,7 @@ class Guardian:
                 self._tell_or_dismiss(f"started {pipe}\n")
 
     def release(self, group: int) -> None:
-        """Forget a group that has ended; the shell ends with the last one."""
+        """Remove a group that has ended; the shell ends with the last one."""
         with self._lock:
             self._groups.discard(group)
             self._tell_or_dismiss(f"ended {group}\n")
@@ -173,7 +173,7 @@ class Guardian:
             self._kill()
 
     def _kill(self) -> None:
-        """Kill the shell before it sees the end of its input, which it would take for the end of the proxy."""
+        """Kill the shell before it reads the end of its input, which it would take for the end of the proxy."""
         if self._shell is not None:
             assert self._shell.stdin is not None
             self._shell.kill()

@@ -25,12 +25,12 @@ from msgspec import Struct
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.system.prctl import become_subreaper
 
-# How often, and how many times, to look at a process that has yet to become another program.
+# Interval and number of checks of a process before `exec`.
 _STARTING_POLL_S = 0.001
 _STARTING_POLLS = 1000
-# How often orphans are looked for.
+# Interval of the search for orphans.
 _REAP_EVERY_S = 60.0
-# Where `starttime` and `env_start` stand in `stat`, counted after the name of the program.
+# Positions of `starttime` and `env_start` in `stat`, counted after the name of the program.
 _STAT_START = 19
 _STAT_ENVIRONMENT = 47
 
@@ -44,22 +44,22 @@ _applications = 0
 
 @cache
 def mark_prefix() -> str:
-    """Return the start of the mark of every server that this process starts, and that no other process has.
+    """Return the start of the mark of every server that this process starts; it is unique to this process.
 
-    It is made when it is first needed, so that forks of this process have their own.
+    It is created on first use, so that forks of this process have different ones.
     """
     return secrets.token_hex(8)
 
 
 def no_server_mark() -> str:
-    """Return the mark of what this process starts that is no server: browsers, notices, the programs of plug-ins."""
+    """Return the mark of processes that are not servers: browsers, notices, the programs of plug-ins."""
     return f"none.{mark_prefix()}"
 
 
 def adopt_orphans() -> None:
     """Become the parent of processes whose parents end, and reap them; call this before the first server starts.
 
-    From then on, what this process starts has the mark of no server unless it is given another environment.
+    From then on, processes started here have the mark of no server unless they are started with another environment.
     """
     global _adopts_orphans
     with _adoption:
@@ -72,7 +72,7 @@ def adopt_orphans() -> None:
 
 @contextlib.contextmanager
 def leaving_orphans() -> Iterator[None]:
-    """Adopt none meanwhile: this is an application of others, whose own children would look like orphans."""
+    """Adopt no orphans while the application of another author runs: its children would look like orphans."""
     global _applications
     _applications += 1
     try:
@@ -109,18 +109,16 @@ class Strays:
         self.server, self.has_exited = None, True
 
     def is_any_alive(self) -> bool:
-        """Return whether any stray that was found still runs."""
         with self._lock:
             return any(_is_running(pidfd) for pidfd in self._pidfds)
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the strays that were found."""
         with self._lock:
             for pidfd in self._pidfds:
                 _signal(pidfd, number)
 
     def close(self) -> None:
-        """Forget the server, which has ended with its strays."""
+        """Release the server, which has ended with its strays."""
         _servers.pop(self._mark, None)
         self._replace([])
 
@@ -133,7 +131,7 @@ class Strays:
         return pid != self.server and self.may_have_started(process) and self._is_only(origins.find(pid))
 
     def _is_only(self, origins: list[str]) -> bool:
-        """Return whether the server is among the origins, and no other one of them goes on."""
+        """Return whether the server is the only running one among the origins."""
         others = (_servers.get(mark) for mark in origins if mark != self._mark)
         return self._mark in origins and all(strays is None or strays.has_exited for strays in others)
 
@@ -175,7 +173,7 @@ def _open_pidfds(is_wanted: Callable[[int, ProcessStat, _Origins], bool]) -> Ite
 
 
 class _Origins:
-    """Which servers may have started a process, by their marks: one if that is certain, none if no server has."""
+    """The servers that may have started a process, by their marks: one if that is certain, none if no server has."""
 
     def __init__(self, table: Mapping[int, ProcessStat]) -> None:
         self._table = table
@@ -190,17 +188,17 @@ class _Origins:
         while pid not in self._known:
             self._known[pid] = []  # the table is no snapshot: it may show two processes as each other's parents
             path.append(pid)
-            found = self._find(pid)
-            if found is None:
+            shown = self._find(pid)
+            if shown is None:
                 pid = self._table[pid].parent
             else:
-                self._known[pid] = found
+                self._known[pid] = shown
         origins = self._known[pid]
         self._known.update(dict.fromkeys(path, origins))
         return origins
 
     def _find(self, pid: int) -> list[str] | None:
-        """Return what a process itself shows; None if it shows nothing, and has the origins of its parent."""
+        """Return the origins that a process itself shows; None if it has the origins of its parent."""
         process, mark = self._table.get(pid), _read_mark(pid)
         if process is None or mark == no_server_mark():
             return []
@@ -224,8 +222,8 @@ class _Origins:
 def _read_settled_mark(pid: int) -> str | None:
     """Return the mark of a child of ours that may just be starting; None if it has ended, or takes too long.
 
-    Until it has become another program it shows our environment, and for a moment after that none at all: on a busy
-    machine also when its start has returned.
+    Before `exec` it shows our environment, and for a moment after that none at all: on a busy machine this may last
+    beyond the return of its start.
     """
     us = read_stat(os.getpid())
     for _ in range(_STARTING_POLLS):
@@ -261,11 +259,11 @@ def _signal(pidfd: int, number: signal.Signals) -> None:
 
 
 class OrphanReaper:
-    """Reaps the zombies among our children, except servers, which `is_server` knows.
+    """Reaps the zombies among our children, except servers, which `is_server` recognizes.
 
-    On Linux, processes whose parents have ended become children of a subreaper. Children that other code has started
-    look the same once they have ended. Their exit codes belong to that code, so only what has stayed unreaped for a
-    while is reaped.
+    On Linux, processes whose parents have ended become children of a subreaper. Children of other code look the same
+    once they have ended. Their exit codes belong to that code, so only zombies that stay unreaped for a while are
+    reaped.
     """
 
     def __init__(self, is_server: Callable[[int], bool]) -> None:
@@ -277,7 +275,7 @@ class OrphanReaper:
         threading.Thread(target=self._run, name="orphans", daemon=True).start()
 
     def sweep(self) -> None:
-        """Reap what was a zombie at the last sweep already."""
+        """Reap the processes that were already zombies at the last sweep."""
         zombies = self._find_zombies()
         for pid, _ in zombies & self._seen:
             with contextlib.suppress(ChildProcessError):
@@ -285,7 +283,7 @@ class OrphanReaper:
         self._seen = zombies - self._seen
 
     def _find_zombies(self) -> set[tuple[int, int]]:
-        """Return them with the times of their starts, because a pid may belong to another process later."""
+        """Return zombies with their start times, because a pid may belong to another process later."""
         with contextlib.suppress(ChildProcessError):
             if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:  # most of the time
                 return set()
@@ -303,16 +301,16 @@ class OrphanReaper:
 
 
 class ProcessStat(Struct, frozen=True, gc=False):
-    """What proc_pid_stat(5) says of a process. `start` is in clock ticks since boot."""
+    """Fields of proc_pid_stat(5). `start` is in clock ticks since boot."""
 
     parent: int
     group: int
     session: int
     start: int
     has_ended: bool
-    """It is a zombie: nobody has reaped it yet."""
+    """True for a zombie, which has not been reaped yet."""
     environment: int = 0
-    """Where its environment begins in its memory; 0 while it becomes another program, or if it may not be read."""
+    """The address of its environment; 0 during `exec`, or if it may not be read."""
 
 
 def has_table() -> bool:
@@ -321,7 +319,7 @@ def has_table() -> bool:
 
 
 def now_in_ticks() -> int:
-    """Return the time as `ProcessStat.start` has it."""
+    """Return the time in the unit of `ProcessStat.start`."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if has_table() else 0
 
 
@@ -331,7 +329,7 @@ def list_pids() -> list[int]:
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """Return what is known of a process; None if it is gone."""
+    """Return the fields of a process; None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -343,5 +341,4 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def _read_table() -> dict[int, ProcessStat]:
-    """Return all processes by their ids."""
     return {pid: stat for pid in list_pids() if (stat := read_stat(pid)) is not None}

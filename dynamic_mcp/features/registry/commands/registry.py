@@ -64,7 +64,8 @@ def outdated(this: Invocation) -> int:
 def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
     """Update servers of the config to their newest versions; all that come from a registry if none is named.
 
-    What you have changed in an entry stays. `dynamic-mcp undo` takes the update back.
+    The difference is shown first: changes of yours to the command, arguments, variables, URL or headers are replaced.
+    `dynamic-mcp undo` takes the update back.
     """
     from dynamic_mcp.features.registry.commands import updating
 
