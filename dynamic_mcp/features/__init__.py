@@ -1,1 +1,1 @@
-"""The features: one room each, with all that belongs to it. No room imports another."""
+"""The features, one package each. No feature imports another."""

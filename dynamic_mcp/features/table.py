@@ -1,6 +1,6 @@
-"""The one list of features: all that features and the rest of the program know of each other.
+"""The list of features: the only thing that features and the rest of the program know of each other.
 
-A row names modules, and loads none. A feature is removed with its folder and its row.
+A row names modules without importing them. To remove a feature, delete its folder and its row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec import Struct
 class Rules(Struct, frozen=True):
     """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
 
-    What is in the room is named as `module:name`. `section` is how the value is read, `text` what it is for.
-    `resolve`, if there is one, returns a server's `Presentation` with what follows from the rules. `compile` makes a
+    Targets in the room are named `module:name`. `section` reads the value, and `text` describes it.
+    `resolve`, if there is one, returns a server's `Presentation` with the effects of the rules. `compile` makes a
     `policy.call_rules.RuleSet` of a `Presentation` and the server's name.
     """
 
@@ -27,9 +27,9 @@ class Rules(Struct, frozen=True):
     compile: str
     resolve: str = ""
     places: tuple[str, ...] = ("server", "settings")
-    shows_tools: bool = False  # in another way than their servers have them: it compiles to `ToolRules`
-    judges: bool = False  # arguments: what a person has allowed by other rules does not count any more
-    changes_messages: bool = False  # what servers answer, and what they say by themselves
+    shows_tools: bool = False  # changed from the server's definitions: it compiles to `ToolRules`
+    judges: bool = False  # arguments: earlier approvals by other rules do not count
+    changes_messages: bool = False  # answers of servers, and their notifications
 
 
 class FeatureCommand(Struct, frozen=True):
@@ -41,36 +41,36 @@ class FeatureCommand(Struct, frozen=True):
 
 
 class Feature(Struct, frozen=True):
-    """One feature: the modules that it names are in its room; an empty name is something that it does not have."""
+    """One feature: the modules that it names are in its room; an empty name means that it has no such part."""
 
     name: str
-    keys: tuple[str, ...] = ()  # what of the config is its own; it is wanted where one of them is there
-    section: str = ""  # what reads its key, if that is in the room: a `config.section.Section`
-    resolve: str = ""  # and what makes of it, with its variables, what `Config` has
-    wanted_by: tuple[str, ...] = ()  # members of `Config` that are true where rules of others want it
-    wanted_by_variables: str = ""  # how the names of environment variables begin that want it, if its key is missing
-    extra: str = ""  # the optional dependencies without which its modules cannot be imported
-    is_large: bool = False  # for a process without HTTP to load it before a config wants it
+    keys: tuple[str, ...] = ()  # its keys in the config; each of them enables it
+    section: str = ""  # reads its key, if that is in the room: a `config.section.Section`
+    resolve: str = ""  # resolves the section, with its variables, to the value in `Config`
+    wanted_by: tuple[str, ...] = ()  # members of `Config` that are true if rules of other features need it
+    wanted_by_variables: str = ""  # the prefix of environment variables that enable it without its key
+    extra: str = ""  # the optional dependencies that its modules import
+    is_large: bool = False  # too large for a process without HTTP to import before a config enables it
     observer: str = ""  # observes requests: its `make_service` returns an `ObserverService`
-    observes_commands: bool = False  # those of a command that asks servers itself, too
-    check: str = ""  # what `check` says of it: its `check` takes the config and `KnownCatalogs`
-    probe: str = ""  # what `doctor` says besides: its `probe` takes the config
-    auth_kind: str = ""  # the kind of entries of `settings.http.auth` that it answers
-    auth_provider: str = ""  # and what makes a `Provider` of one: its `make_provider`
-    change_listener: str = ""  # hears what commands have changed: its `record`
-    server_source: str = ""  # finds servers by their names, for `add`: a `cli.server_source.ServerSource`
-    status: str = ""  # what `status` says besides of running proxies: its `read_status`
-    choice_keys: Mapping[str, str] = {}  # what is typed at a terminal for the choices of its forms
+    observes_commands: bool = False  # also requests of commands that connect to servers
+    check: str = ""  # findings for `check`: its `check` takes the config and `KnownCatalogs`
+    probe: str = ""  # findings for `doctor`: its `probe` takes the config
+    auth_kind: str = ""  # the kind of entries in `settings.http.auth` that it handles
+    auth_provider: str = ""  # turns such an entry into a `Provider`: its `make_provider`
+    change_listener: str = ""  # records changes made by commands: its `record`
+    server_source: str = ""  # finds servers by name, for `add`: a `cli.server_source.ServerSource`
+    status: str = ""  # details of running proxies for `status`: its `read_status`
+    choice_keys: Mapping[str, str] = {}  # the keys for the choices of its forms on a terminal
     commands: tuple[FeatureCommand, ...] = ()
-    catalog_check: str = ""  # what `doctor` says of what a server offers: its `make_check` takes the config
-    gates: str = ""  # holds back what servers say of themselves: its `make_service` returns a `GateService`
+    catalog_check: str = ""  # findings of `doctor` about catalogs: its `make_check` takes the config
+    gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
     rules: Rules | None = None  # on the calls of servers
-    opens: str = ""  # the slot of its step that opens something before a config is applied: its `prepare`
-    steps: Mapping[str, str] = {}  # its classes on the way of calls, by their slots in `proxy.chain.ORDER`
+    opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
+    steps: Mapping[str, str] = {}  # its step classes, by their slots in `proxy.chain.ORDER`
 
     @property
     def serves(self) -> bool:
-        """Whether serving may need it, and not commands alone."""
+        """True if serving may need it, and not commands alone."""
         return bool(self.observer or self.auth_provider or self.gates or self.steps)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
@@ -84,24 +84,23 @@ class Feature(Struct, frozen=True):
 
     @property
     def members(self) -> list[str]:
-        """Its keys as members of the settings, and of `Config` for what serving needs."""
+        """Its keys as members of the settings, and of `Config` for those that serving needs."""
         return [key.rpartition(".")[2] for key in self.keys]
 
     @property
     def package(self) -> str:
-        """The name of its room."""
         return f"dynamic_mcp.features.{self.name}"
 
     def load(self, module: str) -> ModuleType:
         """Import a module of the room."""
         return import_module(f"{self.package}.{module}")
 
-    def find(self, target: str) -> Any:  # Any: the type of what is named is known where it is used
+    def find(self, target: str) -> Any:  # Any: the caller knows the type
         """Import something of the room, as `module:name`."""
         return find(f"{self.package}.{target}")
 
 
-# Requests are observed in this order, and the first to begin is the last to end.
+# Requests are observed in this order; the first observer to begin is the last to end.
 FEATURES = (
     Feature(
         "telemetry",
@@ -244,7 +243,7 @@ def feature_of_slot(slot: str) -> Feature | None:
 
 
 def feature_with_gates() -> Feature | None:
-    """Return the feature that holds back what servers say of themselves."""
+    """Return the feature that holds back definitions of servers."""
     return next((feature for feature in FEATURES if feature.gates), None)
 
 
@@ -254,11 +253,11 @@ def is_observed(config: Any) -> bool:  # Any: a `Config`, which is not imported
 
 
 def is_missing(feature: str) -> bool:
-    """Return whether the program does not have a feature."""
+    """Return whether the program lacks a feature."""
     return all(each.name != feature for each in FEATURES)
 
 
-def find(target: str) -> Any:  # Any: the type of what is named is known where it is used
+def find(target: str) -> Any:  # Any: the caller knows the type
     """Import something, as `module:name`."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)

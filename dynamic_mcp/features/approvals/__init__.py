@@ -1,1 +1,1 @@
-"""Asks a person before a request whose rule says so: in the client by a form, or in the queue."""
+"""Asks a user before a request whose rule says so: by a form in the client, or through the queue."""

@@ -1,4 +1,4 @@
-"""Checks of approvals: globs that match nothing, and questions that cannot be answered."""
+"""Checks approvals: globs that match nothing, and questions that cannot be answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command's side of the folder of approvals: lists what waits in all proxies of the user, and decides about it."""
+"""The command's side of the approvals folder: lists the waiting calls of all the user's proxies, and decides them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynamic_mcp.observe.proxies import is_alive
 # How long a proxy may take to answer a decision; it looks for decisions every 0.25 s.
 ANSWER_WITHIN_S = 10.0
 _POLL_S = 0.02
-# A file that was written so long ago was left by a process that has ended.
+# An older file was left by a process that has ended.
 _LEFT_AFTER_S = 300.0
 _GONE = ApprovalAnswer(outcome="gone", reason="it was decided elsewhere, or has expired")
 
@@ -35,7 +35,7 @@ class ApprovalClient:
         self._now = now
 
     def list_pending(self) -> list[QueuedApproval]:
-        """Return the waiting calls, the oldest first, and remove what dead processes have left."""
+        """Return the waiting calls, oldest first, and remove files left by dead processes."""
         self._store.remove_leftovers(self._now() - _LEFT_AFTER_S)
         found = [stored.pending for id in self._store.ids() if (stored := self._read(id)) is not None]
         return sorted(found, key=lambda each: (each.since, each.id))
@@ -46,11 +46,10 @@ class ApprovalClient:
         return [pending for pending in self.list_pending() if id and pending.id.startswith(id)]
 
     def waits(self, id: str) -> bool:
-        """Return whether a call still waits."""
         return self._read(id) is not None
 
     def decide(self, decision: ApprovalDecision, within_s: float = ANSWER_WITHIN_S) -> ApprovalAnswer:
-        """Send a decision and return what became of it. Raises OSError if it cannot be written."""
+        """Send a decision and return its outcome. Raises OSError if it cannot be written."""
         nonce = secrets.token_hex(8)
         answer, was_withdrawn = None, True
         if self._send(decision, nonce, within_s):
@@ -66,7 +65,7 @@ class ApprovalClient:
         return answer or _GONE
 
     def _send(self, decision: ApprovalDecision, nonce: str, within_s: float) -> bool:
-        """Write a decision once no other one is being made; return whether that was possible."""
+        """Write a decision once no other decision is pending; return whether that was possible."""
         ends_at = time.monotonic() + within_s
         while time.monotonic() < ends_at and self.waits(decision.id):
             with self._store.locked(decision.id):
@@ -92,7 +91,7 @@ class ApprovalClient:
         return None
 
     def _withdraw(self, id: str, nonce: str) -> bool:
-        """Remove a decision that the proxy has not claimed; return whether that was so."""
+        """Remove a decision that the proxy has not claimed; return whether it was removed."""
         stored = self._store.read(id)
         if stored is None or stored.nonce != nonce or stored.answer is not None:
             return False
@@ -104,7 +103,7 @@ class ApprovalClient:
             return True
 
     def _read(self, id: str) -> StoredApproval | None:
-        """Return a call that waits; remove files that dead proxies and commands have left."""
+        """Return a waiting call; remove files left by dead proxies and commands."""
         stored = self._store.read(id)
         if stored is None:
             return None

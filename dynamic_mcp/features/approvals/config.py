@@ -1,4 +1,4 @@
-"""How a person is asked before a call: `settings.approval`."""
+"""Configures how a user is asked before a call: `settings.approval`."""
 
 from typing import Annotated, Literal
 
@@ -49,5 +49,5 @@ class Approval(Section, frozen=True):
 
 
 def settings_of(config: Config) -> Approval:
-    """Return how a config wants persons asked: by the defaults if it does not say."""
+    """Return the approval settings of a config, or the defaults."""
     return config.settings_of("approval", Approval) or Approval()

@@ -1,6 +1,6 @@
-"""The forms that clients show a person: their content, and which answers count.
+"""The forms that clients show a user: their content, and the answers that count.
 
-Texts of servers and models are masked and cut, and their invisible characters are shown as escapes. Of arguments,
+Texts from servers and models are masked and cut, with invisible characters escaped. In arguments,
 only long values are cut, with a mark: arguments that cannot be shown with all names get no form.
 """
 
@@ -30,7 +30,7 @@ from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import cut_values, escape
 
 MAX_SHOWN_BYTES = 2048
-# The lengths that values are cut to; the first with which all arguments fit is used.
+# The lengths that values are cut to; the first at which all arguments fit is used.
 _LONGEST_VALUES = (MAX_SHOWN_BYTES, 800, 400, 200, 100, 50)
 _LONGEST_NAME = 1000
 _LONGEST_LINE = 200
@@ -50,17 +50,17 @@ Decide = Callable[[Verdict, Client | None], None]
 
 
 class Decline(Struct, frozen=True):
-    """The answer is no."""
+    """A refusal."""
 
 
 class NoAnswer(Struct, frozen=True):
-    """The client did not ask a person; `is_temporary` if it may the next time."""
+    """The client did not ask a user; `is_temporary` if it may ask next time."""
 
     is_temporary: bool = False
 
 
 class ElicitationForms:
-    """The forms that clients show now, at most one for each question, and the clients that cannot show any."""
+    """The forms that clients show now, at most one per question, and the clients that cannot show any."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -68,7 +68,7 @@ class ElicitationForms:
         self._shown: dict[str, asyncio.Event] = {}
 
     def can_show(self, client: Client) -> bool:
-        """Return whether a client shows forms, and has never answered one without a person."""
+        """Return whether a client shows forms and has never answered one without asking a user."""
         return can_show(client) and client not in self._unable
 
     async def show(self, pending: PendingApproval, offered: Sequence[Scope], decide: Decide) -> None:
@@ -143,7 +143,7 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
 
 
 def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | NoAnswer:
-    """Return the answer of a client. Accepting without an offered decision approves nothing."""
+    """Return a client's answer. Accepting without an offered decision approves nothing."""
     if not len(answer.result):
         return NoAnswer(is_temporary=wire.value(wire.member(answer.error, "code")) == INTERNAL_ERROR)
     action = wire.text(wire.member(answer.result, "action"))
@@ -156,7 +156,7 @@ def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | No
 
 
 def write_message(subject: Subject) -> str | None:
-    """Return the text for the person: who wants to do what, with which arguments. None if it is too long."""
+    """Return the text for the user: the caller, the request and its arguments. None if it is too long."""
     key = subject.key
     name, arguments = escape(mask_text(key.name, count_hidden)), show_arguments(subject.arguments)
     if arguments is None or len(name) > _LONGEST_NAME:
@@ -191,10 +191,10 @@ def show_arguments(arguments: Raw) -> str | None:
 
 
 def _indent(value: object) -> str:
-    """Return JSON over several lines, with its numbers as they are written."""
+    """Return JSON over several lines, with its numbers unchanged."""
     try:
         return msgspec.json.format(wire.encode(value), indent=2).decode()
-    except (ValueError, RecursionError):  # half a surrogate pair, which only an escape can show
+    except (ValueError, RecursionError):  # a lone surrogate, which only an escape can show
         return json.dumps(value, indent=2, default=lambda number: bytes(number).decode())
 
 
@@ -203,6 +203,6 @@ def _number(text: str) -> Raw:
 
 
 def _line(text: str, longest: int = _LONGEST_LINE) -> str:
-    """Return a foreign text on one line: masked, with escapes for invisible characters, and cut."""
+    """Return an untrusted text on one line: masked, with invisible characters escaped, and cut."""
     line = escape(mask_text(text[: longest * 10]))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -1,7 +1,7 @@
-"""Asks a person before a request whose rule says so: by a form in its client, or by the queue that commands answer.
+"""Asks a user before a request whose rule says so: by a form in the client, or by the queue that commands answer.
 
-A request waits for a bounded time and holds nothing of the server meanwhile. An approval is used before the request
-is sent. A restart, a changed config, an error and silence allow nothing.
+A request waits for a bounded time and holds no server resources meanwhile. An approval is used before the request
+is sent. A restart, a changed config, an error or a missing answer allows nothing.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _REMOVED = "it was decided elsewhere"
 
 
 class HumanApproval:
-    """Asks persons for one proxy. `note` takes events; without `open_server` there is no queue.
+    """Asks users for one proxy. `note` takes events; without `open_server` there is no queue.
 
-    `notices` notify a person of calls in the queue. `counts` counts the outcomes of questions. The proxy of a command
+    `notices` notify a user of calls in the queue. `counts` counts the outcomes of questions. The proxy of a command
     ends with the command, so it allows calls only once.
     """
 
@@ -110,7 +110,7 @@ class HumanApproval:
     # --- requests --------------------------------------------------------------------------------------
 
     async def send(self, call: UpstreamRequest, decision: Decision, right: Right | None, next: Next) -> Frame:
-        """Send a request once a person has allowed it, with the person's arguments if they were changed.
+        """Send a request once a user has allowed it, with the user's changes to the arguments.
 
         `right` says why the client may do it at all, if there are access rules. Raises ApprovalDenied,
         ApprovalNeeded and ApprovalPending.
@@ -138,7 +138,7 @@ class HumanApproval:
         return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
 
     def _find_grant(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant | None:
-        """Return an earlier answer. Raises ApprovalDenied for a retry of a call that was not approved."""
+        """Return an earlier answer. Raises ApprovalDenied for the retry of a call that was not approved."""
         state = state_digest(message.params or {})
         grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
         if grant is None and state is not None:
@@ -146,7 +146,7 @@ class HumanApproval:
         return grant
 
     async def _ask(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant:
-        """Ask a person and return the answer. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
+        """Ask a user and return the answer. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
         if paused_s := self._approvals.paused_s(subject.key):
             raise ApprovalDenied(subject.label, _describe_pause(paused_s))
         form, channels = self._find_channels(message, subject)
@@ -183,7 +183,7 @@ class HumanApproval:
         return self._queue is not None and self._queue.has(question)
 
     async def _wait(self, pending: PendingApproval, channels: Sequence[Channel]) -> None:
-        """Ask over one channel after the other, until there is an answer or the time is up."""
+        """Ask through one channel after the other until there is an answer or the time is up."""
         question, offered = pending.question, self._offered
         for channel in channels:
             if question.verdict is None and channel == "client":
@@ -222,7 +222,7 @@ class HumanApproval:
         return ("once",) if self._is_command else ("once", *self._settings.remember)
 
     def _needed(self, subject: Subject) -> ApprovalNeeded:
-        """Return the refusal of a client that cannot be asked; a command gets a hint how the call can be made."""
+        """Return the refusal for a client that cannot be asked; a command gets a hint how to make the call."""
         from_tool = "make the call from your AI tool, and answer it with `dynamic-mcp approve`"
         on_terminal = "run it on a terminal, or " if "client" in self._settings.channels else ""
         return ApprovalNeeded(subject.label, hint=f"{on_terminal}{from_tool}" if self._is_command else "")
@@ -240,7 +240,7 @@ class HumanApproval:
             self._close(self._approvals.expire(), "it has expired")
 
     def _receive(self, decision: ApprovalDecision) -> None:
-        """Take a decision from the queue. Raises DynamicMcpError if it does not count."""
+        """Accept a decision from the queue. Raises DynamicMcpError if it does not count."""
         question = self._approvals.find(decision.id)
         if question is None:
             raise NotFound("approval", decision.id)
@@ -269,7 +269,7 @@ class HumanApproval:
         self._emit("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
 
     def _close(self, questions: list[ApprovalQuestion], why: str) -> None:
-        """Remove what is kept for questions that are closed."""
+        """Remove closed questions from the queue, and record their outcomes."""
         for question in questions:
             subject = self._subjects.pop(question.id)
             self._expiries.pop(question.id).cancel()
@@ -296,7 +296,6 @@ class HumanApproval:
     def _observe(
         self, message: UpstreamRequest, subject: Subject, id: str, verdict: Verdict | None, waited_s: float
     ) -> None:
-        """Note the answer of a person for observers."""
         seen = message.request.observation
         if seen is None:
             return
@@ -310,20 +309,20 @@ class HumanApproval:
 
 
 def _rules_of(config: Config) -> object:
-    """Return all that decides which calls are asked about."""
+    """Return everything that decides which calls need approval."""
     judging = ((name, judging_rules(each)) for name, each in config.presentations.items())
     return config.access, settings_of(config), {name: rules for name, rules in judging if rules}
 
 
 def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
-    """Note for observers why a request was refused without a person."""
+    """Tell observers why a request was refused without asking a user."""
     seen = message.request.observation
     if seen is not None:
         seen.approval = structs.replace(seen.approval or ApprovalNote("", ""), outcome="denied", reason=reason)
 
 
 def _asker(request: Request) -> Hashable:
-    """Return whose open questions are counted: a principal, but each window of the local user separately."""
+    """Return the key that limits open questions: a principal, or each client of the local user."""
     return weakref.ref(request.client) if request.principal == LOCAL else request.principal
 
 
@@ -351,11 +350,11 @@ def _with_arguments(message: UpstreamRequest, edited: Raw) -> UpstreamRequest:
 
 
 def _with_note(answer: Frame, id: str, edited: Raw) -> Frame:
-    """Add to an answer that a person has changed the arguments."""
+    """Add a note to an answer that a user changed the arguments."""
     if not len(answer.result):
         return answer
     note = {"id": id, "status": "changed", "note": "a person has changed the arguments", "arguments": edited}
     try:
         return structs.replace(answer, result=wire.with_member(answer.result, note, "_meta", APPROVAL))
-    except wire.Malformed:  # a `_meta` that is not an object stays as it is
+    except wire.Malformed:  # a `_meta` that is not an object stays unchanged
         return answer

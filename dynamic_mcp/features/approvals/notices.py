@@ -1,6 +1,6 @@
-"""Notifies a person of a call in the queue: on the desktop, and with a program of their own.
+"""Notifies a user of a call in the queue: on the desktop, and with the user's own program.
 
-Texts of others are never part of a script or of markup. A failed notice does not affect the call.
+Untrusted texts are never part of a script or of markup. A failed notice does not affect the call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BOUND_S = 10.0
 _MOST_AT_ONCE = 4
 _MOST_WAITING = 64
 _TITLE = "A call waits for your approval"
-# Windows PowerShell reads the texts from variables of its own.
+# Windows PowerShell reads the texts from environment variables.
 _TOAST = """\
 $kind = [Windows.UI.Notifications.ToastNotificationManager, Windows.UI.Notifications, ContentType = WindowsRuntime]
 $toast = $kind::GetTemplateContent([Windows.UI.Notifications.ToastTemplateType]::ToastText02)
@@ -44,7 +44,7 @@ _OSASCRIPT = ("on run argv", "display notification (item 1 of argv) with title (
 
 
 class ApprovalNotices:
-    """Starts the programs that notify a person, as `settings.approval.notify` says."""
+    """Starts the programs that notify a user, as configured by `settings.approval.notify`."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> None:
         self._environment = environment
@@ -53,7 +53,6 @@ class ApprovalNotices:
         self._tasks = TaskSet(log)
 
     def notify(self, settings: Approval, pending: QueuedApproval) -> None:
-        """Notify a person of a waiting call."""
         if len(self._tasks) >= _MOST_WAITING:
             log.warning("so many calls wait for approval that not all of them are notified")
             return
@@ -66,7 +65,7 @@ class ApprovalNotices:
             self._start(settings.notify.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
 
     async def close(self) -> None:
-        """End the programs that still run."""
+        """Stop the running programs."""
         self._tasks.cancel_all()
         await self._tasks.wait()
 
@@ -92,7 +91,7 @@ class ApprovalNotices:
 
 
 async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes) -> None:
-    """Give a program its input and wait for its end, within a bound."""
+    """Write a program's input and wait for its exit, within a bound."""
     try:
         async with asyncio.timeout(BOUND_S):
             await process.communicate(stdin)
@@ -109,7 +108,7 @@ async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes) ->
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """End a program with all that it has started."""
+    """Kill a program and all its child processes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
@@ -139,7 +138,7 @@ def find_desktop_command(text: str, environment: Mapping[str, str], platform: st
 
 
 def _describe(pending: QueuedApproval) -> str:
-    """Describe a call without its arguments: others may see the screen."""
+    """Describe a call without its arguments: other people may see the screen."""
     caller = one_line(pending.client or pending.subject or "a client", 40)
     name, group = one_line(pending.name, 60), one_line(pending.group, 40)
     return f"By {caller}: {name} of {group}. Run `dynamic-mcp approve show {pending.id}`."

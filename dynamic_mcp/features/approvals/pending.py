@@ -1,4 +1,4 @@
-"""A request that waits for a person, for a bounded time in which its client gets progress notifications."""
+"""A request that waits for a user, for a bounded time in which its client gets progress notifications."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynamic_mcp.proxy.request import UpstreamRequest
 from dynamic_mcp.system.clock import Clock
 
 PROGRESS_EVERY_S = 5.0
-# So small that the server's own progress still comes after it.
+# Small enough that the server's own progress still exceeds it.
 _PROGRESS_STEP = 0.001
 
 T = TypeVar("T")
@@ -56,21 +56,17 @@ class PendingApproval:
 
     @property
     def client(self) -> Client:
-        """The client of the request."""
         return self.message.request.client
 
     @property
     def left_s(self) -> float:
-        """How long the request still waits."""
         return max(0.0, self._ends_at - self._clock.now())
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
         return self._clock.now() >= self._ends_at
 
     def close(self) -> None:
-        """Stop waiting."""
         self.question.leave(self._decided.set)
 
     async def until_decided(self) -> None:
@@ -84,7 +80,7 @@ class PendingApproval:
     async def ask_client(self, form: Frame) -> Frame | None:
         """Return the client's answer to a form; None if the question was answered elsewhere, or the time is up.
 
-        A modern client does not wait for the request meanwhile, so the time of the request begins again after it.
+        A modern client does not wait for the request meanwhile, so the request's time restarts afterwards.
         """
         is_parked = self.message.request.revision.is_stateless
         ends_at = self.question.expires_at if is_parked else self._ends_at
@@ -94,7 +90,7 @@ class PendingApproval:
         return answer
 
     async def report_progress(self) -> None:
-        """Notify the client every five seconds that the request waits, if it wants progress."""
+        """Notify the client every five seconds that the request waits, if it asked for progress."""
         steps = 0
         while len(self._token):
             await self._clock.sleep(PROGRESS_EVERY_S)
@@ -104,7 +100,7 @@ class PendingApproval:
             self.message.request.notify(Frame(method="notifications/progress", params=Raw(wire.encode(body))))
 
     async def _first(self, work: Coroutine[Any, Any, T], ends_at: float) -> T | None:
-        """Return the result of some work; None if the question is answered before, or the time is up."""
+        """Return the result of some work; None if the question is answered first, or the time is up."""
         left_s = ends_at - self._clock.now()
         if left_s <= 0:
             work.close()
@@ -118,8 +114,8 @@ class PendingApproval:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)  # the client is told that its question is withdrawn
+            await asyncio.wait(tasks)  # the client receives the cancellation of its question
 
 
 def _ignore(frame: Frame) -> None:
-    """Ignore the client's progress on a form."""
+    """Ignore progress notifications."""

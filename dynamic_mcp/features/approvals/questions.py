@@ -1,6 +1,6 @@
-"""The open questions to persons, and the grants that they have given.
+"""The open questions to users, and the grants that users have given.
 
-Pure: time and ids come from outside, and waiting requests are told by callbacks. A grant holds for exactly its
+Pure: time and ids come from outside, and callbacks notify waiting requests. A grant holds for exactly its
 `ApprovalKey`. It is used once, unless it was given for a while, and used before the request is sent. A question that
 was dropped, has expired or was never answered allows nothing.
 """
@@ -17,15 +17,15 @@ from dynamic_mcp.features.approvals.queued import Scope
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.system.bounded import BoundedDict
 
-# Questions that may be open: of one asker, and of all. Beyond that each asker may have one, up to twice as many.
+# The limits on open questions: per asker, and in total. Beyond the total, each asker may have one, up to twice it.
 MAX_OF_ONE_ASKER = 16
 MAX_OPEN = 512
 MAX_OPEN_OF_ALL = 2 * MAX_OPEN
-# Grants that are remembered: of one principal, and of all.
+# The limits on remembered grants: per principal, and in total.
 MAX_GRANTS_OF_ONE_PRINCIPAL = 64
 MAX_GRANTS = 4096
 HOUR_S = 3600.0
-# After so many denials of the same thing in this time, it is denied without a question for the rest of the time.
+# After this many denials of one request within this time, it is denied without a question for the rest of it.
 MAX_DENIALS = 3
 DENIALS_WITHIN_S = 600.0
 _MAX_DENIED = 4096
@@ -34,9 +34,9 @@ Outcome = Literal["allowed", "denied", "expired", "dropped"]
 
 
 class ApprovalKey(Struct, frozen=True):
-    """All that an approval is bound to.
+    """Everything that an approval is bound to.
 
-    `server` is the server as it is started, `name` its own name of the thing, `definition` a digest of its
+    `server` is what the server runs, `name` the server's name of the tool or resource, `definition` a digest of its
     definition, `rules` all rules that judge the call and `rule` the one that asks. `arguments` is a digest; None is
     any arguments. `session` limits it to one session, and `state` is a digest of the state that a retry continues.
     """
@@ -54,7 +54,7 @@ class ApprovalKey(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """The outcome of a question: by whom, over which channel, and why. `arguments` replace the original ones."""
+    """The outcome of a question: the user, the channel and the reason. `arguments` replace the original ones."""
 
     outcome: Outcome
     scope: Scope = "once"
@@ -65,12 +65,11 @@ class Verdict(Struct, frozen=True):
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the request may be sent."""
         return self.outcome == "allowed"
 
 
 class ApprovalGrant(Struct, frozen=True):
-    """An answer for a later request. `id` is that of the question; it is used once if `is_single`."""
+    """An answer for a later request. `id` is the question's id; the grant is used once if `is_single`."""
 
     id: str
     verdict: Verdict
@@ -79,7 +78,7 @@ class ApprovalGrant(Struct, frozen=True):
 
 
 class ApprovalQuestion:
-    """One question to persons, shared by all equal requests. It counts as a question of the first `asker`."""
+    """One question to users, shared by all equal requests. It counts against the first `asker`."""
 
     def __init__(self, id: str, key: ApprovalKey, asker: Hashable, asked_at: float, expires_at: float) -> None:
         self.id = id
@@ -96,11 +95,10 @@ class ApprovalQuestion:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a request waits for the answer."""
         return bool(self._waiting)
 
     def join(self, tell: Callable[[], object]) -> None:
-        """Have `tell` called when there is an answer."""
+        """Call `tell` when there is an answer."""
         self._waiting.append(tell)
 
     def leave(self, tell: Callable[[], object]) -> None:
@@ -109,32 +107,30 @@ class ApprovalQuestion:
             self._waiting.remove(tell)
 
     def settle(self, verdict: Verdict) -> None:
-        """Take the answer, and call the callbacks in the order in which they joined."""
+        """Set the answer, and call the callbacks in the order in which they joined."""
         self.verdict = verdict
         for tell in self._waiting:
             tell()
 
 
 class DenialHistory:
-    """The times of denials: after several of the same thing, it is denied without a question for a while."""
+    """The times of denials: after several denials of one request, it is denied without a question for a while."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._times: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
 
     def record(self, key: ApprovalKey) -> None:
-        """Record a denial by a person."""
         latest = self._times.pop(_subject_of(key), ())[1 - MAX_DENIALS :]
         self._times[_subject_of(key)] = (*latest, self._now())
 
     def paused_s(self, key: ApprovalKey) -> float:
-        """Return for how many seconds such requests are denied without a question; 0 if they are not."""
+        """Return for how many seconds such requests are denied without a question, or 0."""
         times = self._times.get(_subject_of(key)) or ()
         left_s = times[0] + DENIALS_WITHIN_S - self._now() if len(times) >= MAX_DENIALS else 0.0
         return max(left_s, 0.0)
 
     def clear(self) -> None:
-        """Forget all denials."""
         self._times.clear()
 
 
@@ -156,13 +152,12 @@ class Approvals:
         return len(self._open)
 
     def find(self, id: str) -> ApprovalQuestion | None:
-        """Return the open question of this id."""
         return next((question for question in self._open.values() if question.id == id), None)
 
     # --- requests --------------------------------------------------------------------------------------
 
     def use(self, key: ApprovalKey, session: Hashable) -> ApprovalGrant | None:
-        """Return the grant for such a request, if there is one; a single grant is removed."""
+        """Return the grant for such a request, if there is one; a single-use grant is removed."""
         self._forget_expired_grants()
         for each in (key, _for_any_arguments(key, key.session), _for_any_arguments(key, session)):
             grant = self._grants.get(each)
@@ -173,7 +168,7 @@ class Approvals:
         return None
 
     def paused_s(self, key: ApprovalKey) -> float:
-        """Return for how many seconds such requests are denied without a question; 0 if they are not."""
+        """Return for how many seconds such requests are denied without a question, or 0."""
         return 0.0 if key in self._open else self._denials.paused_s(key)
 
     def ask(self, key: ApprovalKey, asker: Hashable = None) -> ApprovalQuestion | None:
@@ -199,7 +194,7 @@ class Approvals:
     # --- answers ---------------------------------------------------------------------------------------
 
     def decide(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
-        """Take the answer of a person. `session` is the session of a grant for a session.
+        """Record a user's answer. `session` is the session that a session grant is for.
 
         Without a waiting request, the answer is kept for the repeated request.
         """
@@ -235,7 +230,7 @@ class Approvals:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _has_room(self, asker: Hashable) -> bool:
-        """Return whether an asker may ask more; if very many are open, only one that has none."""
+        """Return whether an asker may ask more; over the total limit, only an asker without open questions may."""
         own = sum(each.asker == asker for each in self._open.values())
         if len(self._open) >= MAX_OPEN:
             return own == 0 and len(self._open) < MAX_OPEN_OF_ALL

@@ -38,7 +38,7 @@ Notify = Callable[[QueuedApproval], None]
 
 
 class Queue:
-    """The questions of one proxy that commands can answer. `notify` tells a person of a new one."""
+    """The questions of one proxy that commands can answer. `notify` notifies a user of a new one."""
 
     def __init__(self, server: QueueServer, *, notify: Notify, config: str) -> None:
         self._server = server
@@ -48,17 +48,16 @@ class Queue:
         self._tasks = TaskSet(log)
 
     def has(self, question: ApprovalQuestion) -> bool:
-        """Return whether a question waits here."""
         return question.id in self._puts
 
     async def put(
         self, question: ApprovalQuestion, subject: Subject, offered: Sequence[Scope], left_s: float, *, hold_s: float
     ) -> bool:
-        """Add a question for `left_s`, whose call waits for `hold_s`; return whether that was possible."""
+        """Add a question for `left_s` whose call waits for `hold_s`; return whether that was possible."""
         if not self.has(question):
             pending = _to_pending(question, subject, offered, (left_s, hold_s), self._config)
             self._puts[question.id] = self._tasks.create(self._put(question, pending), name="a pending approval")
-        # a request that is cancelled meanwhile must not leave half a question behind
+        # a request cancelled meanwhile must not leave a partial question
         return await asyncio.shield(self._puts[question.id])
 
     async def _put(self, question: ApprovalQuestion, pending: QueuedApproval) -> bool:
@@ -80,7 +79,6 @@ class Queue:
             self._server.remove(question.id, why)
 
     async def close(self) -> None:
-        """Remove all questions."""
         self._puts.clear()
         await self._tasks.wait()
         await self._server.close()

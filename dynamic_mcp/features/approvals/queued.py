@@ -1,6 +1,6 @@
-"""Calls that wait for a person, decisions about them, and answers to decisions.
+"""Calls that wait for a user, decisions about them, and answers to decisions.
 
-They are files in one folder of the user: `ApprovalServer` is a proxy's side of it, `ApprovalClient` a command's.
+They are files in one folder of the user: `ApprovalServer` is the proxy's side, `ApprovalClient` the command's.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FOLDER = "approvals"
 
 
 class QueuedApproval(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person. Times are seconds since 1970; the client gives up at `held_until`.
+    """A call that waits for a user. Times are seconds since 1970; the client gives up at `held_until`.
 
     `rule` is the rule that asks, and `allowed_by` the one that allows the caller, who has these `roles`, to make the
     call at all; it is empty without access rules. `description` is the tool's own, `notes` are the repairs of the
-    arguments, and `offered` says for how long the call can be approved. `pid` is the proxy, and `config` its config.
+    arguments, and `offered` lists the scopes that can be approved. `pid` is the proxy's, and `config` its config.
     """
 
     id: str
@@ -56,7 +56,7 @@ class QueuedApproval(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalDecision(Struct, frozen=True, kw_only=True):
-    """A person's decision about a call. `arguments` replace those of the call, unless they are empty."""
+    """A user's decision about a call. `arguments` replace those of the call, unless empty."""
 
     id: str
     verdict: Literal["allow", "deny"]
@@ -67,7 +67,7 @@ class ApprovalDecision(Struct, frozen=True, kw_only=True):
 
 
 class ApprovalAnswer(Struct, frozen=True, kw_only=True):
-    """What became of a decision: taken, refused for a `reason`, or too late, as the call is gone.
+    """The outcome of a decision: accepted, refused for a `reason`, or too late because the call has ended.
 
     A `silent` proxy has not answered in time; the decision does not count then.
     """
@@ -87,14 +87,14 @@ def make_id() -> str:
 
 
 def parse_id(typed: str) -> str:
-    """Return a typed id, or its beginning, in its normal form; empty if it is not one."""
+    """Return a typed id or id prefix in its normal form; empty if it is not one."""
     typed = typed.strip()
     id = typed.upper().translate(_LOOKALIKES) if typed.isascii() else ""
     return id if len(id) <= _ID_LENGTH and set(id) <= set(_ALPHABET) else ""
 
 
 def to_json(pending: QueuedApproval, now: float, *, reveals: bool = False) -> dict[str, object]:
-    """Return a call as JSON, with its age and the time that is left; of secrets, only the length."""
+    """Return a call as JSON, with its age and remaining time; secrets show only their length."""
     fields: dict[str, object] = {name: getattr(pending, name) for name in pending.__struct_fields__}
     times = {"age_s": round(now - pending.since, 1), "expires_in_s": round(pending.expires - now, 1)}
     return {**fields, **times, "arguments": arguments_of(pending, reveals=reveals)}
@@ -107,7 +107,7 @@ def arguments_of(pending: QueuedApproval, *, reveals: bool = False) -> object:
 
 
 def read_arguments(arguments: bytes) -> object:
-    """Return arguments as values; as text if they are not readable JSON."""
+    """Return decoded arguments, or their text if they are not valid JSON."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

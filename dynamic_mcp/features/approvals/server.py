@@ -1,6 +1,6 @@
-"""A proxy's side of the folder of approvals: shows the calls that wait there, and takes the decisions about them.
+"""The proxy's side of the approvals folder: publishes waiting calls, and receives decisions.
 
-Nothing runs while no call waits. The disk is only used in threads, so that a slow one does not block the event loop.
+It is idle while no call waits. The disk is only used in threads, so that a slow one does not block the event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Receive = Callable[[ApprovalDecision], None]
 class ApprovalServer:
     """The calls that wait in this proxy. `receive` is called in the event loop with each decision that may count.
 
-    If `receive` raises a DynamicMcpError, the command shows it, and the call waits on.
+    If `receive` raises a DynamicMcpError, the command shows it, and the call keeps waiting.
     """
 
     def __init__(self, folder: Path, receive: Receive, *, poll_s: float = POLL_S) -> None:
@@ -40,7 +40,7 @@ class ApprovalServer:
         self._receive = receive
         self._poll_s = poll_s
         self._pending: dict[str, QueuedApproval] = {}
-        self._removed: dict[str, str] = {}  # why, of those whose files are still there
+        self._removed: dict[str, str] = {}  # the reasons, for calls whose files still exist
         self._stamps: dict[str, Stamp | None] = {}
         self._tasks = TaskSet(log)
         self._changed = asyncio.Event()
@@ -61,13 +61,12 @@ class ApprovalServer:
             self._tasks.create(self._serve(), name="approvals")
 
     def remove(self, id: str, why: str = "it was decided elsewhere") -> None:
-        """Stop showing a call, if it is there; a decision that comes too late is answered with `why`."""
+        """Stop showing a call, if it is there; a later decision is answered with `why`."""
         if self._pending.pop(id, None) is not None:
             self._removed[id] = why
             self._changed.set()
 
     async def close(self) -> None:
-        """Stop showing all calls."""
         self._is_closed = True
         for id in [*self._pending]:
             self.remove(id, "the proxy has ended")
@@ -85,7 +84,7 @@ class ApprovalServer:
             self._is_serving = False
 
     async def _take_decisions(self) -> None:
-        """Take decisions until no call waits any more."""
+        """Receive decisions while calls wait."""
         touched_at = time.monotonic()
         while self._pending or self._removed:
             self._changed.clear()
@@ -127,7 +126,7 @@ class ApprovalServer:
     def _synchronize(
         self, pending: Mapping[str, QueuedApproval], removed: Mapping[str, str]
     ) -> dict[str, ApprovalDecision]:
-        """Claim the decisions about waiting calls, and return them; remove the files of the others."""
+        """Claim and return the decisions about waiting calls; remove the files of other calls."""
         for id, why in removed.items():
             self._stamps.pop(id, None)
             with self._removing_on_error(id), self._store.locked(id):
@@ -158,7 +157,7 @@ class ApprovalServer:
         return None
 
     def _end(self, id: str, why: str) -> None:
-        """Remove the file of a call that waits no more, or answer the decision in it, whose command removes it."""
+        """Remove the file of a finished call, or answer the decision in it, whose command removes the file."""
         stored = self._store.read(id)
         if stored is None or stored.is_open:
             self._store.remove(id)
@@ -174,7 +173,7 @@ class ApprovalServer:
 
     @contextlib.contextmanager
     def _removing_on_error(self, id: str) -> Iterator[None]:
-        """Remove a file that cannot be written: it must not show what is no longer so."""
+        """Remove a file that cannot be written, so that it does not show an outdated state."""
         try:
             yield
         except OSError as exc:

@@ -1,4 +1,4 @@
-"""The part of `status` about approvals: how many calls wait in each proxy."""
+"""The approvals part of `status`: the number of calls that wait in each proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step of approvals: calls that access rules and guards ask about wait for a person."""
+"""The approvals step: calls that access rules and guards ask about wait for a user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_approval(services: Services) -> HumanApproval:
 
 
 class AskForApproval(ChangingStep):
-    """Asks a person where the decision so far says so."""
+    """Asks a user if the decision so far requires it."""
 
     def __init__(self, services: Services, make: Callable[[Services], HumanApproval] = make_approval) -> None:
         super().__init__(services)
@@ -49,7 +49,7 @@ class AskForApproval(ChangingStep):
             self._approval()
 
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
-        """Pass a call on at once, or once a person allows it; arguments and config may have changed by then."""
+        """Pass a call on at once, or once a user allows it; arguments and config may have changed by then."""
         decision = call.decision
         if decision is None or not decision.must_ask:
             return next(call)
@@ -57,17 +57,14 @@ class AskForApproval(ChangingStep):
         return self._approval().send(call, decision, right, lambda allowed: restart(allowed, next))
 
     def apply(self, configs: Iterable[Config]) -> None:
-        """Use the config of the proxy from now on."""
         if self._human is not None:
             self._human.apply(self.services.config)
 
     def release(self, client: Client) -> None:
-        """Forget the approvals for the session of a client."""
         if self._human is not None:
             self._human.release(client)
 
     async def close(self) -> None:
-        """Deny all waiting calls."""
         if self._human is not None:
             await self._human.close()
 

@@ -1,6 +1,6 @@
-"""The folder of calls that wait for a person: one file for each, `ID.json`, written by its proxy and by commands.
+"""The folder of calls that wait for a user: one file per call, `ID.json`, written by its proxy and by commands.
 
-A file has the call, the decision of a command, and what became of the decision; it changes only under a lock. A file
+A file has the call, a command's decision, and the outcome of the decision; it changes only under a lock. A file
 counts only if it is a regular file of this user that other users could not have written.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", QueuedApproval, ApprovalDecision)
 
-# A call with more arguments cannot be shown to a person.
+# A call with larger arguments cannot be shown to a user.
 MOST_BYTES = 16 << 20
 _LOCK_WITHIN_S = 5.0
 _SUFFIX = ".json"
@@ -33,9 +33,9 @@ _LOCK = "lock"
 
 
 class StoredApproval(Struct, frozen=True, kw_only=True):
-    """A waiting call and its decision. `nonce` names the command that decided, `is_claimed` that the proxy has it.
+    """A waiting call and its decision. `nonce` names the deciding command; `is_claimed`: the proxy has read it.
 
-    A call that was refused its decision waits on, and can be decided again.
+    After a refused decision, the call keeps waiting and can be decided again.
     """
 
     pending: QueuedApproval
@@ -46,17 +46,15 @@ class StoredApproval(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the call waits for a decision."""
         return self.decision is None or self.is_refused
 
     @property
     def is_refused(self) -> bool:
-        """Whether the proxy has refused the decision."""
         return self.answer is not None and self.answer.outcome == "refused"
 
     @property
     def is_over(self) -> bool:
-        """Whether the call waits no more, and the file is there only to tell the command."""
+        """True if the call no longer waits, and the file only informs the command."""
         return self.answer is not None and not self.is_refused
 
 
@@ -86,11 +84,11 @@ class ApprovalStore:
             self.write(StoredApproval(pending=pending))
 
     def locked(self, id: str) -> AbstractContextManager[None]:
-        """Be the only one that changes the folder. Raises OSError."""
+        """Lock the folder against other writers. Raises OSError."""
         return self._store(id).locked(_LOCK_WITHIN_S)
 
     def read(self, id: str) -> StoredApproval | None:
-        """Return a call; None if there is none, or the file does not count."""
+        """Return a call; None if there is none, or the file is not valid."""
         try:
             _check_owner(self._path(id).lstat())
             stored = self._store(id).load()
@@ -110,25 +108,24 @@ class ApprovalStore:
         store.save(structs.replace(stored, pending=_with_escapes(stored.pending), decision=decision), durable=False)
 
     def remove(self, id: str) -> None:
-        """Remove a call, if it is there."""
         with contextlib.suppress(OSError):
             self._path(id).unlink()
 
     def touch(self, id: str) -> None:
-        """Show that the proxy of a call is alive."""
+        """Record that a call's proxy is alive."""
         with contextlib.suppress(OSError):
             os.utime(self._path(id))
 
     def stamp(self, id: str) -> Stamp | None:
-        """Return a value that changes with the file; None if there is none."""
+        """Return a value that changes with the file; None if there is no file."""
         return stamp_of(self._path(id))
 
     def touched_at(self, id: str) -> float:
-        """Return when a call was written or touched last, in seconds since 1970. Raises OSError."""
+        """Return when a call was last written or touched, in seconds since 1970. Raises OSError."""
         return self._path(id).lstat().st_mtime
 
     def remove_leftovers(self, before: float) -> None:
-        """Remove files of killed processes that are no calls and were last written before this time."""
+        """Remove files that are not calls and were left by killed processes before this time."""
         for name in self._names():
             file = self._folder / name
             if name != _LOCK and not name.endswith(_SUFFIX):
@@ -151,7 +148,7 @@ class ApprovalStore:
 
 
 def _check_owner(status: os.stat_result) -> None:
-    """Raises OSError for a file that could be from another user."""
+    """Raise OSError for a file that could be another user's."""
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     if os.name == "posix" and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022):
@@ -159,7 +156,7 @@ def _check_owner(status: os.stat_result) -> None:
 
 
 def _with_escapes(value: T) -> T:
-    """Return a struct whose texts can be written as UTF-8, with escapes in place of other characters."""
+    """Return a struct whose texts can be encoded as UTF-8, with escapes for other characters."""
     texts = {name: each for name, each in structs.asdict(value).items() if isinstance(each, str)}
     escaped = {name: each.encode("utf-8", "backslashreplace").decode() for name, each in texts.items()}
     return structs.replace(value, **escaped)

@@ -1,4 +1,4 @@
-"""What a person is asked about: a request with its texts, and the key that an approval of it is bound to."""
+"""The subject of an approval: a request with its texts, and the key that the approval is bound to."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from dynamic_mcp.tools.schema import InputSchema
 MAX_ARGUMENT_BYTES = 256 << 10
 _LONGEST_NAME = 200
 _KINDS = {"tools/call": ListKind.TOOLS, "prompts/get": ListKind.PROMPTS}
-# `_meta` is about the message, with a new progress token each time. The other names are bound for themselves.
+# `_meta` is about the message, with a new progress token each time. The other names are bound separately.
 _NOT_ARGUMENTS = frozenset(("_meta", "name", "uri", *RETRY_MEMBERS))
 
 
 class Right(Struct, frozen=True):
-    """Why a client may do something: its roles, and the rule that allows it."""
+    """The client's permission for a request: its roles, and the rule that allows it."""
 
     roles: tuple[str, ...] = ()
     rule: str = ""
 
 
 class Subject(Struct, frozen=True):
-    """A request that a person is asked about, with the arguments that would be sent.
+    """A request that needs approval, with the arguments that would be sent.
 
     `right` says why the client may send it, if there are access rules.
     """
@@ -60,19 +60,18 @@ class Subject(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The subject in words for errors, which the client reads."""
+        """The subject in error messages to the client."""
         name = self.group.shown_name(self.key.name) if self.key.kind == "tool" else self.key.name
         return f"`{one_line(name, _LONGEST_NAME)}` of group `{self.group.name}`"
 
     @property
     def principal(self) -> Principal:
-        """The principal of the request."""
         return self.key.principal
 
     def check_edit(self, edited: Raw) -> None:
         """Raise InvalidArguments if these arguments cannot replace the original ones.
 
-        They have the server's names, and may change values that the config has fixed: a person decides.
+        They use the server's names, and may change values fixed by the config: the user decides.
         """
         if self.key.kind == "resource":
             raise InvalidArguments("a resource has no arguments that could be changed")
@@ -117,7 +116,7 @@ async def identify(message: UpstreamRequest, rule: str, right: Right | None) -> 
     """
     kind = _KINDS.get(message.method, ListKind.RESOURCES)
     if message.group.state is not State.READY:
-        # what it was yesterday, on disk, is not what would run today
+        # the definition cached on disk may be outdated
         await message.group.reread(message.request.client, [kind])
     return describe(message, rule, right)
 
@@ -147,7 +146,7 @@ def describe(message: UpstreamRequest, rule: str, right: Right | None = None) ->
         group=group,
         access=access_of(name, entry, group.presentation.access).access if is_tool else "read",
         description=wire.text(wire.member(entry, "description")) or "",
-        arguments=params.get("arguments", wire.EMPTY_OBJECT).copy(),  # without the message that it came in
+        arguments=params.get("arguments", wire.EMPTY_OBJECT).copy(),  # without the message around it
         notes=message.notes,
         client_name=client.hello.name,
         client=weakref.ref(client),
@@ -166,11 +165,11 @@ def digest_of_state(state: Raw) -> bytes:
 
 
 def _digest(params: Mapping[str, Raw], label: str) -> bytes:
-    """Return a digest of all that a server may act on. Raises ApprovalDenied."""
+    """Return a digest of everything that a server may act on. Raises ApprovalDenied."""
     bound = {name: value for name, value in params.items() if name not in _NOT_ARGUMENTS}
     if sum(map(len, bound.values())) > MAX_ARGUMENT_BYTES:
         raise ApprovalDenied(label, f"more than {MAX_ARGUMENT_BYTES >> 10} KiB of arguments cannot be shown")
     try:
         return sha256(strict_json.canonical(wire.encode(bound))).digest()
-    except ValueError as exc:  # servers may read them differently than they are shown
+    except ValueError as exc:  # servers may parse them differently from what the user sees
         raise ApprovalDenied(label, f"its arguments can be read in more than one way: {exc}") from None

@@ -1,1 +1,1 @@
-"""Results that are kept for a while, so that the same call is not made again."""
+"""Caches results for a while, so that equal calls are not repeated."""

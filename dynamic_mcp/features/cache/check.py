@@ -1,4 +1,4 @@
-"""Checks of what is kept: globs that match nothing, and tools whose results cannot be kept."""
+"""Checks cache rules: globs that match nothing, and tools whose results cannot be cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
-    """Return the findings about `cache`; a rule that several servers have need not match something of each."""
+    """Return the findings about `cache`; a rule shared by several servers need not match each of them."""
     catalogs = known()
     for rule, servers in find_rules(config, "cache", Cache):
         tools, resources = tools_of(servers, catalogs), _resources_of(servers, catalogs)
@@ -34,7 +34,7 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
 
 
 def _resources_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> list[str] | None:
-    """Return the URIs of servers; None if those of one of them are not known."""
+    """Return the URIs of servers; None if those of a server are unknown."""
     known = [catalogs[name] for name in servers if name in catalogs and catalogs[name].knows(_RESOURCES)]
     if len(known) < len(list(servers)):
         return None
@@ -42,7 +42,7 @@ def _resources_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> li
 
 
 def _check_writers(rule: Cache, catalog: Catalog, access: ToolAccess) -> Iterator[Finding]:
-    """Check that what is named can be kept; `*` stands for whatever only reads."""
+    """Check that named tools can be cached; `*` stands for all read-only ones."""
     globs = Globs(glob for glob in rule.tools if glob != "*")
     matching = {name: tool for name, tool in catalog.tools.items() if globs.matches(name)}
     writers = [name for name, tool in matching.items() if access_of(name, tool, access).access != "read"]

@@ -1,6 +1,6 @@
-"""How a command tells all proxies of a user to drop the results that they keep: by the times of small files.
+"""Lets a command clear the caches of all the user's proxies through the modification times of small files.
 
-A proxy looks at them when it is about to use a kept result, once a second at most, and in a thread, so that no call
+A proxy checks them when it is about to use a cached result, at most once a second, and in a thread, so that no call
 waits for a disk that stalls.
 """
 
@@ -19,25 +19,25 @@ from dynamic_mcp.system.file_store import Stamp, stamp_of
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
-# When every proxy that answers after a mark was made has seen it.
+# After this time, every proxy has seen a mark.
 SEEN_AFTER_S = LOOK_EVERY_S + 0.5
 _ALL = "all"
 _PATIENCE_S = 0.5
 
 
 def clearing_folder(state_folder: Path) -> Path:
-    """Return where the marks are."""
+    """Return the folder of the marks."""
     return state_folder / "cache-clear"
 
 
 def mark_cleared(state_folder: Path, server: str | None = None) -> None:
-    """Ask for what is kept of a server to be dropped, or for everything. Blocks. Raises OSError."""
+    """Request that all proxies drop the cached results of one server, or of all. Blocks. Raises OSError."""
     folder = clearing_folder(state_folder)
     paths.write_private(folder / _file_name(server), (server or "").encode("utf-8", "replace"), durable=False)
 
 
 class ClearingMarks:
-    """The marks as a proxy has seen them last; those that it finds at first are about what others have kept."""
+    """The marks that a proxy has seen. Marks present at the start concern the caches of other processes."""
 
     def __init__(self, state_folder: Path, clock: Clock) -> None:
         self._folder = clearing_folder(state_folder)
@@ -47,11 +47,11 @@ class ClearingMarks:
         self._looking: asyncio.Task[dict[str | None, Stamp | None]] | None = None
 
     def is_due(self, server: str) -> bool:
-        """Return whether to `look` before something is used that is kept of a server."""
+        """Return whether to `look` before using a cached result of a server."""
         return self._clock.now() >= self._due_at or server not in self._seen
 
     async def look(self, server: str) -> list[str | None]:
-        """Return the servers whose results are to be dropped; None among them is everything."""
+        """Return the servers whose results must be dropped; None stands for all servers."""
         if self._looking is not None and not self._looking.done():
             return []  # the disk has stalled
         self._due_at = self._clock.now() + LOOK_EVERY_S

@@ -1,4 +1,4 @@
-"""Which results are kept, and for how long."""
+"""Configures which results are cached, and for how long."""
 
 from typing import Annotated, Literal
 
@@ -25,13 +25,11 @@ class Cache(CallRule, frozen=True):
     )
 
     def __post_init__(self) -> None:
-        """Check that it says what to keep."""
         if not self.tools and not self.resources:
             raise FlawError("needs `tools` or `resources`")
 
     @property
     def per_person(self) -> bool:
-        """Whether a result is only for the person whose call it was of."""
         return self.per == "person"
 
 

@@ -1,7 +1,6 @@
-"""Results as they are kept: prepared, so that a hit only joins bytes, and bounded in bytes.
+"""Cached results, prepared so that a hit only joins bytes, and bounded in bytes.
 
-What may be kept at all is decided here as well: whole results of calls that went well, for as long as their server
-lets them be kept.
+Only complete results of successful calls are cached, and only for as long as their server allows.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from msgspec import Raw, Struct
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame, HintedFrame
 
-# In `_meta` of a result that was kept: how old it is.
+# In `_meta` of a cached result: its age.
 CACHED = "dynamic-mcp/cache"
-# What an entry takes beside its bytes.
+# The memory of an entry beyond its bytes.
 _OVERHEAD_BYTES = 500
 _AGE = b'"%b":{"age_s":' % CACHED.encode()
 _TTL = b',"%b":' % envelope.TTL_MS.encode()
@@ -24,10 +23,10 @@ _FALSE = (b"", b"false", b"null")
 
 
 class KeptResult(Struct, frozen=True, gc=False):
-    """A result that is kept: `head` is all of it up to its age.
+    """A cached result: `head` is all of it up to its age.
 
-    Times are of a clock, in seconds. One that `is_private` is only for the person whose call it was of. `has_ttl`
-    says that the result itself tells how long it may be kept.
+    Times are readings of a clock, in seconds. If `is_private`, only the user who made the call gets it. `has_ttl`:
+    the result states its own lifetime.
     """
 
     at: float
@@ -37,14 +36,14 @@ class KeptResult(Struct, frozen=True, gc=False):
     head: bytes
 
     def answer(self, now: float) -> Frame:
-        """Return the answer, which says how old it is, and how long it may still be kept."""
+        """Return the answer, with its age and remaining lifetime."""
         age = b"%d}}" % max(0, int(now - self.at))
         left = b"%b%d}" % (_TTL, max(0, int(1000 * (self.expires_at - now)))) if self.has_ttl else b"}"
         return Frame(jsonrpc="2.0", result=Raw(b"".join((self.head, age, left))))
 
 
 def prepare(answer: Frame, ttl_s: float, now: float) -> KeptResult | None:
-    """Return an answer as it is kept for so many seconds at most; None if it may not be."""
+    """Return a cacheable form of an answer that lives for at most `ttl_s`; None if it must not be cached."""
     if len(answer.error) or not len(answer.result):
         return None
     try:
@@ -66,16 +65,16 @@ def prepare(answer: Frame, ttl_s: float, now: float) -> KeptResult | None:
 
 
 def _is_whole(members: dict[str, Raw]) -> bool:
-    """Return whether a result is complete, no task, and of a call that did not fail."""
+    """Return whether a result is complete, is not a task, and comes from a successful call."""
     kind = members.get(envelope.RESULT_TYPE)
     is_complete = kind is None or wire.text(kind) == envelope.COMPLETE
     return is_complete and "task" not in members and bytes(members.get("isError", wire.ABSENT)) in _FALSE
 
 
 def _heed_server(answer: Frame, members: dict[str, Raw], ttl_s: float) -> tuple[float, bool]:
-    """Return how long a result is kept, and whether for one person only, where its server says so too."""
+    """Return a result's lifetime, and whether it is private, with the server's limits applied."""
     ttl, scope = members.get(envelope.TTL_MS), members.get(envelope.CACHE_SCOPE)
-    if isinstance(answer, HintedFrame):  # for a client that does not know them
+    if isinstance(answer, HintedFrame):  # for clients without support for these members
         ttl, scope = answer.ttl_ms, answer.cache_scope
     if ttl is None and scope is None:
         return ttl_s, False
@@ -89,7 +88,7 @@ def _heed_server(answer: Frame, members: dict[str, Raw], ttl_s: float) -> tuple[
 
 
 def _open(data: bytes) -> bytes:
-    """Return an object up to where another member may follow."""
+    """Return an object without its closing brace, ready for another member."""
     inner = data.rstrip()[:-1].rstrip()
     return inner if inner.endswith(b"{") else inner + b","
 
@@ -105,7 +104,7 @@ ABANDONED = Abandoned()
 
 
 class KeptResults:
-    """What is kept by one rule, `max_bytes` at most, and the calls under way that others wait for."""
+    """The results cached by one rule, at most `max_bytes`, and the calls in flight that others wait for."""
 
     def __init__(self, server: str, max_bytes: int) -> None:
         self.server = server
@@ -118,7 +117,7 @@ class KeptResults:
         return len(self._entries)
 
     def find(self, key: Hashable, now: float) -> KeptResult | None:
-        """Return what is kept under a key, which counts as a use of it."""
+        """Return the result cached under a key, and mark it as recently used."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
@@ -129,7 +128,7 @@ class KeptResults:
         return entry[0]
 
     def put(self, key: Hashable, kept: KeptResult, key_bytes: int) -> None:
-        """Keep a result, unless it is larger than all that may be kept. `key_bytes` is what its key takes."""
+        """Cache a result, unless it is larger than the limit. `key_bytes` is the size of its key."""
         size = len(kept.head) + key_bytes + _OVERHEAD_BYTES
         if size > self._max_bytes:
             return

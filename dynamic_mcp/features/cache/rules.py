@@ -1,4 +1,4 @@
-"""Says which results may be kept: by which rule, and whether the tool that they come from only reads."""
+"""Decides which results may be cached: by which rule, and whether their tool is read-only."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.system.bounded import MOST_NAMES, BoundedDict, NameMemo
 
-# Names and URIs that are remembered are at most as long.
+# Longer names and URIs are not remembered.
 _LONGEST_NAME = 500
 
 
 class KeepRule(Struct, frozen=True):
-    """How results are kept: for how many seconds, for whom, and how many bytes in all.
+    """How results are cached: for how many seconds, for which users, and how many bytes in total.
 
-    `key` is the same as long as the rule is, and what is done to results before they are kept.
+    `key` stays the same while the rule and the processing of results before caching stay the same.
     """
 
     key: str
@@ -34,7 +34,7 @@ class KeepRule(Struct, frozen=True):
 
 
 class CacheRules(RuleSet):
-    """The rules of one server on what is kept; of several that match, the first counts."""
+    """The cache rules of one server; the first that matches counts."""
 
     def __init__(self, presentation: Presentation, server: str) -> None:
         rules = list(zip(presentation.rules_of("cache", Cache), list_rules(presentation, server), strict=True))
@@ -50,15 +50,14 @@ class CacheRules(RuleSet):
         self._definitions: BoundedDict[str, _Definition] = BoundedDict(MOST_NAMES)
 
     def for_tool(self, name: str) -> KeepRule | None:
-        """Return the rule for a tool, whatever its calls do."""
+        """Return the rule for a tool, without checking that it is read-only."""
         return self._tool_rules(name)
 
     def for_resource(self, uri: str) -> KeepRule | None:
-        """Return the rule for a resource."""
         return self._resource_rules(uri)
 
     def digest_of_reader(self, name: str, definition: Raw) -> bytes | None:
-        """Return the hash of a tool's definition, by its server; None if the tool may write."""
+        """Return the hash of a tool's definition from its server; None if the tool may write."""
         found = self._definitions.get(name)
         if found is None or found.raw is not definition:
             reads = access_of(name, definition, self._access).access == "read"
@@ -75,7 +74,7 @@ class _Definition(Struct, frozen=True):
 
 
 def list_rules(presentation: Presentation, server: str) -> list[KeepRule]:
-    """Return the rules on what is kept of a server, in the order of its config."""
+    """Return the cache rules of a server, in the order of its config."""
     before = message_rules(presentation)
     return [_compile(each, server, before) for each in presentation.rules_of("cache", Cache)]
 

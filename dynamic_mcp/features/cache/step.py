@@ -1,7 +1,7 @@
-"""Results that are kept for a while, so that the same call of a tool that only reads is not made again.
+"""Caches results for a while, so that equal calls of a read-only tool are not repeated.
 
-Kept results are found by all that they may depend on: what is run and with whose login, the tool as its server
-defines it, what it is called with, who calls, and what has been written or announced since.
+The key of a cached result has everything that it may depend on: the server and its login, the tool's definition,
+the arguments, the caller, and the writes and notifications since.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from dynamic_mcp.system.bounded import BoundedDict
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.view import GroupView
 
-# Calls with longer arguments, and of things with longer names, are not compared.
+# Calls with longer arguments or names are not cached.
 _LONGEST_ARGUMENTS = 16 << 10
 _LONGEST_NAME = 8 << 10
-# Arguments whose canonical form is remembered.
+# The number of arguments whose canonical form is remembered.
 _MAX_CANONICAL, _LONGEST_REMEMBERED = 512, 2 << 10
-# Values that can be written in one way only.
+# Values with only one JSON form.
 _SAME = frozenset((b"", b"{}", b"null", b"true", b"false"))
-# URIs of a group whose updates are told apart; after more, one counts for all.
+# The number of URIs per group with separate update counts; beyond it, an update counts for all of them.
 _MAX_UPDATED = 1000
 _NOT_CACHED = RETRY_MEMBERS | {"task"}
 _PLAIN = frozenset(("name", "arguments", "uri", "_meta"))
 
 
 class _GroupHistory:
-    """What has happened to a group that makes its kept results old."""
+    """The events of a group that invalidate its cached results."""
 
     __slots__ = ("id", "updates", "writes")
     _ids = itertools.count()
@@ -56,9 +56,9 @@ class _GroupHistory:
 
 
 class _Slot(Struct, frozen=True, gc=False):
-    """Where a result is kept: by which rule, and under which key for all or for one person.
+    """A place in the cache: the rule, and the key for all users or for one.
 
-    `tool`, with the `digest` of its definition, is empty for a resource. `key_bytes` is what a key takes.
+    `tool`, with the `digest` of its definition, is empty for a resource. `key_bytes` is the size of a key.
     """
 
     rule: KeepRule
@@ -79,7 +79,7 @@ class _Slot(Struct, frozen=True, gc=False):
 
 
 class ResultCache(Step):
-    """The results that one proxy keeps. Marks in the state folder of its services have it drop them."""
+    """The cached results of one proxy. Marks in the state folder of its services clear it."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -90,16 +90,16 @@ class ResultCache(Step):
         self._histories: WeakKeyDictionary[Group, _GroupHistory] = WeakKeyDictionary()
         self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
 
-    # --- what makes kept results old -------------------------------------------------------------------
+    # --- invalidation ----------------------------------------------------------------------------------
 
     def apply(self, configs: Iterable[Config]) -> None:
-        """Drop what no rule of these configs keeps any more."""
+        """Drop results that no rule of these configs caches any more."""
         shown = [pair for config in configs for pair in config.presentations.items()]
         keys = {rule.key for server, each in shown for rule in list_rules(each, server)}
         self._stores = {key: store for key, store in self._stores.items() if key in keys}
 
     def clear(self, server: str | None = None) -> None:
-        """Drop everything, or what is kept of one server; a result that is under way is not kept either."""
+        """Drop the results of one server, or of all; results in flight are not cached either."""
         self._stores = {} if server is None else {k: v for k, v in self._stores.items() if v.server != server}
 
     async def _heed_marks(self, server: str) -> None:
@@ -108,7 +108,7 @@ class ResultCache(Step):
                 self.clear(each)
 
     def record_update(self, group: Group, uri: str) -> None:
-        """Learn that a resource has changed."""
+        """Record that a resource has changed."""
         history = self._histories.get(group)
         if history is None:
             return
@@ -125,14 +125,13 @@ class ResultCache(Step):
     # --- requests --------------------------------------------------------------------------------------
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
-        """Return the step for calls of one tool."""
         rules = group.find_rules("cache", CacheRules)
         if tool is None or rules is None:
             return super().bind(group, tool, next)
         return partial(self._call, rules.for_tool(tool) is not None, next)
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Answer a request that calls no tool from what is kept, or have it sent, and keep its result."""
+        """Answer a request that calls no tool from the cache, or send it and cache its result."""
         match call.method:
             case "resources/read":
                 return self._find(call, next, "uri", b"")
@@ -143,7 +142,7 @@ class ResultCache(Step):
 
     def _call(self, may_keep: bool, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:  # noqa: FBT001 - bound
         if not may_keep and (not self._histories or call.group.group not in self._histories):
-            return next(call)  # nothing is kept that it could make old
+            return next(call)  # no cached result depends on it
         name = call.tool or ""
         digest = _digest_of_reader(call.group, name)
         if digest is None:
@@ -157,14 +156,14 @@ class ResultCache(Step):
         return await (next(call) if slot is None else self._answer(call, next, slot))
 
     async def _write(self, call: UpstreamRequest, next: Next) -> Frame:
-        """Have a request sent that may change what was read before; it may have done so even if it fails."""
+        """Send a request that may change data, and invalidate cached results even if it fails."""
         try:
             return await next(call)
         finally:
             self._record_write(call.group.group)
 
     async def _answer(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
-        """Answer a request whose result may be kept; equal ones that come meanwhile wait for the first."""
+        """Answer a cacheable request; equal requests meanwhile wait for the first."""
         while True:
             if (kept := slot.find(self._clock.now())) is not None:
                 return self._hit(call, kept)
@@ -175,7 +174,7 @@ class ResultCache(Step):
             outcome = flight.result() if flight.done() else None
             if isinstance(outcome, KeptResult) and (slot.rule.per_person or not outcome.is_private):
                 return self._hit(call, outcome)
-            if outcome is not ABANDONED:  # it has failed, or its result is not for others
+            if outcome is not ABANDONED:  # it failed, or its result is private
                 return (await self._send_and_keep(call, next, slot))[0]
 
     async def _lead(self, call: UpstreamRequest, next: Next, slot: _Slot) -> Frame:
@@ -199,7 +198,7 @@ class ResultCache(Step):
         if group.questions != questions:  # the result may depend on an answer of the client
             return answer, None
         if slot.tool and _digest_of_reader(call.group, slot.tool) != slot.digest:
-            self._record_write(group)  # the server turned out to define it otherwise
+            self._record_write(group)  # the server's definition has changed
             return answer, None
         kept = prepare(answer, slot.rule.ttl_s, self._clock.now())
         if kept is not None:
@@ -215,7 +214,7 @@ class ResultCache(Step):
     # --- keys ------------------------------------------------------------------------------------------
 
     def _find_slot(self, call: UpstreamRequest, member: str, digest: bytes) -> _Slot | None:
-        """Return where the result of a request is kept; None if it is not."""
+        """Return the place of a request's result in the cache; None if it is not cached."""
         params, rules = call.params or {}, call.group.find_rules("cache", CacheRules)
         name = wire.text(params.get(member)) or ""
         if rules is None or not name or len(name) > _LONGEST_NAME:
@@ -234,7 +233,7 @@ class ResultCache(Step):
         return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(params_key))
 
     def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
-        """Return what else a result may depend on: the server, its session, the protocol, and what has changed."""
+        """Return what else a result may depend on: the server, its session, the protocol, and changes."""
         group, client = call.group.group, call.request.client
         history = self._histories.get(group)
         if history is None:
@@ -246,7 +245,7 @@ class ResultCache(Step):
         return history.id, history.writes, updates, group.changes, session, call.request.revision.name
 
     def _canonical_params(self, params: Mapping[str, Raw]) -> bytes | None:
-        """Return what is asked for, the same for all ways to write it; None if that cannot be told."""
+        """Return params in a canonical form, equal for all spellings; None if there is none."""
         found = self._canonical_value(params.get("arguments", wire.ABSENT))
         if found is None or params.keys() <= _PLAIN:
             return found
@@ -280,7 +279,7 @@ def _canonical(data: bytes) -> bytes | None:
 
 
 def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
-    """Return the hash of a tool's definition; None if the tool may write, or is not known."""
+    """Return the hash of a tool's definition; None if the tool may write, or is unknown."""
     known, rules = group.group.known, group.find_rules("cache", CacheRules)
     definition = None if known is None else known.tools.get(name)
     return None if definition is None or rules is None else rules.digest_of_reader(name, definition)

@@ -1,1 +1,1 @@
-"""What the arguments of calls may be."""
+"""Rules on the arguments of calls."""

@@ -1,4 +1,4 @@
-"""Checks of guards: those that are about nothing."""
+"""Checks guards: those that match nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
 
 
 def _check_path(guard: Guard, tools: Mapping[str, Raw]) -> Iterator[Finding]:
-    """Check that a tool describes the argument; one that may get others as well is no help."""
+    """Check that a tool describes the argument; a tool that accepts other arguments does not count."""
     name = _first_name(guard.path or "")
     globs = Globs(guard.tools)
     schemas = [

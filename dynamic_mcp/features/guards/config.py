@@ -1,4 +1,4 @@
-"""What the arguments of calls must be, and must not be."""
+"""Configures which arguments of calls are refused."""
 
 from typing import Annotated, Literal
 
@@ -30,13 +30,11 @@ class Guard(CallRule, frozen=True):
     ] = "deny"
 
     def __post_init__(self) -> None:
-        """Check that it says what to refuse."""
         if (self.deny is None) == (self.allow is None):
             raise FlawError("needs `deny` or `allow`, and not both")
 
     @property
     def asks(self) -> bool:
-        """Whether it wants a person asked."""
         return self.effect == "ask"
 
 
@@ -44,6 +42,6 @@ Guards = tuple[Guard, ...]
 
 
 def resolve(presentation: Presentation) -> Presentation:
-    """Say whether one of the guards wants a person asked."""
+    """Record in a presentation whether one of the guards asks a user."""
     guards = presentation.rules_of("guards", Guard)
     return replace(presentation, asks=presentation.asks or any(guard.asks for guard in guards))

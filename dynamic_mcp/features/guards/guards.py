@@ -1,7 +1,7 @@
-"""Rules on the arguments of calls. What cannot be judged is refused.
+"""Rules on the arguments of calls. Arguments that cannot be judged are refused.
 
-A guard that refuses wins over one that asks, in whatever order they stand. Those that ask are asked about together:
-an approval of what one of them has found says nothing of what another one would find.
+A guard that refuses wins over one that asks, in any order. Guards that ask are combined into one question, because
+an approval of one guard's finding does not cover another's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dynamic_mcp.policy.patterns import compile_absence, compile_pattern, compil
 from dynamic_mcp.system.bounded import NameMemo
 from dynamic_mcp.system.text import one_line
 
-# A tool's name is shown so far.
+# Longer names of tools are cut in messages.
 _LONGEST_NAME = 200
 _NOTHING = (b"", b"null")
 
@@ -42,7 +42,7 @@ class GuardRules(RuleSet):
         self._guards_of = NameMemo(self._compile)
 
     def judge(self, tool: str, arguments: Raw | None, *, shown_name: Callable[[str], str] = str) -> Decision | None:
-        """Return a decision that a person must be asked; None if no guard is against the call.
+        """Return a decision that a user must be asked; None if no guard matches the call.
 
         `tool` is the server's own name; `shown_name` returns what clients know it by. Takes time that is linear in
         the arguments. Raises RefusedByGuard.
@@ -66,7 +66,6 @@ class GuardRules(RuleSet):
         return Decision(Effect.ASK, ", ".join(guard.id for guard in found))
 
     def judges(self, tool: str) -> bool:
-        """Return whether there are guards for a tool."""
         return bool(self._guards_of(tool))
 
     def check_arguments(self, tool: str, arguments: Raw) -> None:
@@ -99,7 +98,7 @@ class _PathGuards:
             self._is_absent = compile_absence([guard.deny for guard in guards if guard.deny is not None])
 
     def find_matching(self, arguments: Arguments) -> Sequence[Guard]:
-        """Return the guards that are against these arguments. Raises ConditionError."""
+        """Return the guards that refuse these arguments. Raises ConditionError."""
         if self._path is None:
             texts = [text.encode() for text in _find_texts(arguments)]
         else:
@@ -110,7 +109,7 @@ class _PathGuards:
         return [guard.source for guard in self._guards if guard.is_against(texts)]
 
     def _are_harmless(self, texts: Sequence[bytes]) -> bool:
-        """Tell quickly whether no guard is against these texts; False means unknown."""
+        """Return whether a quick search shows that no guard refuses these texts; False means unknown."""
         if not self._allowing:
             return self._is_absent is not None and self._is_absent(b"\n".join(texts))
         find_all, allowing = self._find_all, self._allowing
@@ -132,14 +131,14 @@ class _CompiledGuard:
         self._pattern = compile_pattern(source.deny or source.allow or "", dot_nl=self.denies)
 
     def is_against(self, texts: Sequence[bytes]) -> bool:
-        """Return whether it finds what it denies, or misses what it wants."""
+        """Return whether the guard finds what it denies, or misses what it requires."""
         if self.denies:
             return any(self._pattern.search(text) is not None for text in texts)
         return not texts or any(self._pattern.fullmatch(text) is None for text in texts)
 
 
 def _read(arguments: Raw | None) -> Arguments:
-    """Return the arguments, which none are an empty object. Raises ConditionError."""
+    """Return the arguments; missing arguments are an empty object. Raises ConditionError."""
     if arguments is None or bytes(arguments) in _NOTHING:
         return Arguments(Raw(b"{}"))
     parsed = Arguments(arguments)
@@ -168,8 +167,8 @@ def _search_texts(value: object) -> Iterator[str]:
 
 
 def _write(value: object) -> str:
-    """Return a value that is no text as JSON in one way of many: with sorted keys and short numbers."""
-    if type(value) is int:  # which is no bool
+    """Return a value other than a text as canonical JSON: with sorted keys and short numbers."""
+    if type(value) is int:  # which excludes bool
         return str(value)
     try:
         return json.dumps(_shorten(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -178,7 +177,7 @@ def _write(value: object) -> str:
 
 
 def _shorten(value: object) -> object:
-    """Return a value whose numbers are written alike: `1.0` and `1e0` are 1."""
+    """Return a value with numbers in one form: `1.0` and `1e0` become 1."""
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -1,4 +1,4 @@
-"""GuardRules on the way of calls: what their arguments may be."""
+"""The guards step: judges the arguments of calls."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class JudgeArguments(Step):
-    """Lets calls pass whose arguments no guard is against, or about which a person must be asked.
+    """Passes calls whose arguments no guard refuses, or that a user must be asked about.
 
-    Long arguments are judged in a thread, so that no other call waits.
+    Long arguments are judged in a thread, so that other calls do not wait.
     """
 
     decides = True
@@ -33,12 +33,10 @@ class JudgeArguments(Step):
         self._workers = Workers("guards", count=2)
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
-        """Return whether there are guards for a tool."""
         guards = group.find_rules("guards", GuardRules)
         return tool is not None and guards is not None and guards.judges(tool)
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
-        """Return the step for calls of one tool."""
         guards = group.find_rules("guards", GuardRules)
         return super().bind(group, tool, next) if guards is None else partial(self._judge, guards, next)
 
@@ -70,7 +68,7 @@ class JudgeArguments(Step):
 
 
 def _with_decision(call: UpstreamRequest, guarded: Decision) -> UpstreamRequest:
-    """Return that a guard asks about what access rules allow; where both ask, neither is approved as the other."""
+    """Add a guard's question to a call that access rules allow; if both ask, their approvals stay distinct."""
     decision = call.decision
     if decision is not None:
         rule = f"{decision.rule}, {guarded.rule}" if decision.must_ask else guarded.rule

@@ -1,1 +1,1 @@
-"""How often, and how many at once, tools may be called."""
+"""Limits the rate and the concurrency of tool calls."""

@@ -1,4 +1,4 @@
-"""Checks of limits: globs that match nothing."""
+"""Checks limits: globs that match nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynamic_mcp.features.limits.config import Limit
 
 
 def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
-    """Return the findings about `limits`; a rule that several servers have need not match something of each."""
+    """Return the findings about `limits`; a rule shared by several servers need not match each of them."""
     for rule, servers in find_rules(config, "limits", Limit):
         tools = tools_of(servers, known())
         if tools is not None:

@@ -1,4 +1,4 @@
-"""How often, and how many at once, tools may be called."""
+"""Configures limits on the rate and the concurrency of tool calls."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.config.types import Globs, Rate
 
-# What is counted for itself.
+# What gets a separate count.
 Counted = Literal["person", "tool"]
 
 
@@ -31,7 +31,6 @@ class Limit(CallRule, frozen=True):
     ] = None
 
     def __post_init__(self) -> None:
-        """Check that it bounds something."""
         if self.rate is None and self.concurrent is None:
             raise FlawError("needs `rate` or `concurrent`")
         if self.rate is None and self.burst is not None:
@@ -39,17 +38,15 @@ class Limit(CallRule, frozen=True):
 
     @property
     def per_person(self) -> bool:
-        """Whether each person is counted for itself."""
         return "person" in self.per
 
     @property
     def per_tool(self) -> bool:
-        """Whether each tool is counted for itself."""
         return "tool" in self.per
 
     @property
     def capacity(self) -> int:
-        """How many calls may come at once after a pause."""
+        """The largest burst of calls after a pause."""
         return self.burst or max(1, int(self.rate or 1))
 
 

@@ -1,6 +1,6 @@
-"""Decides how often, and how many at once, tools may be called: token buckets, and the rules that they are for.
+"""Decides whether the rate and the concurrency of tool calls are within limits: token buckets and their rules.
 
-A bucket is kept as the time at which it will be full again, so an unused one needs no memory.
+A bucket is stored as the time at which it will be full again, so an unused one needs no memory.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dynamic_mcp.system.bounded import NameMemo
 MAX_BUCKETS = 50_000
 # A longer name is counted by its hash.
 _LONGEST_NAME = 200
-# What arithmetic with times may be wrong by.
+# The tolerance for rounding errors of times.
 _TOLERANCE_S = 1e-9
 
 
 class CallLimit(Struct, frozen=True):
-    """A bound on calls. `key` names it for as long as the rule is the same, `id` is its place in the config."""
+    """A limit on calls. `key` stays the same while the rule stays the same; `id` is its place in the config."""
 
     key: str
     id: str
@@ -34,19 +34,19 @@ class CallLimit(Struct, frozen=True):
     per_tool: bool
 
     def name_for(self, person: Hashable, tool: str) -> Hashable:
-        """Return what names the count that a call is part of."""
+        """Return the key of the count that a call belongs to."""
         return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
 class RateLimit(CallLimit, frozen=True):
-    """How often tools may be called: one each `interval_s`, and so many at once that they make up for `slack_s`."""
+    """A rate limit for tools: one call per `interval_s`, with bursts that make up for `slack_s`."""
 
     interval_s: float
     slack_s: float
 
 
 class ConcurrencyLimit(CallLimit, frozen=True):
-    """How many calls of tools may run at once. `key` stays the same when `places` changes."""
+    """A limit on concurrent calls of tools. `key` stays the same when `places` changes."""
 
     places: int
 
@@ -64,13 +64,12 @@ class LimitRules(RuleSet):
         self._find = NameMemo(self._match)
 
     def rates_for(self, tool: str) -> tuple[RateLimit, ...]:
-        """Return what bounds how often a tool is called."""
         return self._find(tool)[0]
 
     def concurrency_for(self, tool: str) -> tuple[ConcurrencyLimit, ...]:
-        """Return what bounds how many calls of a tool run at once, in the order in which places are taken.
+        """Return the concurrency limits of a tool, in the order in which places are taken.
 
-        The narrowest comes first, so that a call that waits for a place of its own person or tool holds no other. The
+        The narrowest comes first, so that a call that waits for a place of its user or tool holds no other. The
         order is the same for all tools, so that no two calls wait for each other.
         """
         return self._find(tool)[1]
@@ -110,14 +109,14 @@ def _order(limit: ConcurrencyLimit) -> tuple[bool, bool, str]:
 
 
 class RateRefusal(Struct, frozen=True):
-    """A call that was too much: by which rule, and for how many seconds another one will be."""
+    """A refused call: the rule, and the seconds until the next call is allowed."""
 
     rule: str
     wait_s: float
 
 
 class Buckets:
-    """The buckets of all rules, `size` at most; of more, those are forgotten that are nearest to full."""
+    """The buckets of all rules, at most `size`; beyond it, those nearest to full are forgotten."""
 
     def __init__(self, size: int = MAX_BUCKETS) -> None:
         self._size = size
@@ -127,7 +126,7 @@ class Buckets:
         return len(self._full_at)
 
     def take(self, rates: Sequence[RateLimit], person: Hashable, tool: str, now: float) -> RateRefusal | None:
-        """Take from every bucket of a call at this time of a clock, or from none if one of them refuses."""
+        """Take from every bucket of a call at this clock reading, or from none if one of them refuses."""
         refusal: RateRefusal | None = None
         taken: dict[Hashable, float] = {}
         find_full_at = self._full_at.get
@@ -147,7 +146,7 @@ class Buckets:
         return refusal
 
     def _forget(self, now: float) -> None:
-        """Forget the buckets that are full, and an eighth of the others if those are still too many."""
+        """Forget the buckets that are full, and an eighth of the others if there are still too many."""
         self._full_at = {bucket: full_at for bucket, full_at in self._full_at.items() if full_at > now}
         excess = len(self._full_at) - self._size
         if excess > 0:
@@ -156,6 +155,6 @@ class Buckets:
 
 
 def _common_name(tool: str) -> str:
-    """Return the same short name for all that a server may take for the same tool."""
+    """Return the same short name for all spellings that a server may accept for one tool."""
     name = fold(tool).strip()
     return name if len(name) <= _LONGEST_NAME else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""How often, and how many at once, tools may be called: the counts of one proxy, which outlast a reload."""
+"""The limits steps: count one proxy's calls. The counts survive a reload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynamic_mcp.system.text import pluralize
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.view import GroupView
 
-# How many limiters are kept, also unused.
+# The number of limiters, including unused ones.
 MAX_LIMITERS = 2000
 
 
@@ -32,12 +32,10 @@ class LimitRate(Step):
         self._buckets = Buckets()
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
-        """Return whether a limit says how often a tool may be called."""
         limits = group.find_rules("limits", LimitRules)
         return tool is not None and limits is not None and bool(limits.rates_for(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
-        """Return the step for calls of one tool."""
         limits = group.find_rules("limits", LimitRules)
         return partial(self._count, () if limits is None else limits.rates_for(tool or ""), next)
 
@@ -53,7 +51,7 @@ class LimitRate(Step):
 
 
 class LimitConcurrency(Step):
-    """Has calls wait for the places that their limits have; at most `max_queued` of one client."""
+    """Makes calls wait for places of their limits; at most `max_queued` per client."""
 
     def __init__(self, services: Services, *, max_queued: int = MAX_QUEUED) -> None:
         super().__init__(services)
@@ -61,18 +59,16 @@ class LimitConcurrency(Step):
         self._limiters: dict[Hashable, Limiter] = {}
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
-        """Return whether a limit says how many calls of a tool may run at once."""
         limits = group.find_rules("limits", LimitRules)
         return tool is not None and limits is not None and bool(limits.concurrency_for(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
-        """Return the step for calls of one tool."""
         limits = group.find_rules("limits", LimitRules)
         return partial(self._pass, () if limits is None else limits.concurrency_for(tool or ""), next)
 
     async def _pass(self, limits: Sequence[ConcurrencyLimit], next: Next, call: UpstreamRequest) -> Frame:
-        """Pass a call on while it has its places. Raises Busy and TimedOut."""
-        held: list[Limiter] = []  # one place by each limit, each taken once the one before is
+        """Pass a call on while it holds its places. Raises Busy and TimedOut."""
+        held: list[Limiter] = []  # one place per limit, taken in order
         try:
             for limit in limits:
                 limiter = self._find_limiter(limit, call)
@@ -86,7 +82,7 @@ class LimitConcurrency(Step):
                 held.pop().release()
 
     async def _wait(self, limits: Sequence[ConcurrencyLimit], held: list[Limiter], call: UpstreamRequest) -> None:
-        """Wait for the rest of the places. Raises Busy if too many calls of the client wait already, and TimedOut."""
+        """Wait for the remaining places. Raises TimedOut, and Busy if too many calls of the client wait already."""
         limit = limits[0]
         try:
             async with asyncio.timeout(call.timeout_s):
@@ -122,7 +118,7 @@ def _label(call: UpstreamRequest) -> str:
 
 
 def _forget_idle(limiters: dict[Hashable, Limiter]) -> None:
-    """Forget unused limiters, if there are many: each person, and each tool, may have its own."""
+    """Forget unused limiters if there are many: each user and each tool may have its own."""
     if len(limiters) >= MAX_LIMITERS:
         for key in [key for key, limiter in limiters.items() if not limiter.in_use]:
             del limiters[key]

@@ -1,1 +1,1 @@
-"""Metrics of a proxy, to be read by Prometheus."""
+"""Metrics of a proxy for Prometheus."""

@@ -1,4 +1,4 @@
-"""Checks of metrics: whether their address can be used."""
+"""Checks metrics: whether their address can be used."""
 
 from __future__ import annotations
 

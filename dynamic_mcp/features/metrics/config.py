@@ -1,4 +1,4 @@
-"""Where metrics for Prometheus are read: `settings.metrics`, with the variables in it."""
+"""Configures the metrics listener for Prometheus: `settings.metrics`, with its variables resolved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Metrics(Section, Private, frozen=True):
 
     @property
     def address(self) -> TcpAddress:
-        """Where they are read; a Unix socket is refused when the config is resolved."""
+        """The listener's address; a Unix socket is refused when the config is resolved."""
         assert isinstance(self.listen, TcpAddress)
         return self.listen
 
@@ -38,7 +38,7 @@ class Metrics(Section, Private, frozen=True):
 def resolve(
     own: Metrics, file: Path, surroundings: Surroundings, *, authenticates: bool
 ) -> tuple[Metrics | None, list[str]]:
-    """Return where metrics are read, with warnings about it; None if they cannot be served, as in every workspace."""
+    """Return the metrics settings, with warnings; None if metrics cannot be served, as in every workspace."""
     if surroundings.working_directory is not None:
         return None, []
     texts = Substitution(surroundings.all_variables())

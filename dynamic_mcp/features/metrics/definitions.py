@@ -1,6 +1,6 @@
-"""Every metric that there is. The documents and the dashboard are checked against this list.
+"""Every metric. The documents and the dashboard are checked against this list.
 
-The first four are those of OpenTelemetry's conventions for MCP, by the names that its Prometheus exporter gives them.
+The first four come from OpenTelemetry's conventions for MCP, with the names of its Prometheus exporter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text in which metrics are read: Prometheus text format 0.0.4, or OpenMetrics 1.0 for readers that prefer it.
+"""Renders metrics: Prometheus text format 0.0.4, or OpenMetrics 1.0 for readers that prefer it.
 
 https://prometheus.io/docs/instrumenting/exposition_formats, https://prometheus.io/docs/specs/om/open_metrics_spec
 """
@@ -23,7 +23,7 @@ class Form(Enum):
 
 
 def negotiate(accept: str) -> Form:
-    """Return the format for what a reader accepts: OpenMetrics only if it prefers that to the text of Prometheus."""
+    """Return the format for an `Accept` header: OpenMetrics only if preferred over the Prometheus text."""
     weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.lower().split(","):
         kind, *parameters = (part.strip() for part in each.split(";"))
@@ -35,7 +35,7 @@ def negotiate(accept: str) -> Form:
 
 
 def render(families: Iterable[Family], form: Form = Form.PROMETHEUS) -> bytes:
-    """Return the text of these metrics; those without any value are left out."""
+    """Return the text of these metrics; metrics without values are left out."""
     parts = [part for family in families if family.series for part in _parts(family, form)]
     if form is Form.OPEN_METRICS:
         parts.append("# EOF\n")
@@ -43,7 +43,7 @@ def render(families: Iterable[Family], form: Form = Form.PROMETHEUS) -> bytes:
 
 
 def escape(value: str) -> str:
-    r"""Return a label's value as it stands between quotes: with `\\`, `\"` and `\n`."""
+    r"""Return a label's value as written between quotes: with `\\`, `\"` and `\n`."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return value
@@ -68,7 +68,7 @@ def _parts(family: Family, form: Form) -> Iterator[str]:
 
 
 def _distributions(family: Histogram) -> Iterator[str]:
-    """Yield the lines of each distribution at once; there may be thousands of them."""
+    """Yield the lines of each distribution together; there may be thousands of them."""
     definition = family.definition
     name, bounds = definition.name, (*map(float, definition.buckets), math.inf)
     buckets = "".join(f'{name}_bucket{{%sle="{_number(bound)}"}} %d\n' for bound in bounds)
@@ -82,7 +82,7 @@ def _distributions(family: Histogram) -> Iterator[str]:
 
 
 def _pairs(definition: Definition, labels: Labels) -> str:
-    """Return the labels as they stand between braces; one that is empty is none."""
+    """Return the labels as written between braces; empty labels are left out."""
     pairs = zip(definition.labels, labels, strict=True)
     return ",".join([f'{name}="{escape(value)}"' for name, value in pairs if value])
 
@@ -92,7 +92,7 @@ def _braced(pairs: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as Go reads it."""
+    """Return a number in Go's syntax."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

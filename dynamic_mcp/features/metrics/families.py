@@ -8,9 +8,9 @@ from enum import Enum
 
 from msgspec import Struct
 
-# What a name becomes that may not be shown, or that is one too many.
+# Replaces names that may not be shown, or that exceed the limit.
 OTHER = "_other"
-# How many label sets a metric has at most, before names become `_other`. One of a histogram has about 17 lines.
+# The most label sets of a metric before names become `_other`. In a histogram, each has about 17 lines.
 MAX_SERIES = 2000
 MAX_DISTRIBUTIONS = 500
 
@@ -26,10 +26,10 @@ class MetricKind(Enum):
 
 
 class Definition(Struct, frozen=True):
-    """A metric: its name, what it tells, and the names of its labels.
+    """A metric: its name, its help text, and the names of its labels.
 
-    `named` are those of the labels whose values are names that a config or a server has chosen; of the others there
-    are only a few values. A histogram has the upper bounds of its `buckets`.
+    `named` are the labels whose values are names chosen by a config or a server; other labels have only a few
+    values. A histogram has the upper bounds of its `buckets`.
     """
 
     name: str
@@ -50,11 +50,9 @@ class Values:
 
     @property
     def series(self) -> Mapping[Labels, float]:
-        """Each value, by its labels."""
         return self._values
 
     def add(self, labels: Labels = (), amount: float = 1) -> None:
-        """Add to a value."""
         try:
             self._values[labels] += amount
         except KeyError:
@@ -62,12 +60,11 @@ class Values:
             self._values[labels] = self._values.get(labels, 0) + amount
 
     def set(self, value: float, labels: Labels = ()) -> None:
-        """Set a value."""
         self._values[_bound(labels, self._values, self.definition, self._limit)] = value
 
 
 class Distribution:
-    """How many values fell into each bucket, the last of which has no bound, and their sum."""
+    """The number of values in each bucket, the last of which is unbounded, and their sum."""
 
     __slots__ = ("counts", "total")
 
@@ -87,11 +84,9 @@ class Histogram:
 
     @property
     def series(self) -> Mapping[Labels, Distribution]:
-        """Each distribution, by its labels."""
         return self._distributions
 
     def observe(self, value: float, labels: Labels = ()) -> None:
-        """Count a value."""
         found = self._distributions.get(labels) or self._find(labels)
         found.counts[bisect_left(self._buckets, value)] += 1
         found.total += value
@@ -105,7 +100,7 @@ Family = Values | Histogram
 
 
 def _bound(labels: Labels, known: Mapping[Labels, object], definition: Definition, limit: int) -> Labels:
-    """Return labels that may be added: as text that can be written, and without names once there are too many."""
+    """Return labels within the limit: as encodable text, and without names once there are too many."""
     assert len(labels) == len(definition.labels), f"{definition.name} has the labels {definition.labels}"
     labels = tuple(_writable(each) for each in labels)
     if labels in known or len(known) < limit:
@@ -116,5 +111,5 @@ def _bound(labels: Labels, known: Mapping[Labels, object], definition: Definitio
 
 
 def _writable(text: str) -> str:
-    """Return a text as UTF-8 can have it: JSON may have lone surrogates."""
+    """Return a text that can be encoded as UTF-8: JSON may have lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -19,14 +19,14 @@ from dynamic_mcp.proxy.proxy import Proxy
 
 _STATES = tuple(state for state in State if state is not State.CLOSED)
 _PROC = Path("/proc/self")
-# Where `starttime`, `vsize` and `rss` stand in `stat`, counted after the name of the program (proc(5)).
+# The positions of `starttime`, `vsize` and `rss` in `stat`, counted after the name of the program (proc(5)).
 _START, _VIRTUAL, _RESIDENT = 19, 20, 21
 
 
 def read_gauges(proxy: Proxy) -> Iterator[Family]:
-    """Yield the metrics that are not counted as requests come and go.
+    """Yield the metrics that are read at a scrape instead of counted.
 
-    Several groups may have one name, for clients that would start a server otherwise: they are added up.
+    Groups of one name, which differ in how clients start the server, are added up.
     """
     groups = [*proxy.groups]
     yield _sessions(proxy)

@@ -1,6 +1,6 @@
-"""The listener that metrics are read from: `GET /metrics` and nothing else.
+"""The metrics listener: `GET /metrics` and nothing else.
 
-It is loaded when it is opened, and the HTTP server with it.
+It is imported when it is opened, together with the HTTP server.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class MetricsListener:
         """Listen. Raises OSError and ListenError."""
         settings = self._settings
         place = await resolve_address(settings.address)
-        if settings.token is None and not place.is_loopback:  # a name that was not known to be another machine's
+        if settings.token is None and not place.is_loopback:  # a host name that resolves to another machine
             raise UnsafeAddress(f"other machines can reach `{settings.address}`, and there is no `token`")
         options = HttpOptions(own_hosts=place.list_hosts(), accepts_any_address=place.is_any)
         self._server = HttpServer(MetricsFace(self._answer, options, token=settings.token))
         self.url = f"http://{await listen_at(self._server, place)}{_PATH}"
 
     async def stop(self, within_s: float) -> None:
-        """Listen no more, and give answers on their way this long."""
+        """Stop listening, and allow answers in progress this long."""
         if self._server is not None:
             await self._server.drain(within_s)
 
@@ -57,8 +57,8 @@ class MetricsListener:
 class MetricsFace:
     """Answers with what `read` returns for an `Accept` header: the content type and the text.
 
-    Without a `token`, only requests for the listener's own names and addresses are answered, so that no page of a
-    browser can read the metrics. With one, each request that has it gets them, whatever its Host.
+    Without a `token`, only requests for the listener's own names and addresses are answered, so that no web page can
+    read the metrics. With one, each request that has the token is answered, whatever its Host.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class MetricsFace:
         self._token = None if token is None else token.encode()
 
     def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
-        """Answer a request; its body is of no interest."""
+        """Answer a request; its body is ignored."""
         exchange.respond(self._refuse(head) or self._answer(head))
         return None
 

@@ -1,6 +1,6 @@
-"""Counts requests and how long they take, for `/metrics`. Labels have names from catalogs and the config only.
+"""Counts requests and their durations for `/metrics`. Labels have names from catalogs and the config only.
 
-Never a subject, a session, a URI or an argument: `_other` stands for every name that no catalog has.
+They never have a subject, a session, a URI or an argument: `_other` stands for names that no catalog has.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OWN_TOOLS = frozenset((GET, *CALLS))
 
 
 class _Sent(Struct, gc=False):
-    """A request that an upstream gets: for which request of a client, and since when.
+    """A request to an upstream: the client request that it belongs to, and its start time.
 
-    `labels` are all but the last one of an operation.
+    `labels` are those of an operation, without the last.
     """
 
     seen: Observation
@@ -41,7 +41,7 @@ class _Sent(Struct, gc=False):
     at: float
 
 
-# The request that this task sends; a client's request may be sent to several groups at once, by a task each.
+# The request that this task sends; a client's request may go to several groups at once, each in its own task.
 _sent: ContextVar[_Sent | None] = ContextVar("_sent", default=None)
 
 
@@ -62,7 +62,6 @@ class MetricsObserver(Observer):
 
     @property
     def families(self) -> Iterator[Family]:
-        """All that is counted here."""
         yield self._server
         yield self._client
         yield self._server_sessions
@@ -74,22 +73,20 @@ class MetricsObserver(Observer):
         yield self._decisions
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
-        """Record a request to an upstream and its time."""
+        """Record a request to an upstream and its start time."""
         labels = _labels(message.group, message.method, message.params)
         _sent.set(_Sent(seen, message.group, labels, time.perf_counter()))
         return message
 
     def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        """Count a request to an upstream."""
         sent = _sent.get()
         assert sent is not None
         self._client.observe(time.perf_counter() - sent.at, (*sent.labels, seen.sent_outcome.label))
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        """Count a client's request."""
         took_s = time.perf_counter() - seen.started
         if seen.approval is not None:
-            took_s -= seen.approval.waited_s  # a person's time says nothing of a tool
+            took_s -= seen.approval.waited_s  # the time that a user took does not belong to the tool
         request, group, sent = seen.request, seen.group, _sent.get()
         if sent is not None and (sent.seen is not seen or sent.group is not group):
             sent = None
@@ -110,24 +107,22 @@ class MetricsObserver(Observer):
             self._decisions.add((seen.decision,))
 
     def note(self, event: Event) -> None:
-        """Count a session that has ended."""
         seconds = session_seconds(event)
         if seconds is not None and event.client is not None:
             transport = str(operations.of_client(event.client)[conventions.TRANSPORT])
             self._server_sessions.observe(seconds, (transport,))
 
     def link_opened(self, group: Group, instance: Instance) -> None:
-        """Record when a server was connected."""
         self._links.add(instance, (group.name,))
 
     def group_changed(self, group: Group) -> None:
-        """Count the connections to servers that have ended."""
+        """Count closed connections to servers."""
         for seconds, labels in self._links.pop_ended():
             self._client_sessions.observe(seconds, labels)
 
 
 def _group_of(error: BaseException | None) -> str:
-    """Return the group that a request failed for before it was sent; empty if that is not known."""
+    """Return the group that a request failed for before it was sent; empty if unknown."""
     return error.group if isinstance(error, UpstreamError | LoginNeeded) else ""
 
 
@@ -136,7 +131,7 @@ def _known_method(method: str) -> str:
 
 
 def _own_tool(seen: Observation) -> str:
-    """Return which of our own tools was called, where no server was."""
+    """Return the name of the called meta tool, for a request without an upstream."""
     request = seen.request
     if request.method != "tools/call":
         return ""
@@ -145,7 +140,7 @@ def _own_tool(seen: Observation) -> str:
 
 
 def _labels(group: GroupView, method: str, params: Mapping[str, Raw] | None) -> tuple[str, str, str, str]:
-    """Return the method, tool, prompt and group of a request, by names that the server's catalog has."""
+    """Return the method, tool, prompt and group of a request, limited to names in the server's catalog."""
     known = group.group.known
     match method:
         case "tools/call":

@@ -1,4 +1,4 @@
-"""Serves metrics on a listener of their own: opened after the first client was answered, and moved by reloads."""
+"""Serves metrics on a separate listener: opened after the first client was answered, and moved by reloads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded when the listener is opened
 
 log = logging.getLogger("dynamic_mcp")
 
-# How long readers may take to get the rest of an answer.
+# How long readers may take to receive the rest of an answer.
 _END_WITHIN_S = 0.2
 
 
@@ -37,7 +37,7 @@ def make_service(context: ObserverContext) -> MetricsService:
 
 
 class MetricsService(ObserverService):
-    """The metrics of a proxy, and where they are read. What `wait` returns is over when a listener may be opened."""
+    """The metrics of a proxy and their listener. The listener opens once `wait` returns."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class MetricsService(ObserverService):
         return "" if self._listener is None else self._listener.url
 
     def apply(self, config: Config) -> MetricsObserver | None:
-        """Serve metrics as this config says from now on; an address that is not to be had is tried again."""
+        """Serve metrics according to this config; an unavailable address is retried."""
         self._wanted = config.settings_of("metrics", Metrics)
         self._has_changed.set()
         if not self._background:
@@ -70,13 +70,11 @@ class MetricsService(ObserverService):
         return None if self._wanted is None else self.observer
 
     async def close(self) -> None:
-        """Close the listener."""
         self._background.cancel_all()
         await self._background.wait()
         await self._stop()
 
     def read(self) -> Iterator[Family]:
-        """Yield all metrics as they are now."""
         from dynamic_mcp.features.metrics.gauges import process_families
 
         yield from self.observer.families
@@ -110,7 +108,7 @@ class MetricsService(ObserverService):
         await self._stop()
         if wanted is None:
             return
-        make = await asyncio.to_thread(_load_listener)  # others may be served already
+        make = await asyncio.to_thread(_load_listener)  # other services may be running already
         listener = make(self.read, wanted)
         try:
             await listener.open()

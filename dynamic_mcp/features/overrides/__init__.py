@@ -1,1 +1,1 @@
-"""Tools as the config shows them, and calls of them as servers get them."""
+"""Changes how tools are shown to clients, and maps calls back to the server's own names and arguments."""

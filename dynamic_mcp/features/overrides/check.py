@@ -1,4 +1,4 @@
-"""Checks of overrides: those that match nothing, tools that cannot be shown as wanted, and values that do not fit."""
+"""Checks overrides: those that match nothing, tools that cannot be shown as configured, and invalid values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _check_override(override: Override, tools: Mapping[str, Raw], place: Keys) -
         schemas = {name: ToolSchema(wire.member(tool, "inputSchema")) for name, tool in matching.items()}
         declared = {name for schema in schemas.values() for name in schema.declared}
     except CannotShow:
-        return  # of which the list complains
+        return  # which the list reports
     for name, argument in override.arguments.items():
         if name not in declared:
             what = f"no tool that `{override.tools}` matches describes an argument `{name}`"

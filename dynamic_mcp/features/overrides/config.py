@@ -1,4 +1,4 @@
-"""How tools are shown to clients."""
+"""Configures how tools are shown to clients."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ class Annotations(Section, frozen=True):
 
 
 def _list_annotations(own: Annotations) -> Mapping[str, str | bool]:
-    """Return the annotations that the config has, by the names that MCP has for them."""
+    """Return the configured annotations by their MCP names."""
     found = {
         "title": own.title,
         "readOnlyHint": own.read_only,
@@ -71,13 +71,13 @@ class Override(Section, frozen=True):
 
 
 def _find_twice(overrides: Iterable[Override | ArgumentOverride]) -> str | None:
-    """Return a name that two of them get."""
+    """Return a name that two overrides assign."""
     taken = Counter(each.rename for each in overrides if each.rename is not None)
     return next((name for name, times in taken.items() if times > 1), None)
 
 
 def _with_names(overrides: Mapping[str, Override]) -> tuple[Override, ...]:
-    """Return how tools are shown, in the order of the file.
+    """Return the overrides in the order of the file.
 
     Raises FlawError if two tools, or two arguments of one, get the same name.
     """
@@ -102,13 +102,13 @@ Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str,
 
 
 def resolve(presentation: Presentation) -> Presentation:
-    """Have tools count as what overrides say that they are."""
+    """Apply the read-only hints of overrides to a presentation."""
     hints = read_only_hints(presentation.rules_of("overrides", Override))
     return replace(presentation, access=replace(presentation.access, hints=hints))
 
 
 def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ...]:
-    """Return which tools the overrides call read-only, or not: exact names first, as these win over globs."""
+    """Return the read-only hints of overrides: exact names first, since they win over globs."""
     hints = [
         (each.tools, bool(hint) and not each.annotations.get("destructiveHint"))
         for each in overrides
@@ -118,5 +118,5 @@ def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ..
 
 
 def is_glob(tools: str) -> bool:
-    """Return whether an override may be of several tools."""
+    """Return whether an override may match several tools."""
     return "*" in tools or "?" in tools

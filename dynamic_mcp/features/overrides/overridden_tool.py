@@ -1,4 +1,4 @@
-"""One tool as it is shown, and the arguments that its server is sent for those of a model."""
+"""One overridden tool, and the mapping from a model's arguments to the server's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_NAME = 100
 
 
 class OverriddenTool:
-    """A tool by the name that clients see, and by the server's own; `entry` is its definition as it is shown."""
+    """A tool by the name that clients see, and by the server's own; `entry` is the definition that clients see."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class OverriddenTool:
 
     @property
     def changes_arguments(self) -> bool:
-        """Whether the server is sent other arguments than a model gives."""
+        """True if the server's arguments differ from the model's."""
         return bool(self._arguments)
 
     def restore(self, given: Raw | None) -> Raw | None:
-        """Return the arguments for the server of those that a model gives.
+        """Return the server's arguments for those of a model.
 
-        It is the same object where nothing is to be changed. Raises InvalidArguments for what is not shown.
+        Unchanged arguments are the same object. Raises InvalidArguments for arguments that are not shown.
         """
         return given if not self._arguments else self._restore(given)
 
     def present(self, sent: Raw) -> Raw:
-        """Return what a client may see of arguments that are sent, with the names that are shown."""
+        """Return the sent arguments as a client may see them, with the shown names."""
         if not self._arguments:
             return sent
         unshown = {each.name for each in self._arguments if not each.is_given}
@@ -74,12 +74,12 @@ class OverriddenTool:
                 raise InvalidArguments(f"`{shown}` is not a parameter of `{self.name}`; nothing was sent")
             restored[self._own_names.get(name, name)] = value
         restored = {**self._defaults, **restored, **self._fixed}
-        # what is fixed may be given twice, and only the last value was looked at
+        # a fixed argument may occur twice, and only the last value was checked
         return given if restored == members and not self._fixed else Raw(wire.encode(restored))
 
     @cached_property
     def _fixed(self) -> Mapping[str, Raw]:
-        """What is sent whatever a model gives, by the server's names."""
+        """The values that are always sent, by the server's names."""
         return {each.name: each.value for each in self._arguments if not each.is_given and each.value is not None}
 
     @cached_property
@@ -92,13 +92,12 @@ class OverriddenTool:
 
     @cached_property
     def _taken(self) -> frozenset[str]:
-        """The names that are shown."""
         overridden = {each.name for each in self._arguments}
         return frozenset({*(self._declared - overridden), *self._own_names})
 
     @cached_property
     def _refused(self) -> frozenset[str]:
-        """The server's names that are not shown, folded, as servers may take another case for the same."""
+        """The hidden names of the server, case-folded, since servers may ignore case."""
         unshown = (each.name for each in self._arguments if not each.is_given or each.shown != each.name)
         return frozenset(map(fold, unshown))
 
@@ -106,9 +105,9 @@ class OverriddenTool:
 def show_tool(
     own_name: str, entry: Raw, override: Override, *, exact: Mapping[str, ArgumentOverride]
 ) -> OverriddenTool:
-    """Return a tool as an override wants it. Raises CannotShow.
+    """Return a tool with an override applied. Raises CannotShow.
 
-    `exact` are the overrides of arguments that name the very tool; the others are about arguments that it describes.
+    `exact` are the argument overrides for this very tool; the others apply only to arguments that it describes.
     """
     members = split(entry)
     changes: dict[str, object] = {}
@@ -162,14 +161,14 @@ def _argument(name: str, override: ArgumentOverride) -> ShownArgument:
 
 
 def _is_sent(override: ArgumentOverride | None) -> bool:
-    """Return whether an override is about an argument whether or not the tool describes it."""
+    """Return whether an override sends an argument even if the tool does not describe it."""
     return override is not None and (
         override.fixed is not None or override.default is not None or bool(override.is_hidden)
     )
 
 
 def _check_names(arguments: Sequence[ShownArgument], declared: frozenset[str]) -> None:
-    """Check that no two arguments are shown by one name."""
+    """Check that no two arguments get the same shown name."""
     kept = declared - {each.name for each in arguments}
     taken = set(kept)
     for each in arguments:

@@ -1,7 +1,7 @@
-"""Tools as the config shows them, and the way back from shown names to the server's own.
+"""Applies overrides to tools, and maps shown names back to the server's own.
 
-Arguments are checked against the shown schema. A fixed value wins over the model's, and what is hidden does not exist
-for it.
+Arguments are checked against the shown schema. A fixed value wins over the model's, and hidden tools and arguments
+do not exist for the model.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 
 def compile_rules(presentation: Presentation, server: str) -> OverrideRules:
-    """Return how tools of a server are shown."""
+    """Return the override rules of a server."""
     return OverrideRules(Overrides(presentation.rules_of("overrides", Override)), server)
 
 
 class OverrideRules(ToolRules):
-    """Shows the tools of catalogs, after what is hidden from the client has been taken out.
+    """Applies overrides to catalogs, after entries hidden from the client have been removed.
 
-    A list that is the same as before stays the same object. Names are those of the last list that was shown.
+    An unchanged list stays the same object. Names are those of the last list that was shown.
     """
 
     def __init__(self, overrides: Overrides, group: str) -> None:
@@ -48,7 +48,7 @@ class OverrideRules(ToolRules):
         self._complaints: tuple[str, ...] = ()
 
     def show(self, catalog: Catalog) -> Catalog:
-        """Return a catalog with the tools as they are shown."""
+        """Return a catalog with overrides applied to its tools."""
         listing = catalog.lists.get(ListKind.TOOLS)
         if listing is None:
             return catalog
@@ -58,15 +58,14 @@ class OverrideRules(ToolRules):
         return catalog if self._shown is listing else catalog.with_lists({ListKind.TOOLS: self._shown})
 
     def find(self, name: str) -> OverriddenTool | None:
-        """Return the tool that is shown by this name."""
         return self._by_name.get(name)
 
     def shown_name(self, own_name: str) -> str:
-        """Return by which name a tool of the server is shown; its own if it is not."""
+        """Return the shown name of a server's tool, or its own name if it is not shown."""
         return self._names.get(own_name, own_name)
 
     def own_names(self, shown: str) -> Sequence[str]:
-        """Return the names by which the server may have a tool that is shown by this one."""
+        """Return the names that a tool with this shown name may have at the server."""
         return self._overrides.own_names(shown)
 
     def _show(self, listing: Listing) -> Listing:
@@ -83,7 +82,7 @@ class OverrideRules(ToolRules):
 
 
 class ShownTools(Struct, frozen=True):
-    """The tools of one list: `entries` and `by_name` have shown names. `complaints` say what is left out, and why."""
+    """The tools of one list: `entries` and `by_name` have shown names. `complaints` say why tools are left out."""
 
     entries: Mapping[str, Raw]
     by_name: Mapping[str, OverriddenTool]
@@ -98,7 +97,7 @@ class Overrides:
         self._globs = [(Globs((each.tools,)), each) for each in overrides if is_glob(each.tools)]
 
     def show(self, tools: Mapping[str, Raw]) -> ShownTools:
-        """Return a server's tools as they are shown, in the same order; what is not changed is the same object."""
+        """Return a server's tools with overrides applied, in the same order; unchanged tools are the same objects."""
         found: list[OverriddenTool] = []
         complaints: list[str] = []
         for name, entry in tools.items():
@@ -117,18 +116,18 @@ class Overrides:
     def find(self, tool: str) -> Override | None:
         """Return the override of a tool, by the server's name for it; None if there is none.
 
-        An exact name comes before globs, and these in the order of the config; what one does not give, the next may.
+        An exact name comes before globs, which keep the order of the config; later ones fill in what is missing.
         """
         found = self._matching(tool)
         return _merge(tool, found) if found else None
 
     def own_names(self, shown: str) -> list[str]:
-        """Return the names by which a server may have a tool that is shown by this one."""
+        """Return the names that a tool with this shown name may have at the server."""
         renamed = [own for own, override in self._exact.items() if override.rename == shown]
         return [own for own in (*renamed, shown) if self._shown_name(own) == shown]
 
     def _shown_name(self, own: str) -> str | None:
-        """Return by which name a tool would be shown; None if it is hidden."""
+        """Return the shown name of a tool; None if it is hidden."""
         override = self.find(own)
         if override is None:
             return own
@@ -150,7 +149,7 @@ class Overrides:
 
 
 def _without_clashes(tools: Sequence[OverriddenTool], complaints: list[str]) -> list[OverriddenTool]:
-    """Leave out tools whose new name another one has."""
+    """Leave out tools whose new name is taken."""
     own = {each.name for each in tools if each.name == each.own_name}
     renamed = Counter(each.name for each in tools if each.name != each.own_name)
     kept: list[OverriddenTool] = []
@@ -186,7 +185,7 @@ def _merge(tool: str, overrides: Sequence[Override]) -> Override:
 
 
 def _merge_argument(overrides: Sequence[ArgumentOverride]) -> ArgumentOverride:
-    """Return what holds of an argument; `fixed` and `default` are two ways to say one thing."""
+    """Return the merged override of an argument; `fixed` and `default` exclude each other."""
     valued = next((each for each in overrides if each.fixed is not None or each.default is not None), None)
     return ArgumentOverride(
         rename=_first(each.rename for each in overrides),

@@ -1,7 +1,7 @@
-"""Input schemas as they are shown: for the arguments that a model gives, of which others are made for the server.
+"""Rewrites input schemas for the arguments of a model, from which the server's arguments are made.
 
-What fits the shown schema is what fits the server's once names are changed back and values are put in. A schema that
-says more of the arguments than a name, a type and whether it is required for each is not rewritten.
+Arguments valid in the shown schema are valid in the server's, once names are mapped back and values filled in. A
+schema that describes more than each argument's name, type and whether it is required is not rewritten.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from dynamic_mcp.tools.schema import MAX_SCHEMA_BYTES, InputSchema
 _DEFINITIONS = ("$defs", "definitions")
 _TO_DEFINITIONS = ("#/$defs/", "#/definitions/")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-# Keywords about the arguments as a whole, or about some of them by other means than `properties`.
+# Keywords about the arguments as a whole, or about single ones outside `properties`.
 _UNSUPPORTED = (
     *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
     *("dependentRequired", "dependentSchemas", "dependencies"),
     *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
     *("const", "enum", *_REFERENCES),
 )
-# They show whole arguments, with the server's names.
+# These contain whole arguments, with the server's names.
 _SAMPLES = frozenset(("default", "examples"))
 
 
 class CannotShow(ValueError):
-    """A tool that cannot be shown as the config wants it; the text says why."""
+    """A tool that cannot be shown as configured; the text says why."""
 
 
 class ShownArgument(Struct, frozen=True):
-    """What becomes of an argument: `name` is the server's, `shown` that of the model.
+    """The mapping of one argument: `name` is the server's, `shown` the model's.
 
-    `value` is sent if a model gives none, or in any case for one that is not `is_given`; without a value, that one is
-    never sent.
+    `value` is sent if the model gives none, and always if not `is_given`; without a value, such an argument is never
+    sent.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ShownArgument(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether only its description changes."""
+        """True if only its description changes."""
         return self.is_given and self.value is None and self.shown == self.name
 
 
@@ -71,7 +71,7 @@ class ToolSchema:
 
     @cached_property
     def declared(self) -> frozenset[str]:
-        """The names of all arguments that it describes, and of all that it may describe in a condition."""
+        """The names of all arguments that the schema describes, including those in conditions."""
         names = {*self._properties}
         if self._unsupported:
             for each in self._objects:
@@ -80,7 +80,7 @@ class ToolSchema:
         return frozenset(names)
 
     def accepts(self, name: str, value: Raw) -> bool:
-        """Return whether a value fits what the schema says of an argument; also true where that cannot be told."""
+        """Return whether a value is valid for an argument; also true if that cannot be decided."""
         part = self._properties.get(name, self._root.get("additionalProperties", Raw(b"true")))
         if bytes(part) in (b"true", b"false"):
             return bytes(part) == b"true"
@@ -89,7 +89,7 @@ class ToolSchema:
         return InputSchema(Raw(wire.encode(schema))).accepts(Raw(wire.encode({"value": value})))
 
     def show(self, arguments: Sequence[ShownArgument]) -> Raw:
-        """Return the schema for what a model gives. Raises CannotShow."""
+        """Return the schema for a model. Raises CannotShow."""
         changes = not all(each.is_plain for each in arguments)
         if changes or any(each.name not in self._properties for each in arguments):
             self._check()
@@ -106,7 +106,7 @@ class ToolSchema:
         return Raw(wire.encode(shown))
 
     def _find_required(self, arguments: Sequence[ShownArgument]) -> list[str]:
-        """Return the arguments that a model must give, also those whose default the server would not take."""
+        """Return the arguments that a model must give, including those whose default the server would reject."""
         required = _names(self._root.get("required"))
         for each in arguments:
             if each.value is not None:
@@ -153,7 +153,7 @@ class ToolSchema:
 
     @property
     def _unsupported(self) -> str:
-        """The first keyword for which the schema cannot be rewritten; empty if there is none."""
+        """The first keyword that prevents rewriting; empty if there is none."""
         return next((keyword for keyword in _UNSUPPORTED if keyword in self._root), "")
 
     @cached_property
@@ -182,6 +182,6 @@ def _names(required: Raw | None) -> list[str]:
 
 
 def _repeats(name: str, title: object) -> bool:
-    """Return whether a title only has the words of a name, as libraries make it."""
+    """Return whether a title only repeats the words of a name, as libraries generate it."""
     text = wire.text(title) if isinstance(title, Raw) else None
     return text is not None and text.replace(" ", "_").casefold() == name.casefold()

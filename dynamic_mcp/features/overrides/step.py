@@ -1,4 +1,4 @@
-"""Overrides on the way of calls: shown names and arguments become the server's own."""
+"""The overrides step: maps shown names and arguments to the server's own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dynamic_mcp.proxy.request import Next, UpstreamRequest
 
 
 class RestoreCalls(Step):
-    """Makes calls of shown tools calls of the server's own."""
+    """Turns calls of shown tools into calls of the server's own."""
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Pass on a call as the server gets it. Raises InvalidArguments and NotFound."""
+        """Pass on a call in the server's terms. Raises InvalidArguments and NotFound."""
         return next(_restore(call) if call.method == "tools/call" else call)
 
 

@@ -1,1 +1,1 @@
-"""Definitions of servers, pinned as they were first seen: what has changed since, and what follows."""
+"""Pins the definitions of servers as first seen, and holds back changed ones."""

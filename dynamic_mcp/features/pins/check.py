@@ -1,4 +1,4 @@
-"""Checks whether the definitions of servers are as they are pinned, and what of them is held back."""
+"""Checks whether the definitions of servers match their pins, and which are held back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_NAMED = 5
 
 
 def make_check(config: Config) -> CheckCatalog:
-    """Return what compares catalogs with the pins of a config."""
+    """Return a check that compares catalogs with the pins of a config."""
     return _PinChecker(config).check
 
 

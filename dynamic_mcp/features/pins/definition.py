@@ -1,6 +1,6 @@
-"""Definitions of a server that models are shown, in one form however they were written, and their fingerprints.
+"""The definitions of a server that models see, in a canonical form, and their fingerprints.
 
-Two definitions have one fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count.
+Two definitions have the same fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from msgspec import Raw
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 
-# Written before each fingerprint, so that another way to make them is told apart from another definition.
+# The prefix of each fingerprint: it distinguishes a new algorithm from a changed definition.
 SCHEME = "h1:"
 _MAX_SEARCHED_BYTES = 1 << 20
-# What clients do not show a model. All else counts, also what no revision of the protocol has: a client may show it.
+# Members that clients do not show to a model. All others count, even non-standard ones: a client may show them.
 _UNCOUNTED = frozenset(("_meta", "icons", "execution"))
 
 
 class PinKind(Enum):
-    """What is pinned: the word for one, the member of a lock that has them, and their list."""
+    """A kind of pinned definition: its noun, its member in the lock file, and its list."""
 
     TOOL = ("tool", "tools", ListKind.TOOLS)
     PROMPT = ("prompt", "prompts", ListKind.PROMPTS)
@@ -36,17 +36,17 @@ class PinKind(Enum):
         self.listed_as = listed_as
 
 
-# What names a thing of a server: a tool, a prompt or a template by its key; instructions have no name.
+# The name of a definition: the key of a tool, a prompt or a template; instructions have no name.
 Key = tuple[PinKind, str]
 
 
 def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
-    """Yield what is to be pinned of a catalog: the kind, the name, and the entry as it came."""
+    """Yield the definitions of a catalog to pin: the kind, the name, and the unchanged entry."""
     for kind in PinKind:
         if kind.listed_as is not None:
             for name, entry in catalog.entries(kind.listed_as).items():
                 yield kind, name, entry
-    if catalog.title:  # models are shown it, too
+    if catalog.title:  # models see it, too
         server_info = {"title": catalog.title, "instructions": catalog.instructions}
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(server_info))
     elif catalog.instructions:
@@ -54,9 +54,9 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
 
 
 def canonical(entry: Raw) -> bytes:
-    """Return what counts of an entry as JSON without white space, its keys sorted.
+    """Return the relevant members of an entry as JSON without white space, with sorted keys.
 
-    An entry that readers may take in two ways, or that cannot be decoded, stays as it is.
+    An entry that is ambiguous or cannot be decoded stays unchanged.
     """
     try:
         value = msgspec.json.decode(entry)
@@ -86,16 +86,16 @@ def _counted(value: object) -> object:
 
 
 def _has_all_of(entry: Raw, encoded: bytes) -> bool:
-    """Return whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
+    """Return whether decoding an entry lost nothing, as it would with duplicate names.
 
-    Each name has two quotes, and what is encoded has as many as what was read, unless one was written as an escape.
+    Each name has two quotes, and the encoded form has as many as the original, unless one was escaped.
     """
     source = bytes(entry)
     return b"\\u0022" not in source and source.count(b'"') == encoded.count(b'"')
 
 
 def has_duplicates(entry: Raw) -> bool:
-    """Return whether an object has a name twice; also true of what is too large to be searched."""
+    """Return whether an object has duplicate names; also true if it is too large to search."""
     try:
         if _has_all_of(entry, msgspec.json.encode(msgspec.json.decode(entry))):
             return False

@@ -1,4 +1,4 @@
-"""Finds characters in a definition that no screen shows: they may carry words that only a model reads."""
+"""Finds invisible characters in a definition: they may carry words that only a model reads."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.blank import INVISIBLE
 
 _MAX_CHARACTERS = 4
-# A definition of printable ASCII characters has none that are hidden.
+# A definition of printable ASCII characters has no hidden ones.
 _ESCAPES = (b"\\u", b"\\b", b"\x7f")
 _HIDDEN = re.compile(f"[{INVISIBLE}]")
-# What emoji and many scripts need: one of these directly after a visible character beyond ASCII, and keycaps.
+# Emoji and many scripts need these: one directly after a visible character beyond ASCII, and keycaps.
 _JOINED = re.compile(
     f"(?<=[^\\x00-\\x7f{INVISIBLE}])(?:\ufe0f\u200d?|[\u200c-\u200f\ufe0e])|(?<=[0-9#*])\ufe0f(?=\u20e3)"
 )
 
 
 def describe_hidden(form: Raw) -> str:
-    """Say which characters are hidden in a definition in its canonical form; empty if none are."""
+    """Return a description of the hidden characters in a canonical definition; empty if there are none."""
     source = bytes(form)
     if source.isascii() and not any(escape in source for escape in _ESCAPES):
         return ""
@@ -32,14 +32,14 @@ def describe_hidden(form: Raw) -> str:
 
 
 def find_hidden(text: str) -> list[str]:
-    """Return the characters that are hidden in a text."""
+    """Return the hidden characters in a text."""
     return _HIDDEN.findall(_JOINED.sub("", text))
 
 
 def _texts(form: Raw) -> list[str]:
-    """Return each string of a definition, and the names of members."""
+    """Return all strings of a definition, including member names."""
     value = wire.value(form)
-    if value is None and bytes(form) != b"null":  # nested too deeply to be read
+    if value is None and bytes(form) != b"null":  # nested too deeply to decode
         return [bytes(form).decode("utf-8", "replace")]
     texts: list[str] = []
     left: list[object] = [value]

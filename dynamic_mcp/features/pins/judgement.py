@@ -1,7 +1,7 @@
-"""Compares what a server offers with its pins, and decides what is held. It has no I/O.
+"""Compares a server's definitions with its pins, and decides which are held. It has no I/O.
 
-First sight is the baseline. Hidden characters and effects that are taken back are always held, any other change with
-`hold`. A person's approval counts for the definition that was approved, whatever is in it.
+The first sight is the baseline. Hidden characters and withdrawn hints about effects are always held, other changes
+only with `hold`. A user's approval covers exactly the approved definition, whatever it contains.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.text import one_line
 
-if TYPE_CHECKING:  # loaded with the first definition that is new
+if TYPE_CHECKING:  # imported with the first new definition
     from dynamic_mcp.features.pins.look_alikes import LookAlikes
 
-# What one server may have pinned: how many definitions, characters of their names, and bytes of them.
+# The limits on a server's pins: the number of definitions, the characters of their names, and their bytes.
 MAX_PINS = 20_000
 MAX_NAME_CHARACTERS = 4 << 20
 MAX_DEFINITION_BYTES = 256 << 10
 MAX_SERVER_BYTES = 8 << 20
-# What is judged while all clients wait.
+# Larger catalogs are judged in a thread.
 MAX_ENTRIES_AT_ONCE = 500
 MAX_BYTES_AT_ONCE = 1 << 20
-# Definitions before that may come back: a server may describe a tool to each user in other words.
+# The number of former definitions: a server may describe a tool differently to each user.
 MAX_FORMER = 4
 
 
 class Difference(Struct, frozen=True):
-    """A definition that is not as it is pinned.
+    """A definition that differs from its pin.
 
-    `form` is its canonical JSON, `pin` what to pin of it, and `before` what is pinned; None at first sight. `held`
+    `form` is its canonical JSON, `pin` its new pin, and `before` its current one; None at first sight. `held`
     says why clients do not get it, `note` what else there is to know; both may be empty. If not `fits`, there is no
     room for its pin.
     """
@@ -60,28 +60,27 @@ class Difference(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name to type; instructions have none of their own."""
+        """The name to type; that of instructions is their kind."""
         return self.key[1] or self.key[0].noun
 
     @property
     def title(self) -> str:
-        """The kind and the name."""
         return title_of(self.key)
 
 
 class PinJudgement(Struct, frozen=True):
-    """How the definitions of a server differ from its pins, changed ones first."""
+    """The differences between the definitions of a server and its pins, changed ones first."""
 
     differences: tuple[Difference, ...] = ()
 
     @property
     def held(self) -> Mapping[Key, str]:
-        """What clients do not get, and why."""
+        """The definitions that are held back, with reasons."""
         return {each.key: each.held for each in self.differences if each.held}
 
     @property
     def accepted(self) -> Mapping[Key, Pin]:
-        """The pins to write: of first sights, and of changes that pass."""
+        """The pins to write: of first sights, and of accepted changes."""
         return {each.key: each.pin for each in self.differences if each.fits and not each.held}
 
 
@@ -92,7 +91,7 @@ def title_of(key: Key) -> str:
 
 
 def is_large(catalog: Catalog) -> bool:
-    """Return whether it takes long to judge what a server offers."""
+    """Return whether a catalog takes long to judge."""
     lists = [catalog.entries(kind.listed_as) for kind in PinKind if kind.listed_as is not None]
     if sum(map(len, lists)) > MAX_ENTRIES_AT_ONCE:
         return True
@@ -101,7 +100,7 @@ def is_large(catalog: Catalog) -> bool:
 
 
 def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, today: str = "") -> PinJudgement:
-    """Compare what a server offers with what is pinned of it; None is a server that was never seen.
+    """Compare a server's definitions with its pins; None stands for a server seen for the first time.
 
     `today` is the date for new pins, as `2026-11-23`. Default: that of the clock.
     """
@@ -135,7 +134,7 @@ def _why_held(changed: Difference, policy: Policy) -> str:
 
 
 def _find_danger(before: Pin, form: Raw) -> str:
-    """Return why a change is held whatever the policy is; empty if it is not."""
+    """Return why a change is held under every policy; empty if it is not."""
     if not len(before.definition):
         return "it has changed, and was too large to be kept for a comparison"
     if has_duplicates(form) or has_duplicates(before.definition):
@@ -143,7 +142,7 @@ def _find_danger(before: Pin, form: Raw) -> str:
     old, new = wire.member(before.definition, "annotations"), wire.member(form, "annotations")
     had, has = wire.value(wire.member(old, "destructiveHint")), wire.value(wire.member(new, "destructiveHint"))
     only_read, only_reads = (wire.value(wire.member(each, "readOnlyHint")) is True for each in (old, new))
-    # a hint that it destroys is a warning, one that it does not is a promise: neither is taken back unseen
+    # a destructive hint is a warning, a non-destructive one a promise: neither is withdrawn without a review
     if (only_read and not only_reads) or (isinstance(had, bool) and has is not had):
         return "it takes back what it said about its effects"
     return ""
@@ -168,7 +167,7 @@ def _describe_hidden(form: Raw) -> str:
 
 
 def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
-    """Return a pin, with the definition unless it is too large, or could not be read again."""
+    """Return a pin, with its definition unless that is too large or could not be read back."""
     if len(form) <= MAX_DEFINITION_BYTES:
         try:
             msgspec.json.decode(form)
@@ -179,14 +178,14 @@ def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
 
 
 class _PinnedNames:
-    """The names of what is pinned, to tell which others look like them."""
+    """The pinned names, to find others that look like them."""
 
     def __init__(self, pinned: PinnedServer) -> None:
         self._pinned = pinned
         self._by_kind: dict[PinKind, LookAlikes] = {}
 
     def describe_alike(self, key: Key) -> str:
-        """Say which pinned name something new looks like; empty if none."""
+        """Return a description of the pinned name that a new name looks like; empty if there is none."""
         kind, name = key
         if not self._pinned.pins(kind):
             return ""
@@ -199,13 +198,13 @@ class _PinnedNames:
         return "" if alike is None else f"its name looks like that of the {kind.noun} `{one_line(alike)}`"
 
 
-# --- what is pinned then -----------------------------------------------------------------------------------
+# --- new pins -----------------------------------------------------------------------------------------------
 
 
 class _Room:
-    """How much more fits beside what is pinned of a server: a pin never makes room for another one.
+    """The remaining room for pins of a server: a new pin never evicts another one.
 
-    Else a server would free a definition by offering many others, and what a write evicts would be new again.
+    Otherwise a server could release a definition by offering many others, and an evicted one would count as new.
     """
 
     def __init__(self, pinned: PinnedServer) -> None:
@@ -215,7 +214,7 @@ class _Room:
                 self.take(name)
 
     def take(self, name: str) -> bool:
-        """Return whether a pin of this name still fits, and take its room if so."""
+        """Return whether a pin of this name still fits, and reserve its room if so."""
         if self._pins < 1 or self._characters < len(name):
             return False
         self._pins -= 1
@@ -224,9 +223,9 @@ class _Room:
 
 
 def pin_all(pinned: PinnedServer, pins: Mapping[Key, Pin]) -> PinnedServer:
-    """Return the server with those of these pins that fit, each with those that it had before, which may come back.
+    """Return the server with those of these pins that fit, each with its former ones, which may come back.
 
-    If none does, that is the same object.
+    If none fits, it is the same object.
     """
     room, merged = _Room(pinned), dict[Key, Pin]()
     for (kind, name), pin in pins.items():
@@ -244,7 +243,7 @@ def _with_former(before: Pin | None, pin: Pin) -> Pin:
 
 
 def _bounded(server: PinnedServer) -> PinnedServer:
-    """Return the server without its largest definitions, where they are too much in all; their fingerprints stay."""
+    """Return the server without its largest definitions, if the total is too large; their fingerprints stay."""
     pins = {(kind, name): pin for kind in PinKind for name, pin in server.pins(kind).items()}
     if sum(map(_size, pins.values())) <= MAX_SERVER_BYTES:
         return server
@@ -257,6 +256,6 @@ def _size(pin: Pin) -> int:
 
 
 def _cut(pin: Pin, most: int) -> Pin:
-    """Return a pin without definitions that are larger than this."""
+    """Return a pin without definitions over this size."""
     definition = pin.definition if len(pin.definition) <= most else wire.ABSENT
     return structs.replace(pin, definition=definition, former=tuple(Pin(each.hash) for each in pin.former))

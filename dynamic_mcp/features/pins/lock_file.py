@@ -1,7 +1,7 @@
-"""The file with the pinned definitions of all servers of a config: read whole, changed under a lock, never half.
+"""The file with the pinned definitions of all servers of a config: written atomically, changed under a lock.
 
-A file in a newer form, of a newer version of this program, is left alone. One in the state directory that cannot be
-read is set aside; one beside the config belongs to the user, who may commit it, and stays as it is.
+A file written by a newer version of this program is left alone. An unreadable file in the state directory is set
+aside; one beside the config belongs to the user, who may commit it, and stays unchanged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LOCK_WITHIN_S = 5.0
 
 
 class Pin(Struct, frozen=True, omit_defaults=True):
-    """One definition that counts: its fingerprint, and the definition as canonical JSON, if it is not too large.
+    """The pin of one definition: its fingerprint, and the definition as canonical JSON, if it is not too large.
 
-    `first_seen` is a date, as `2026-11-23`. `approved_by` is the person who approved it; empty is the first sight or
-    a change that was accepted by itself. `former` are the definitions before, latest first; they may come back.
+    `first_seen` is a date, as `2026-11-23`. `approved_by` is the user who approved it; empty is the first sight or
+    an automatically accepted change. `former` are the definitions before, latest first; they may come back.
     """
 
     hash: str
@@ -36,12 +36,12 @@ class Pin(Struct, frozen=True, omit_defaults=True):
     former: tuple[Pin, ...] = ()
 
     def find(self, fingerprint: str) -> Pin | None:
-        """Return this pin or the former one that has a fingerprint."""
+        """Return this pin or the former one with a fingerprint."""
         return next((each for each in (self, *self.former) if each.hash == fingerprint), None)
 
 
 class PinnedServer(Struct, frozen=True, omit_defaults=True):
-    """The pins of one server. `source` is a digest of what is run, and `version` the one that the server names."""
+    """The pins of one server. `source` is a digest of what it runs, and `version` its reported version."""
 
     source: str = ""
     version: str = ""
@@ -51,18 +51,17 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
     templates: Mapping[str, Pin] = {}
 
     def find(self, kind: PinKind, name: str) -> Pin | None:
-        """Return the pin of a tool, a prompt, a template or the instructions."""
         return self.instructions if kind is PinKind.INSTRUCTIONS else self.pins(kind).get(name)
 
     def pins(self, kind: PinKind) -> Mapping[str, Pin]:
-        """Return the pins of a kind by name; that of instructions has no name."""
+        """Return the pins of a kind by name; the name of instructions is empty."""
         if kind is PinKind.INSTRUCTIONS:
             return {} if self.instructions is None else {"": self.instructions}
         found: Mapping[str, Pin] = getattr(self, kind.member)
         return found
 
     def with_pins(self, pins: Mapping[Key, Pin]) -> PinnedServer:
-        """Return the server with these pins instead of those that it had, or besides them."""
+        """Return the server with these pins added or replaced."""
         changed: dict[str, object] = {}
         for kind in PinKind:
             new = {name: pin for (each, name), pin in pins.items() if each is kind}
@@ -72,17 +71,17 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
 
 
 def pins_of_source(server: PinnedServer | None, source: str) -> PinnedServer | None:
-    """Return what is pinned of a server, if it was pinned of what is run now; else nothing is."""
+    """Return the pins of a server if they are of this source; else None."""
     return server if server is not None and server.source == source else None
 
 
 class PinSet(Struct, frozen=True):
-    """All that is pinned, by the names of the servers."""
+    """All pins, by the names of the servers."""
 
     servers: Mapping[str, PinnedServer] = {}
 
     def with_server(self, name: str, server: PinnedServer | None) -> PinSet:
-        """Return the pins with these of a server; None forgets the server."""
+        """Return the pins with a server replaced; None forgets the server."""
         servers = {**self.servers}
         servers.pop(name, None)
         return PinSet(servers if server is None else {**servers, name: server})
@@ -92,25 +91,25 @@ _CODEC = JsonCodec(PinSet, 1)
 
 
 def find_lock_file(config: Config) -> Path:
-    """Return where the pins of a config are: in the file that it names, or else in the state directory."""
+    """Return the lock file of a config: the file that it names, or one in the state directory."""
     return config.lock_file or path_for(config.file, paths.state_dir() / "pins")
 
 
 def path_for(config: Path, folder: Path) -> Path:
-    """Return the lock file of a config in the `folder` for all those whose config names none."""
+    """Return the default lock file of a config in `folder`."""
     return folder / f"{sha256(os.fsencode(os.path.abspath(config))).hexdigest()[:40]}.json"  # noqa: PTH100 - a link stays
 
 
 def read_lock(path: Path) -> PinSet:
-    """Return what a lock file has; nothing if there is none. Raises CorruptFile, NewerFile and OSError."""
+    """Return the content of a lock file; empty if there is none. Raises CorruptFile, NewerFile and OSError."""
     return lock_store(path).load() or PinSet()
 
 
 def update_lock(path: Path, change: Callable[[PinSet], PinSet]) -> None:
-    """Change a lock file in one step, while no other process does.
+    """Change a lock file in one step, under a lock against other processes.
 
-    `change` gets what the file has now, and returns the same object to leave it so. Blocks.
-    Raises CorruptFile, NewerFile and OSError, and then nothing has changed.
+    `change` gets the current content, and returns the same object to leave it unchanged. Blocks.
+    Raises CorruptFile, NewerFile and OSError; then the file is unchanged.
     """
     store = lock_store(path)
     with store.locked(LOCK_WITHIN_S):
@@ -121,7 +120,7 @@ def update_lock(path: Path, change: Callable[[PinSet], PinSet]) -> None:
 
 
 def lock_store(path: Path) -> FileStore[PinSet]:
-    """Return the store of a lock file. A link to a file that is committed elsewhere stays one."""
+    """Return the store of a lock file. A symbolic link to a file elsewhere is kept."""
     file = path.resolve()
     lock = paths.state_dir() / "pins" / f"{path_for(file, Path()).stem}.lock"
     return FileStore(file, _CODEC, lock=lock, is_private=False)

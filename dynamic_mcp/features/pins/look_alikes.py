@@ -1,4 +1,4 @@
-"""Finds names that a person or a model may take for another one: `READ` for `read`, or one with a Cyrillic letter.
+"""Finds names that a user or a model may confuse: `READ` with `read`, or one with a Cyrillic letter.
 
 Case, compatibility forms (Unicode NFKD) and accents do not count. What else looks alike is a part of the Unicode data
 of confusable characters (UTS #39, `confusables.txt`): the letters of Cyrillic, Greek, Armenian and phonetic
@@ -25,19 +25,19 @@ _LETTERS = str.maketrans({alike: letter for pair in _DRAWN_ALIKE for alike, lett
 
 
 class LookAlikes:
-    """Names by what they look like."""
+    """Names by their appearance."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._by_form = {form: name for name in names for form in _forms(name)}
 
     def find(self, name: str) -> str | None:
-        """Return one of the names that another name looks like; None if there is none."""
+        """Return a name that another name looks like; None if there is none."""
         found = (self._by_form.get(form) for form in _forms(name))
         return next((each for each in found if each is not None and each != name), None)
 
 
 def _forms(name: str) -> frozenset[str]:
-    """Return what a name looks like; a capital `I` may be a small one, and looks like an `l`."""
+    """Return the forms of a name by appearance; a capital `I` may be a small one, and looks like an `l`."""
     letters = name if name.isascii() else _without_accents(name)
     drawn = letters.translate(_LETTERS)
     return frozenset((drawn.casefold(), drawn.replace("I", "l").casefold()))

@@ -1,7 +1,7 @@
-"""The pins as this proxy knows them: those of the lock file, and those accepted since.
+"""The pins that this proxy knows: those of the lock file, and those accepted since.
 
-The file is shared with other proxies and with people, so each change is made to its current content, and what others
-have decided meanwhile counts. A disk that fails costs the memory of what was accepted, and nothing else.
+The file is shared with other proxies and with users, so each change is applied to its current content and respects
+other decisions. If the disk fails, only the record of accepted definitions is lost.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from dynamic_mcp.system.text import os_reason
 
 log = logging.getLogger(__name__)
 
-# How often the file is looked at while something is held, which a person may approve.
+# How often the file is checked while something is held, which a user may approve.
 POLL_S = 0.5
 _CLOSE_WITHIN_S = 2.0
 
 
 class Acceptance(Struct, frozen=True):
-    """Pins to be written for a server, and the fingerprints that they replace."""
+    """Pins to write for a server, and the fingerprints that they replace."""
 
     server: str
     source: str
@@ -48,7 +48,7 @@ class Acceptance(Struct, frozen=True):
 class PinBook:
     """The pins of one config. `on_change` is called when the content of the file has changed.
 
-    A file that `is_own` is in the state directory; any other belongs to the user, who may commit it.
+    If `is_own`, the file is in the state directory; any other belongs to the user, who may commit it.
     """
 
     def __init__(self, path: Path, on_change: Callable[[], None], *, is_own: bool) -> None:
@@ -66,7 +66,6 @@ class PinBook:
         self._is_watching = False
 
     def find(self, server: str) -> PinnedServer | None:
-        """Return what is pinned of a server."""
         return self._lock.servers.get(server)
 
     def refresh(self) -> bool:
@@ -91,7 +90,7 @@ class PinBook:
         self._write_soon()
 
     def watch(self, *, is_wanted: bool) -> None:
-        """Poll the file for as long as this is wanted."""
+        """Poll the file while `is_wanted`."""
         self._is_watching = is_wanted
         if is_wanted and self._poll is None and not self._is_closed:
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._look) if _has_loop() else None
@@ -114,7 +113,7 @@ class PinBook:
                 self._on_change()
 
     def _keep_going(self, error: Exception) -> None:
-        """Go on with the known pins when the file cannot be read."""
+        """Continue with the known pins when the file cannot be read."""
         if isinstance(error, CorruptFile) and self._is_own:
             lock_store(self.path).set_aside()
             self._stamp = None
@@ -140,42 +139,42 @@ class PinBook:
         try:
             await self._write_all()
         finally:
-            self._writing = None  # in the same turn in which nothing was left: what comes next is written anew
+            self._writing = None  # in the same turn in which nothing was left: later pins start a new write
 
     async def _write_all(self) -> None:
-        await asyncio.sleep(0)  # what is judged in this turn goes with it
+        await asyncio.sleep(0)  # pins accepted in this turn are written together
         while self._unwritten:
             accepted = tuple(self._unwritten)
             try:
                 lock, stamp = await asyncio.to_thread(_update, self.path, accepted)
             except (OSError, StoreError) as exc:
                 self._log_error(exc, "new pins are not kept")
-                return  # what is not written is tried again with the next
+                return  # unwritten pins are retried with the next ones
             del self._unwritten[: len(accepted)]
             self._lock, self._stamp = _merge(lock, self._unwritten), stamp
             self._on_change()
 
 
 def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[PinSet, Stamp | None]:
-    """Write to the file, and return what it has then."""
+    """Write to the file, and return its new content."""
     update_lock(path, lambda before: _merge(before, accepted))
     stamp = stamp_of(path)
-    return read_lock(path), stamp  # read after its stamp, so that what others write meanwhile is not missed
+    return read_lock(path), stamp  # read after its stamp, so that concurrent writes are not missed
 
 
 def _accept_all(lock: PinSet) -> Iterator[Acceptance]:
-    """Yield what writes a whole lock anew."""
+    """Yield acceptances that rewrite a whole lock."""
     for name, server in lock.servers.items():
         pins = {(kind, each): pin for kind in PinKind for each, pin in server.pins(kind).items()}
         yield Acceptance(name, server.source, server.version, pins, dict.fromkeys(pins))
 
 
 def _merge(lock: PinSet, accepted: Sequence[Acceptance]) -> PinSet:
-    """Return a lock with what was accepted; the same object if it has all that."""
+    """Return a lock with the accepted pins; the same object if it has them all."""
     for each in accepted:
         before = pins_of_source(lock.servers.get(each.server), each.source)
         if before is None and any(former is not None for former in each.former.values()):
-            continue  # another process has begun a new baseline meanwhile
+            continue  # another process has started a new baseline
         base = before or PinnedServer(each.source, each.version)
         new = {key: pin for key, pin in each.pins.items() if _still_fits(base, key, pin, each.former[key])}
         if new or before is None:
@@ -185,7 +184,7 @@ def _merge(lock: PinSet, accepted: Sequence[Acceptance]) -> PinSet:
 
 
 def _still_fits(server: PinnedServer, key: Key, pin: Pin, former: str | None) -> bool:
-    """Return whether a pin may be written: whether no other process has pinned something else meanwhile."""
+    """Return whether a pin may be written: another process may have changed it meanwhile."""
     current = server.find(*key)
     if current is None or current.find(pin.hash) is not None:
         return current is None

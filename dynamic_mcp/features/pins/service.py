@@ -1,9 +1,9 @@
-"""Holds back definitions of servers that have changed or look dangerous, until a person approves them.
+"""Holds back definitions of servers that have changed or look dangerous, until a user approves them.
 
-Each catalog is judged once, before anything of it is shown or called; a request costs one comparison of identities.
-A large one is judged in a thread: until then it is not known, or stays what it was. All groups of one name share
-their pins, so a server that describes a tool to each user in other words is not new each time. All that was found of
-one update is one line of the log and one event.
+Each catalog is judged once, before any of it is shown or called; a request costs one comparison of identities.
+A large catalog is judged in a thread: until then it is unknown, or the previous one is used. All groups of one name
+share their pins, so a server that describes a tool differently to each user is not new each time. The findings of
+one update are one log line and one event.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from dynamic_mcp.system.workers import Workers
 log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10_000
-# The names that one line of the log, and one event, have at most.
+# The most names in one log line and in one event.
 _MAX_NAMED = 10
-# What a definition has to be known of before it is used.
+# The kinds whose definitions must be known before they are used.
 _CALLED = frozenset((PinKind.TOOL, PinKind.PROMPT))
 _INSTRUCTIONS = (PinKind.INSTRUCTIONS, "")
 _ABOUT_DEFINITIONS = frozenset(
@@ -47,7 +47,7 @@ _ABOUT_DEFINITIONS = frozenset(
 
 
 def make_service(config: Config, context: GateContext) -> PinService:
-    """Return what makes the gates of a proxy."""
+    """Return the service that makes the gates of a proxy."""
     return PinService(config, context)
 
 
@@ -57,14 +57,14 @@ class PinService(GateService):
     def __init__(self, config: Config, context: GateContext) -> None:
         self._note = context.note
         self.announce = context.announce
-        self._gates: WeakSet[DefinitionGate] = WeakSet()  # each is kept by its group
+        self._gates: WeakSet[DefinitionGate] = WeakSet()  # each gate is owned by its group
         self._reported: dict[str, set[str]] = {}
         self._workers = Workers("definitions", count=1)
         self._tasks = TaskSet(log)
         self.book = self._open(config)
 
     def make_gate(self, group: Group, pinning: Pinning) -> DefinitionGate:
-        """Return what holds back definitions of a group."""
+        """Return the gate for definitions of a group."""
         gate = DefinitionGate(group, pinning, self)
         self._gates.add(gate)
         return gate
@@ -77,30 +77,29 @@ class PinService(GateService):
             self._renew(is_other_file=True)
 
     async def close(self) -> None:
-        """Finish writing."""
         self._tasks.cancel_all()
         await self._tasks.wait()
         await self.book.close()
 
     def refresh(self) -> None:
-        """Read the pins if they have changed; then what is held of other servers may have been approved, too."""
+        """Reread the pins if they have changed; definitions of other servers may then be approved, too."""
         if self.book.refresh() and self._holds_any():
             asyncio.get_running_loop().call_soon(self._renew)
 
     async def judge_apart(self, pinned: PinnedServer | None, whole: Catalog, pinning: Pinning) -> PinJudgement:
-        """Compare what a server offers with its pins, in a thread."""
+        """Compare a server's definitions with its pins, in a thread."""
         return await self._workers.run(partial(judge, pinned, whole, pinning.policy))
 
     def start(self, gate: DefinitionGate) -> asyncio.Task[None]:
-        """Have a gate judge in a thread."""
+        """Start a gate's judgement in a thread."""
         return self._tasks.create(gate.judge_apart(), name=f"definitions of group {gate.group.name}")
 
     def watch(self) -> None:
-        """Look out for approvals as long as something is held."""
+        """Watch for approvals while something is held."""
         self.book.watch(is_wanted=self._holds_any())
 
     def report(self, group: Group, report: PinReport) -> None:
-        """Log an update of a server and record it; what was reported before is left out."""
+        """Log and record an update of a server, without what was reported before."""
         reported = self._reported.setdefault(group.name, set())
         report = report.without(reported)
         if not report.marks:
@@ -119,7 +118,7 @@ class PinService(GateService):
         return PinBook(find_lock_file(config), self._renew, is_own=config.lock_file is None)
 
     def _renew(self, *, is_other_file: bool = False) -> None:
-        """Judge everything once more, because the pins have changed."""
+        """Judge all catalogs again, because the pins have changed."""
         for gate in [*self._gates]:
             if gate.is_current and gate.renew(is_other_file=is_other_file):
                 self.announce(gate.group)
@@ -138,30 +137,30 @@ class DefinitionGate:
         self._judged_by: PinnedServer | None = None
         self._unread: frozenset[PinKind] = frozenset()
         self._lists: dict[ListKind, tuple[Listing, Listing]] = {}
-        self._apart: tuple[Catalog, bool] | None = None  # the last that a thread is to judge
+        self._apart: tuple[Catalog, bool] | None = None  # the latest catalog for a thread to judge
         self._judging: asyncio.Task[None] | None = None
 
     @property
     def is_current(self) -> bool:
-        """Whether the group still has this gate."""
+        """True while the group has this gate."""
         return self.group.admission.gate is self
 
     # --- Gate ------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is held back of what the group is known to offer: `check` lets every request pass."""
+        """True if nothing known of the group is held back: `check` lets every request pass."""
         return not self.held and not self._unread and self.group.known is self._whole
 
     @property
     def is_behind(self) -> bool:
-        """Whether the group is known to offer something that is not judged yet."""
+        """True if the group has a catalog that is not judged yet."""
         known = self.group.known
         return known is not self._whole and known is not None
 
     async def catch_up(self) -> None:
-        """Judge what the group is known to offer now, unless it changes faster than that goes."""
-        for _ in range(2):  # a thread may have begun with what came before
+        """Judge the group's current catalog, unless it changes faster than it can be judged."""
+        for _ in range(2):  # a thread may have started with an earlier catalog
             known = self.group.known
             if known is None or known is self._whole:
                 return
@@ -170,13 +169,13 @@ class DefinitionGate:
                 await asyncio.wait([self._judging])
 
     def admit(self, whole: Catalog) -> Catalog | None:
-        """Return a catalog without what is held back; as long as nothing changes, the same object."""
+        """Return a catalog without held definitions; while nothing changes, the same object."""
         if whole is not self._whole and (self._apart is None or whole is not self._apart[0]):
             self._judge(whole, accepts=True)
         return self._admitted
 
     async def admit_hello(self, hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
-        """Return an upstream's answer to `initialize`, without instructions that are held back."""
+        """Return an upstream's answer to `initialize`, without held instructions."""
         text = wire.text(hello.get("instructions")) or ""
         title = wire.text(wire.member(hello.get("serverInfo", wire.EMPTY_OBJECT), "title")) or ""
         if not text and not title:
@@ -190,7 +189,7 @@ class DefinitionGate:
         return _without_instructions(hello) if judgement.held else hello
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
-        """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back."""
+        """Check a request before it is sent. Raises DefinitionHeld if its target is held back."""
         known = self.group.known
         if known is not self._whole and known is not None:
             self.admit(known)
@@ -212,7 +211,7 @@ class DefinitionGate:
             raise self._refusal(f"the {kind.noun} `{one_line(shown or name)}`", reason)
 
     def _refuse_unread(self, key: Key, shown: str) -> None:
-        """Refuse what the server has not described: without its definition, it cannot be judged."""
+        """Refuse a target without a definition from the server, since it cannot be judged."""
         kind, name = key
         if self._whole is None or kind.listed_as is None or kind not in self._unread:
             return
@@ -230,22 +229,22 @@ class DefinitionGate:
         return DefinitionHeld(what, name, reason, hint=hint)
 
     def renew(self, *, is_other_file: bool) -> bool:
-        """Judge the same catalog by the pins of now, if they have changed; return whether something else is admitted.
+        """Judge the same catalog by the current pins, if they have changed; return whether the result differs.
 
-        Nothing is accepted by that, unless nothing is pinned of the server: what is not pinned then was refused by
-        what others have pinned, or did not fit, and would be accepted and refused again without end.
+        This accepts nothing, unless the server has no pins: other definitions were refused because of others' pins or
+        for lack of room, and would be accepted and refused again forever.
         """
         before, stored = self._admitted, self._stored
         if self._whole is not None and (is_other_file or stored != self._judged_by):
             accepts = is_other_file or stored is None
             if self._apart is None:
                 self._judge(self._whole, accepts=accepts)
-            else:  # by the pins of before
+            else:  # by the previous pins
                 self._apart = self._apart[0], self._apart[1] or accepts
         return self._admitted is not before
 
     def _judge(self, whole: Catalog, *, accepts: bool) -> None:
-        """Judge a catalog, or have a thread do that."""
+        """Judge a catalog, or start a thread that does."""
         if not is_large(whole):
             self._apart = None
             self._service.refresh()
@@ -258,14 +257,14 @@ class DefinitionGate:
             self._judging = self._service.start(self)
 
     async def judge_apart(self) -> None:
-        """Judge the last large catalog in a thread."""
+        """Judge the latest large catalog in a thread."""
         assert self._apart is not None
         apart = whole, accepts = self._apart
         try:
             self._service.refresh()
             stored = self._stored
             judgement = await self._service.judge_apart(self._pinned(stored), whole, self._pinning)
-            if self._apart is not None and self.is_current:  # else something small has come since
+            if self._apart is not None and self.is_current:  # otherwise, a small catalog has come since
                 before = self._admitted
                 self._apply(whole, judgement, stored, accepts=accepts)
                 if self._admitted is not before:
@@ -279,7 +278,7 @@ class DefinitionGate:
             self._judging = self._service.start(self) if self._apart is not None else None
 
     def _apply(self, whole: Catalog, judgement: PinJudgement, stored: PinnedServer | None, *, accepts: bool) -> None:
-        """Hold, accept and report what was found about a catalog."""
+        """Hold, accept and report definitions according to a judgement."""
         version, pinned, held, accepted = _version_of(whole), self._pinned(stored), judgement.held, judgement.accepted
         is_same = whole is self._whole and held.keys() == self.held.keys()
         self.held, self._whole, self._judged_by = held, whole, stored
@@ -302,7 +301,7 @@ class DefinitionGate:
     def _pinned(self, stored: PinnedServer | None) -> PinnedServer | None:
         return pins_of_source(stored, self._pinning.source)
 
-    # --- what is admitted ------------------------------------------------------------------------------
+    # --- admitted entries ------------------------------------------------------------------------------
 
     def _without_held(self, whole: Catalog) -> Catalog:
         lists = {kind: self._without_held_entries(kind, listing) for kind, listing in whole.lists.items()}
@@ -313,7 +312,7 @@ class DefinitionGate:
         return whole.with_lists(changed) if changed else whole
 
     def _without_held_entries(self, kind: ListKind, listing: Listing) -> Listing:
-        """Return a list without what is held; the same object, as long as it and what is held of it are the same."""
+        """Return a list without held entries; the same object while the list and its held entries are the same."""
         held = {name for each, name in self.held if each.listed_as is kind}
         if held.isdisjoint(listing.entries):
             self._lists.pop(kind, None)
@@ -327,13 +326,13 @@ class DefinitionGate:
 
 
 def _find_unread(whole: Catalog) -> frozenset[PinKind]:
-    """Return of which kinds the server has not listed its definitions, or could not."""
+    """Return the kinds whose definitions the server has not listed, or could not list."""
     lists = {kind: whole.lists.get(kind.listed_as) for kind in PinKind if kind.listed_as and kind in _CALLED}
     return frozenset(kind for kind, listing in lists.items() if listing is None or listing.has_failed)
 
 
 def _without_instructions(hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
-    """Return an answer to `initialize` without instructions, and without a title, which is pinned with them."""
+    """Return an answer to `initialize` without instructions, and without the title, which is pinned with them."""
     kept = {name: value for name, value in hello.items() if name != "instructions"}
     info = hello.get("serverInfo", wire.EMPTY_OBJECT)
     if len(wire.member(info, "title")):
@@ -348,7 +347,7 @@ def _version_of(whole: Catalog) -> str:
 
 
 def _targets(method: str, params: Mapping[str, Raw], held: Iterable[Key]) -> Iterator[Key]:
-    """Yield what a request is about."""
+    """Yield the definitions that a request targets."""
     match method:
         case "tools/call":
             yield PinKind.TOOL, wire.text(params.get("name")) or ""
@@ -365,7 +364,7 @@ def _targets(method: str, params: Mapping[str, Raw], held: Iterable[Key]) -> Ite
 
 
 def _find_templates(templates: Iterable[Key], uri: str) -> Iterator[Key]:
-    """Yield the templates that a reading of a URI may come from: all for one that cannot be judged."""
+    """Yield the templates that may match a URI: all of them for a URI that cannot be judged."""
     from dynamic_mcp.policy.arguments import ConditionError
     from dynamic_mcp.policy.uris import variants
 
@@ -379,13 +378,13 @@ def _find_templates(templates: Iterable[Key], uri: str) -> Iterator[Key]:
             yield key
 
 
-# --- what is reported of it ---------------------------------------------------------------------------------
+# --- reports ------------------------------------------------------------------------------------------------
 
 
 class PinReport(Struct, frozen=True):
-    """What is to be reported of a server: `is_baseline` if something else is run under its name than before.
+    """A report on a server: `is_baseline` if something else runs under its name than before.
 
-    The first definitions of a kind are not, unless something is odd about them.
+    The first definitions of a kind are left out, unless they have warnings.
     """
 
     versions: str
@@ -396,7 +395,7 @@ class PinReport(Struct, frozen=True):
     def of(
         cls, stored: PinnedServer | None, pinned: PinnedServer | None, judgement: PinJudgement, version: str
     ) -> PinReport:
-        """Return the report of a judgement, where `pinned` counts and `stored` is in the lock file."""
+        """Return the report of a judgement; `pinned` counts, and `stored` is in the lock file."""
         before = "" if pinned is None else pinned.version
         versions = f" {before} -> {version}" if before and version and before != version else ""
         differences = tuple(
@@ -408,7 +407,7 @@ class PinReport(Struct, frozen=True):
 
     @property
     def marks(self) -> frozenset[str]:
-        """What tells this from all other reports."""
+        """The identity of this report among others."""
         return frozenset((*map(_mark, self.differences), *(("baseline",) if self.is_baseline else ())))
 
     def without(self, reported: set[str]) -> PinReport:
@@ -418,11 +417,11 @@ class PinReport(Struct, frozen=True):
 
     @property
     def is_alarming(self) -> bool:
-        """Whether a person should look at it."""
+        """True if a user should look at it."""
         return self.is_baseline or any(map(_is_alarming, self.differences))
 
     def describe(self, group: str) -> str:
-        """Return it as one line of a log."""
+        """Return the report as one log line."""
         names = self._names()
         changed, added, held = len(names["changed"]), len(names["added"]), names["held"]
         unpinned = sum(not each.fits and not each.held for each in self.differences)
@@ -439,7 +438,7 @@ class PinReport(Struct, frozen=True):
         return f"group {group}{self.versions}: {'; '.join(filter(None, parts))}; run `{command}`"
 
     def members(self) -> Mapping[str, object]:
-        """Return it as the details of an event."""
+        """Return the report as the details of an event."""
         found: dict[str, object] = {member: names[:_MAX_NAMED] for member, names in self._names().items() if names}
         return {**found, "baseline": "new"} if self.is_baseline else found
 

@@ -1,1 +1,1 @@
-"""Runs the plug-ins of a config. It is loaded with the first config that has some."""
+"""Runs the plug-ins of a config. It is imported with the first config that has some."""

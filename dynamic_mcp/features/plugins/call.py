@@ -1,7 +1,7 @@
-"""One call at one plug-in: what `next` does for it, and what follows if it fails or hangs.
+"""One call at one plug-in: implements its `next`, and handles its failures and timeouts.
 
-Only the plug-in's own steps are timed: while what follows runs, its clock stands still. Whatever the plug-in does,
-the server gets the call once at most.
+Only the plug-in's own steps are timed: its clock stops while the later steps run. Whatever the plug-in does, the
+server gets the call at most once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 
 log = logging.getLogger(__name__)
 
-# The requests that pass plug-ins, and what they are to them.
+# The requests that pass plug-ins, with the operation that a plug-in sees.
 KINDS: dict[str, CallKind] = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
 
 
 class PluginCall:
-    """A call that a plug-in has been given."""
+    """A call in the hands of a plug-in."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class PluginCall:
         self._restart = restart
         self._request = _describe(message, caller)
         self._loop = asyncio.get_running_loop()
-        self._late: asyncio.Future[None] = self._loop.create_future()  # it has taken too long
+        self._late: asyncio.Future[None] = self._loop.create_future()  # it timed out
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-        self._next: asyncio.Task[Any] | None = None  # the task that has called `next`
+        self._next: asyncio.Task[Any] | None = None  # the task that called `next`
         self._has_next_ended = asyncio.Event()
         self._answer: Frame | None = None
         self._result: CallResult | None = None
@@ -61,11 +61,11 @@ class PluginCall:
         self._raised: BaseException | None = None
 
     async def run(self) -> Frame:
-        """Return the plug-in's answer. Raises PluginError, and what came after the plug-in, if it lets that pass."""
+        """Return the plug-in's answer. Raises PluginError, and errors of later steps that the plug-in lets pass."""
         try:
             return await self._run()
         except PluginError as exc:
-            if exc is self._error:  # of a plug-in that follows
+            if exc is self._error:  # from a later plug-in
                 raise
             what = self._message.label or self._message.method
             log.error("%s: %s", what, exc.message, exc_info=exc.__cause__)  # noqa: TRY400 - of what it has raised
@@ -99,10 +99,10 @@ class PluginCall:
             return self._pass_on()
         raise self._failure(describe(exc)) from exc
 
-    # --- what the plug-in may do -----------------------------------------------------------------------
+    # --- `next` ----------------------------------------------------------------------------------------
 
     async def _go_on(self, request: CallRequest) -> CallResult:
-        """Do what follows: `next` of the plug-in."""
+        """Run the later steps: the plug-in's `next`."""
         if self._is_over:
             raise RuntimeError("the call has ended")
         if self._next is not None:
@@ -131,7 +131,7 @@ class PluginCall:
         return self._result
 
     def _read_arguments(self, request: CallRequest) -> Raw | None:
-        """Return the arguments of a request, None if they are as before. Raises ValueError if it cannot be sent."""
+        """Return a request's arguments, or None if unchanged. Raises ValueError if they cannot be sent."""
         own = self._request
         if (request.kind, request.server, request.name) != (own.kind, own.server, own.name):
             raise ValueError("only the arguments of a call can be replaced")
@@ -149,10 +149,10 @@ class PluginCall:
         params = {**(self._message.params or {}), "arguments": arguments}
         return self._restart(structs.replace(self._message, params=params), self._following)
 
-    # --- what comes of it ------------------------------------------------------------------------------
+    # --- the result ------------------------------------------------------------------------------------
 
     def _read(self, result: object) -> Frame:
-        """Return what the plug-in has answered. Raises PluginError if that is no result."""
+        """Return the plug-in's answer. Raises PluginError if it is not a result."""
         if result is self._result and self._answer is not None:
             return self._answer
         if not isinstance(result, CallResult):
@@ -167,14 +167,14 @@ class PluginCall:
         return Frame(result=raw) if self._answer is None else structs.replace(self._answer, result=raw, error=Raw())
 
     def _pass_on(self) -> Frame:
-        """Return or raise what came after the plug-in, which it has let pass."""
+        """Return or raise the outcome of the later steps, which the plug-in let pass."""
         if self._error is not None:
             raise self._error
         assert self._answer is not None, "`next` has raised because of it"
         return self._answer
 
     async def _skip(self) -> Frame:
-        """Go on without the plug-in. Raises PluginError if what follows was cancelled, since it may have run."""
+        """Continue without the plug-in. Raises PluginError if cancelled later steps may have run."""
         if self._next is None:
             return await self._following(self._message)
         await self._has_next_ended.wait()
@@ -189,7 +189,7 @@ class PluginCall:
         return PluginError(self._settings.use, f"{what}; {sent}")
 
     def _cancel_next(self) -> None:
-        """Cancel what follows, where another task than the plug-in's own waits for it."""
+        """Cancel the later steps, if another task than the plug-in's own waits for them."""
         if self._next is not None and not self._has_next_ended.is_set():
             self._next.cancel()
 
@@ -223,7 +223,7 @@ def _describe(message: UpstreamRequest, caller: CallerInfo) -> CallRequest:
 
 
 def _check_by_schema(message: UpstreamRequest, request: CallRequest, arguments: Raw) -> None:
-    """Check arguments by the server's schema, where they must fit. Raises InvalidArguments."""
+    """Check arguments by the server's schema, where required. Raises InvalidArguments."""
     catalog, group = message.group.group.known, message.group
     if request.kind != "tool" or catalog is None or not must_fit(group, group.shown_name(request.name)):
         return
@@ -234,7 +234,7 @@ def _check_by_schema(message: UpstreamRequest, request: CallRequest, arguments: 
 
 
 def _check(data: bytes) -> Raw:
-    """Return an object that a plug-in has written, in one line. Raises ValueError if a server could not read it."""
+    """Return a plug-in's object on one line. Raises ValueError if a server could not read it."""
     data.decode()
     if b"\n" in data or b"\r" in data:
         data = wire.compact(Raw(data))

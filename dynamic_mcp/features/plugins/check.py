@@ -1,4 +1,4 @@
-"""Checks of plug-ins: whether they can be opened, and whether there are servers for them."""
+"""Checks plug-ins: whether they can be opened, and whether there are servers for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynamic_mcp.system.event_loop import loop_factory
 
 
 def check(config: Config, known: KnownCatalogs) -> list[Finding]:
-    """Open each plug-in as serving the config would, close it, and return what is in the way."""
+    """Open each plug-in as serving the config would, close it, and return the problems."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_check_all(config))
 

@@ -1,4 +1,4 @@
-"""The plug-ins on the way of calls and lists: `settings.middleware`."""
+"""Configures plug-ins for calls and lists: `settings.middleware`."""
 
 from typing import Annotated, Literal, cast
 
@@ -29,7 +29,6 @@ class Plugin(Section, frozen=True):
 
     @property
     def skips_errors(self) -> bool:
-        """Whether calls go on without it after an error."""
         return self.on_error == "skip"
 
 

@@ -1,7 +1,6 @@
-"""Lists as plug-ins let each client see them, and nothing else of a server for that client: no call, and no search.
+"""Filters lists for each client through plug-ins. Entries outside them do not exist for the client, even for calls.
 
-A client's requests are answered by a view of its own. In it, a list is not known before the plug-ins have said what
-of it is shown.
+Each client's requests are answered by a separate view. In it, a list is unknown until the plug-ins have filtered it.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from dynamic_mcp.system.bounded import BoundedDict
 
 log = logging.getLogger(__name__)
 
-# Views that are remembered of each view of the config. One that is forgotten is made again.
+# The number of views cached per view of the config. A forgotten view is made again.
 _MAX_VIEWS = 1000
-# How long a plug-in that has failed is not asked again for the same list.
+# How long a failed plug-in is not asked again for the same list.
 _PAUSE_S = 5.0
 _KINDS: Mapping[ListKind, PublicListKind] = {
     ListKind.TOOLS: "tools",
@@ -45,7 +44,7 @@ _ABOUT_RESOURCES = frozenset(("resources/read", "resources/subscribe", "resource
 
 
 class ListHooks:
-    """What plug-ins make of lists. `caller_of` describes a client to them."""
+    """Filters lists through plug-ins. `caller_of` describes a client to them."""
 
     def __init__(self, plugins: Sequence[ActivePlugin], caller_of: Callable[[Client], CallerInfo]) -> None:
         self.plugins = tuple(plugins)
@@ -53,7 +52,7 @@ class ListHooks:
         self._views: WeakKeyDictionary[View, BoundedDict[CallerInfo, View]] = WeakKeyDictionary()
 
     async def answer(self, answer: Callable[[Request], Awaitable[Frame]], request: Request) -> Frame:
-        """Have a request answered by what its client may see. A command has chosen itself what it sees."""
+        """Answer a request within the client's view. A command chooses its own view."""
         if not request.client.is_command:
             request = structs.replace(request, view=self._find(request.view, self._caller_of(request.client)))
             groups = [group for group in request.view if isinstance(group, HookedGroup)]
@@ -80,9 +79,9 @@ class ListHooks:
 
 
 class _Outcome(Struct, frozen=True):
-    """What plug-ins have made of a list. With an error, it is not known, or not without what has failed.
+    """The plug-ins' result for a list. With an error, the list is unknown, or cannot skip the failed plug-in.
 
-    `until` is when they are asked again, by the clock of the loop; None is with the next change of the list.
+    `until` is when they are asked again, by the loop's clock; None: with the next change of the list.
     """
 
     given: Listing
@@ -92,7 +91,7 @@ class _Outcome(Struct, frozen=True):
 
 
 class HookedGroup(GroupView):
-    """A view of a group with the lists that plug-ins let one client see of those of the `base`."""
+    """A view of a group with the lists of the `base`, filtered by plug-ins for one client."""
 
     def __init__(self, base: GroupView, plugins: Sequence[ActivePlugin], caller: CallerInfo) -> None:
         super().__init__(base.group, base.presentation, base.rules, base=base)
@@ -106,7 +105,7 @@ class HookedGroup(GroupView):
 
     @property
     def known(self) -> Catalog | None:
-        """What the group offers here, as far as it is known and plug-ins have said what of it is shown."""
+        """The group's catalog in this view, as far as it is known and plug-ins have filtered it."""
         catalog = self._base.known
         if catalog is not self._catalog:
             self._shown = None if catalog is None else self._assemble(catalog)
@@ -115,45 +114,44 @@ class HookedGroup(GroupView):
 
     @property
     def may_hide(self) -> bool:
-        """Whether something may be hidden: plug-ins do."""
         return True
 
     @property
     def is_fresh(self) -> bool:
-        """Whether plug-ins have been asked for all lists that are known."""
+        """True if plug-ins have filtered all known lists."""
         catalog = self._base.known
         return catalog is None or not self._find_stale(catalog)
 
     async def refresh(self) -> None:
-        """Ask plug-ins for the lists that are known, if there are others than before."""
+        """Ask plug-ins to filter the known lists, if these have changed."""
         if (catalog := self._base.known) is not None:
             await self._ask(catalog)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Return what the group offers here. Raises UpstreamError, and PluginError where that cannot be said."""
+        """Return the group's catalog in this view. Raises UpstreamError, and PluginError if it cannot be filtered."""
         kinds = tuple(kinds)
         return await self._show(await self._base.learn_catalog(client, kinds), kinds)
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Read these lists again, and ask plug-ins for them. Raises UpstreamError and PluginError."""
+        """Read these lists again, and have plug-ins filter them. Raises UpstreamError and PluginError."""
         kinds = tuple(kinds)
         return await self._show(await self._base.reread(client, kinds), kinds)
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
-        """Say what is missing from these lists and why; empty when they are whole."""
+        """Return what is missing from these lists and why; empty if they are complete."""
         kinds = tuple(kinds)
         errors = (self._outcomes[kind].error for kind in kinds if kind in self._outcomes)
         found = dict.fromkeys((self._base.complaint(kinds), *(exc.message for exc in errors if exc is not None)))
         return "; ".join(filter(None, found))
 
     def may_have(self, kind: ListKind, key: str) -> bool:
-        """Return whether something may be asked for that is in no list: plug-ins have not said so."""
+        """Return whether an unlisted entry may be requested: plug-ins have not allowed it."""
         return False
 
     def may_read(self, uri: str) -> bool:
-        """Tell whether a resource exists for this client, if there is one.
+        """Return whether a resource, if there is one, exists for this client.
 
-        One that a plug-in has left out does not, nor does what only a template makes that was left out.
+        Resources that a plug-in left out do not exist, nor do those that match only templates it left out.
         """
         whole, shown = self._base.known, self.known
         if not self._base.may_read(uri) or whole is None or shown is None or not shown.knows(_RESOURCES):
@@ -165,7 +163,7 @@ class HookedGroup(GroupView):
         return self._may_read_unlisted(uri, whole, shown)
 
     def _may_read_unlisted(self, uri: str, whole: Catalog, shown: Catalog) -> bool:
-        """Tell whether no reading of a URI is of what plug-ins have left out."""
+        """Return whether no reading of a URI is an entry that plug-ins left out."""
         from dynamic_mcp.policy.arguments import ConditionError
         from dynamic_mcp.policy.uris import variants
 
@@ -183,7 +181,7 @@ class HookedGroup(GroupView):
         return True
 
     def _find_hidden(self, whole: Catalog, shown: Catalog) -> frozenset[str]:
-        """Return the readings of the resources that plug-ins have left out."""
+        """Return the readings of the resources that plug-ins left out."""
         lists = whole.entries(ListKind.RESOURCES), shown.entries(ListKind.RESOURCES)
         if self._hidden is None or self._hidden[0] is not lists[0] or self._hidden[1] is not lists[1]:
             from dynamic_mcp.policy.uris import readings_of_all
@@ -194,7 +192,7 @@ class HookedGroup(GroupView):
     # --- asking plug-ins -------------------------------------------------------------------------------
 
     async def _show(self, catalog: Catalog, kinds: Iterable[ListKind]) -> Catalog:
-        while self._find_stale(catalog):  # again if another request has asked for a newer list meanwhile
+        while self._find_stale(catalog):  # repeat if another request has asked for a newer list meanwhile
             await self._ask(catalog)
         for kind in kinds:
             if kind in catalog.lists and (error := self._outcomes[kind].error) is not None:
@@ -206,7 +204,7 @@ class HookedGroup(GroupView):
         return [(kind, each) for kind, each in catalog.lists.items() if _is_stale(self._find(kind, each), now)]
 
     def _find(self, kind: ListKind, listing: Listing) -> _Outcome | None:
-        """Return what plug-ins have made of a list, or of an equal one; None if they have not been asked."""
+        """Return the plug-ins' result for a list, or for an equal one; None if they have not been asked."""
         outcome = self._outcomes.get(kind)
         if outcome is None or outcome.given is listing:
             return outcome
@@ -223,7 +221,7 @@ class HookedGroup(GroupView):
             await asyncio.gather(*(self._ask_for(kind, listing) for kind, listing in stale)),
             strict=True,
         )
-        self._catalog = None  # what is shown of it may be another now
+        self._catalog = None  # the filtered list may differ now
 
     async def _ask_for(self, kind: ListKind, listing: Listing) -> _Outcome:
         own = self._base.own_name if kind is ListKind.TOOLS else str
@@ -245,7 +243,7 @@ class HookedGroup(GroupView):
         return _Outcome(listing, shown, None, asyncio.get_running_loop().time() + _PAUSE_S if failed else None)
 
     async def _ask_one(self, plugin: ActivePlugin, kind: PublicListKind, items: list[Item]) -> list[Item]:
-        """Return what one plug-in shows. Raises PluginError."""
+        """Return one plug-in's filtered list. Raises PluginError."""
         opened, settings = plugin.opened, plugin.settings
         if opened is None:
             raise PluginError(settings.use, "is not open")
@@ -255,7 +253,7 @@ class HookedGroup(GroupView):
         return _check(settings.use, items, found)
 
     def _assemble(self, catalog: Catalog) -> Catalog:
-        """Return a catalog as it is shown, without the lists of which plug-ins have not said what is shown."""
+        """Return the filtered catalog, without the lists that plug-ins have not filtered."""
         lists: dict[ListKind, Listing] = {}
         for kind, listing in catalog.lists.items():
             outcome = self._find(kind, listing)
@@ -266,7 +264,7 @@ class HookedGroup(GroupView):
 
 
 def _is_listed(request: Request) -> bool:
-    """Tell whether a group is known to list the resource that a request is about."""
+    """Return whether a group is known to list the resource of a request."""
     uri = wire.text(wire.member(request.params, "uri"))
     return any(group.known is not None and uri in group.known.entries(ListKind.RESOURCES) for group in request.view)
 
@@ -276,7 +274,7 @@ def _is_stale(outcome: _Outcome | None, now: float) -> bool:
 
 
 def _check(use: str, given: Sequence[Item], found: object) -> list[Item]:
-    """Return the items that a plug-in has returned. Raises PluginError if they are not of those given."""
+    """Return the items from a plug-in. Raises PluginError if they are not among those given."""
     if not isinstance(found, Sequence) or not all(isinstance(each, Item) for each in found):
         raise PluginError(use, "has not returned a sequence of `Item`")
     before = {each.name: each for each in given}
@@ -290,7 +288,7 @@ def _check(use: str, given: Sequence[Item], found: object) -> list[Item]:
 
 
 def _is_same_entry(item: Item, known: Item) -> bool:
-    """Tell whether a definition can be shown instead of another: it is JSON in one line, and of the same name."""
+    """Return whether a definition can replace another: it is JSON on one line, with the same name."""
     key = next(kind.key for kind, public in _KINDS.items() if public == known.kind)
     try:
         item.raw.decode()

@@ -1,4 +1,4 @@
-"""Finds the class of a plug-in: by the name under which an installed package offers it, or by module and class."""
+"""Finds the class of a plug-in: by the entry point of an installed package, or by module and class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plug-in that is open. Whatever it does, nobody waits for it longer than its bound."""
+"""An open plug-in. Every wait for it is bounded."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How long work may take to end after it was cancelled.
+# How long work may take to end after its cancellation.
 _END_WITHIN_S = 1.0
 
 
 class OpenPlugin:
-    """A plug-in, from its opening to its end. Another config may use it in another way."""
+    """A plug-in, from its opening to its end. Several configs may use it with different settings."""
 
     def __init__(self, use: str, options: Mapping[str, object], plugin: Middleware) -> None:
         self.use = use
@@ -54,17 +54,17 @@ class OpenPlugin:
                 self._is_idle.set()
 
     async def wait_until_idle(self) -> None:
-        """Wait until nobody uses the plug-in."""
+        """Wait until no call uses the plug-in."""
         await self._is_idle.wait()
 
     # --- work ------------------------------------------------------------------------------------------
 
     def start(self, work: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
-        """Start what the plug-in does."""
+        """Start work of the plug-in."""
         return asyncio.create_task(_contain(work), name=f"plug-in {self.use}")
 
     def abandon(self, task: asyncio.Task[T]) -> None:
-        """Cancel a task, and wait for nothing that it does. One that goes on all the same is stopped by force."""
+        """Cancel a task without waiting for it. A task that continues is stopped by force."""
         if not task.done():
             self._abandoned.add(task)
             task.add_done_callback(self._forget)
@@ -72,12 +72,12 @@ class OpenPlugin:
             asyncio.get_running_loop().call_later(_END_WITHIN_S, _stop, task)
 
     async def end(self, task: asyncio.Task[T]) -> None:
-        """Cancel a task, and wait a moment for its end."""
+        """Cancel a task, and wait briefly for its end."""
         self.abandon(task)
         await asyncio.wait((task,), timeout=_END_WITHIN_S)
 
     async def run(self, work: Callable[[], Awaitable[T]], within_s: float) -> T:
-        """Return what the plug-in returns. Raises PluginError if it fails, or takes too long."""
+        """Return the result of the plug-in's work. Raises PluginError if it fails or times out."""
         task = self.start(work)
         try:
             await asyncio.wait((task,), timeout=within_s)
@@ -94,7 +94,7 @@ class OpenPlugin:
         return task.result()
 
     async def close(self, within_s: float) -> None:
-        """End the plug-in; what goes wrong is logged."""
+        """Close the plug-in, and log errors."""
         try:
             await self.run(self.plugin.close, within_s)
         except PluginError as exc:
@@ -109,35 +109,35 @@ class OpenPlugin:
 
 
 class ActivePlugin(Struct, frozen=True, dict=True):
-    """A plug-in as a config uses it. `opened` None is one that nobody has opened, and that lets nothing pass."""
+    """A plug-in with the settings of a config. `opened` None means that it is not open, and lets nothing pass."""
 
     settings: Plugin
     opened: OpenPlugin | None
 
     @cached_property
     def servers(self) -> Globs:
-        """The servers that it is used for."""
+        """The servers that use it."""
         return Globs(self.settings.servers)
 
 
 def _stop(task: asyncio.Task[Any]) -> None:
-    """End a task that has swallowed its cancellation, since the end of the event loop would wait for it."""
+    """Stop a task that swallowed its cancellation, since the end of the event loop would wait for it."""
     work = task.get_coro()
     if task.done() or not isinstance(work, Coroutine):
         return
-    with contextlib.suppress(RuntimeError):  # it ignores that, too
+    with contextlib.suppress(RuntimeError):  # it ignores this, too
         work.close()
     task.cancel()
 
 
 async def _contain(work: Callable[[], Awaitable[T]]) -> T:
-    """Do what a plug-in does, so that whatever it raises ends its own task only; it may also be no coroutine."""
+    """Run work of a plug-in so that its errors end only its own task; it may also not be a coroutine."""
     try:
         return await work()
-    except (SystemExit, KeyboardInterrupt) as exc:  # these would end the program
+    except (SystemExit, KeyboardInterrupt) as exc:  # these would exit the program
         raise RuntimeError(f"has raised {exc!r}") from exc
 
 
 def describe(exc: BaseException) -> str:
-    """Say that a plug-in has failed, without the words of its exception, which may hold what clients must not see."""
+    """Describe a plug-in's failure without the text of its exception, which may hold secrets."""
     return f"has failed with {type(exc).__name__}"

@@ -1,6 +1,6 @@
 """The plug-ins of one proxy: opened before their config is applied, and closed when no call uses them any more.
 
-What a config leaves as it is goes on over a reload. A config whose plug-ins cannot be opened changes nothing.
+Unchanged plug-ins survive a reload. A config whose plug-ins cannot be opened changes nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long a plug-in may take to be imported and opened, whatever its `timeout` is for calls, and all to be closed.
+# How long a plug-in may take to be imported and opened, whatever its `timeout` for calls, and all of them to close.
 OPEN_WITHIN_S = 30.0
 CLOSE_WITHIN_S = 2.0
 
 
 class Plugins:
-    """The plug-ins of a config. `lists` are there where plug-ins have something to say of lists.
+    """The plug-ins of a config. `lists` is set if plug-ins filter lists.
 
     `roles_of` returns the roles of a client; `on_lists_changed` is called when a plug-in wants lists made again.
     """
@@ -55,10 +55,10 @@ class Plugins:
     def __repr__(self) -> str:
         return f"<Plugins {', '.join(each.settings.use for each in self.active)}>"
 
-    # --- their life ------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------------
 
     async def prepare(self, config: Config) -> None:
-        """Open what a config needs and is not open yet. Raises ConfigError, and then nothing has changed."""
+        """Open the plug-ins that a config adds. Raises ConfigError; then nothing has changed."""
         opened: list[OpenPlugin] = []
         left = [*self._open]
         try:
@@ -76,7 +76,7 @@ class Plugins:
         self._open += opened
 
     def apply(self, config: Config) -> None:
-        """Use what was prepared for a config; the rest is closed once its calls have ended."""
+        """Use the plug-ins prepared for a config; the others are closed once their calls have ended."""
         left, active = [*self._open], []
         for settings in plugins_of(config):
             if (found := _find(left, settings)) is not None:
@@ -90,7 +90,7 @@ class Plugins:
             self._retired[each] = self._tasks.create(self._retire(each), name=f"end of plug-in {each.use}")
 
     async def close(self) -> None:
-        """Close all, the last first, within a bound."""
+        """Close all plug-ins, the last first, within a bound."""
         self._tasks.cancel_all()
         await self._tasks.wait()
         plugins = [*self._retired, *self._open]
@@ -106,7 +106,7 @@ class Plugins:
     # --- lists -----------------------------------------------------------------------------------------
 
     def _hook_lists(self) -> None:
-        """Ask those plug-ins for lists that have, or may have, something to say of them."""
+        """Use those plug-ins for lists that filter them, or may do so."""
         plugins = tuple(each for each in self.active if each.opened is None or each.opened.has_list)
         if not plugins:
             self.lists = None
@@ -132,10 +132,10 @@ class Plugins:
         return bool(self._of_calls(server))
 
     async def send(self, call: UpstreamRequest, next: Next, restart: Restart) -> Frame:
-        """Have a call pass the plug-ins of its server, and then what follows.
+        """Pass a call through the plug-ins of its server, and then to the later steps.
 
-        Arguments that a plug-in has replaced are decided about before the next plug-in sees them, and every call is
-        before it goes on, because the config may be another by then. Raises PluginError.
+        Arguments replaced by a plug-in are judged again before the next plug-in sees them, and every call is judged
+        before it goes on, because the config may have changed. Raises PluginError.
         """
         plugins = self._of_calls(call.group.name)
         caller = self._describe(call.request.client)
@@ -186,7 +186,7 @@ async def open_plugin(settings: Plugin, refresh_lists: Callable[[], None] = lamb
 
 
 def to_config_error(config: Config, number: int, exc: PluginError) -> ConfigError:
-    """Return the error of a config whose plug-in at this place cannot be used."""
+    """Return the error for a config whose plug-in with this number cannot be used."""
     return ConfigError(str(config.file), f"settings.middleware[{number}]", exc.message, hint=exc.hint)
 
 
@@ -196,6 +196,6 @@ def _find(plugins: Iterable[OpenPlugin], settings: Plugin) -> OpenPlugin | None:
 
 
 async def _close_all(plugins: Sequence[OpenPlugin], within_s: float) -> None:
-    """Close plug-ins, the last first, all within a bound; one that hangs takes nothing of the time of the others."""
+    """Close plug-ins, the last first, all within a bound; a hanging one does not use up the time of the others."""
     for each in reversed(plugins):
         await each.close(within_s / len(plugins))

@@ -1,4 +1,4 @@
-"""Plug-ins on the way of calls."""
+"""The plug-ins step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dynamic_mcp.proxy.chain import ChangingStep, Services
 from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 
-if TYPE_CHECKING:  # loaded where plug-ins have something to say of lists
+if TYPE_CHECKING:  # imported if plug-ins filter lists
     from dynamic_mcp.features.plugins.lists import ListHooks
 
 
 class AskPlugins(ChangingStep):
-    """Passes calls on through the plug-ins of their servers."""
+    """Passes calls through the plug-ins of their servers."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -26,26 +26,25 @@ class AskPlugins(ChangingStep):
         self.plugins.apply(services.config)
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
-        """Return whether a plug-in is for calls of a server."""
         return self.plugins.are_for(group.name)
 
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
-        """Pass on what no plug-in is for. Raises PluginError."""
+        """Pass a call through its plug-ins, if there are any. Raises PluginError."""
         return self.plugins.send(call, next, restart) if call.method in KINDS else next(call)
 
     async def prepare(self, config: Config) -> None:
-        """Open the plug-ins of a config that is to be applied. Raises ConfigError, and then nothing has changed."""
+        """Open the plug-ins of a config before it is applied. Raises ConfigError; then nothing has changed."""
         await self.plugins.prepare(config)
 
     def apply(self, configs: Iterable[Config]) -> None:
-        """Use what was prepared for the config of the proxy: until then its plug-ins let nothing pass."""
+        """Use the plug-ins prepared for the proxy's config: until then they let nothing pass."""
         self.plugins.apply(self.services.config)
 
     @property
     def lists(self) -> ListHooks | None:
-        """What shows each client the lists that plug-ins make for it."""
+        """The filter that shows each client its lists."""
         return self.plugins.lists
 
     async def close(self) -> None:
-        """Close all plug-ins, also those of configs before."""
+        """Close all plug-ins, including those of earlier configs."""
         await self.plugins.close()

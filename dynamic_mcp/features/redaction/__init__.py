@@ -1,1 +1,1 @@
-"""What is replaced in texts of arguments, of results and of what servers say by themselves."""
+"""Redacts texts of arguments, results and server messages."""

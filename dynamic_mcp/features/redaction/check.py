@@ -1,4 +1,4 @@
-"""Checks of what is replaced in texts: rules that are about nothing, or that find what they should not."""
+"""Checks redaction rules: those that match nothing, or too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is replaced in texts of results and arguments."""
+"""Configures the redaction of texts in results and arguments."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from dynamic_mcp.config.rules import CallRule
 from dynamic_mcp.config.section import Value
 from dynamic_mcp.config.types import Globs, Pattern, unique
 
-# Where something is replaced.
+# The texts that a rule applies to.
 Place = Literal["results", "arguments"]
 Preset = Literal["keys", "tokens", "emails", "card_numbers"]
 _Presets = Annotated[tuple[str, ...], Value(unique, written=Annotated[list[Preset], Meta(min_length=1)])]
@@ -37,18 +37,15 @@ class Redact(CallRule, frozen=True):
     )
 
     def __post_init__(self) -> None:
-        """Check that it says what to replace."""
         if not self.presets and self.pattern is None:
             raise FlawError("needs `presets` or `pattern`")
 
     @property
     def in_results(self) -> bool:
-        """Whether it is for what the server answers."""
         return "results" in self.places
 
     @property
     def in_arguments(self) -> bool:
-        """Whether it is for what the server is sent."""
         return "arguments" in self.places
 
 

@@ -1,7 +1,6 @@
-"""The texts in JSON as it is written: to find them, and to replace them while every other byte stays.
+"""Finds and replaces texts in encoded JSON while every other byte stays.
 
-Nothing here builds values, so it makes no difference how deep the JSON is, whether it has a name twice, or how its
-numbers are written.
+Nothing here decodes values, so deep nesting, duplicate names and unusual numbers are all preserved.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _STRINGS = re.compile(_STRING, re.DOTALL)
 _TOKENS = re.compile(rb"(" + _STRING + rb")(\s*:)?|[{\[]|[}\]]", re.DOTALL)
 _SCALARS = re.compile(rb"(" + _STRING + rb")(\s*:)?|[^\s{}\[\],:\"]+", re.DOTALL)
-# Those that are common, the most common first.
+# Common escapes, the most common first.
 _ESCAPES = ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\t", b"\t"), (b"\\r", b"\r"))
 _START_OF_JSON = (b"{", b"[", b'"')
 _decode_texts = msgspec.json.Decoder(list[str]).decode
@@ -29,7 +28,7 @@ Replace = Callable[[bytes], bytes]
 
 
 class MatchSpan(NamedTuple):
-    """A place to replace, and that of the match which it is a part of."""
+    """A place to replace, and that of the match that it belongs to."""
 
     start: int
     end: int
@@ -38,15 +37,15 @@ class MatchSpan(NamedTuple):
 
 
 class PayloadPart(Enum):
-    """What a part of a message is, as far as it says which of the texts in it are content."""
+    """A part of a message, which decides which of its texts are content."""
 
     MESSAGE = auto()  # a result, an error, or the params of a notification or of a question
     CONTENT = auto()  # blocks of content, contents of resources, messages of prompts
     DATA = auto()  # data of an error or of a log message
     META = auto()
-    QUESTIONS = auto()  # what a result wants to know of the client, by ids
+    QUESTIONS = auto()  # a result's requests to the client, by ids
     WORDS = auto()  # all texts in it are
-    PROTOCOL = auto()  # none is
+    PROTOCOL = auto()  # none of the texts in it are
 
 
 _CONTENT_KEYS = dict.fromkeys(("content", "contents", "messages", "resource"), PayloadPart.CONTENT)
@@ -87,20 +86,20 @@ def find_texts(data: bytes) -> list[str]:
 
 
 def unescape(data: bytes) -> bytes | None:
-    """Return bytes in which all texts of JSON stand without escapes; None if that takes long."""
+    """Return JSON bytes with the texts unescaped; None if that takes long."""
     if b"\\" not in data:
         return data
     for escape, character in _ESCAPES:
-        data = character.join(data.split(escape))  # takes less time than to replace
+        data = character.join(data.split(escape))  # faster than replacing
         if b"\\" not in data:
             return data
-    return None  # also where a backslash is escaped: the one before it stays
+    return None  # correct for an escaped backslash, too: the one before it stays
 
 
 def rewrite(data: bytes, part: PayloadPart, replace: Replace) -> bytes:
-    """Return JSON with other texts: `replace` is given each one that is content, as UTF-8.
+    """Return JSON with replaced texts: `replace` gets each text that is content, as UTF-8.
 
-    Names and numbers stay, and so does what belongs to the protocol.
+    Names, numbers and protocol members stay.
     """
     pieces: list[bytes] = []
     stack: list[PayloadPart] = []
@@ -125,9 +124,9 @@ def rewrite(data: bytes, part: PayloadPart, replace: Replace) -> bytes:
 
 
 def replace_values(data: bytes, spans: Sequence[MatchSpan], value: bytes) -> bytes:
-    """Return JSON with this value for every text, number or literal that one of the spans reaches into.
+    """Return JSON with this value in place of every text, number or literal that one of the spans overlaps.
 
-    Names stay. A match inside of one text is about how that is written, and changes nothing. The spans are in order.
+    Names stay. A match within a single text concerns its encoding, and changes nothing. The spans are in order.
     """
     pieces: list[bytes] = []
     end = at = 0
@@ -144,7 +143,7 @@ def replace_values(data: bytes, spans: Sequence[MatchSpan], value: bytes) -> byt
 
 
 def _is_reached(spans: Sequence[MatchSpan], at: int, start: int, stop: int, *, is_text: bool) -> bool:
-    """Return whether one of the spans from `at` on reaches into a value that begins and ends here."""
+    """Return whether one of the spans from `at` on overlaps a value that begins and ends here."""
     while at < len(spans) and spans[at].start < stop:
         if not is_text or spans[at].match_start < start or spans[at].match_end > stop:
             return True
@@ -153,7 +152,7 @@ def _is_reached(spans: Sequence[MatchSpan], at: int, start: int, stop: int, *, i
 
 
 def is_json(text: bytes) -> bool:
-    """Return whether a text is JSON that has texts in it."""
+    """Return whether a text is JSON that contains texts."""
     if text.lstrip()[:1] not in _START_OF_JSON:
         return False
     try:
@@ -163,7 +162,7 @@ def is_json(text: bytes) -> bool:
 
 
 def decode(literal: bytes) -> bytes:
-    """Return the text that a JSON string stands for, as UTF-8, in which half a surrogate pair has its three bytes."""
+    """Return the text of a JSON string, as UTF-8, in which a lone surrogate has three bytes."""
     if b"\\" not in literal:
         return literal[1:-1]
     try:
@@ -172,7 +171,7 @@ def decode(literal: bytes) -> bytes:
         pass
     try:
         text: str = json.loads(literal.decode("utf-8", "replace"), strict=False)
-    except ValueError:  # an escape that JSON does not have
+    except ValueError:  # an invalid JSON escape
         return literal[1:-1].decode("utf-8", "replace").encode()
     return text.encode("utf-8", "surrogatepass")
 
@@ -185,12 +184,12 @@ def encode(text: bytes) -> bytes:
         pass
     try:
         return json.dumps(text.decode("utf-8", "surrogatepass")).encode()
-    except UnicodeDecodeError:  # a pattern has cut a character in two
+    except UnicodeDecodeError:  # a pattern has split a character
         return msgspec.json.encode(text.decode("utf-8", "replace"))
 
 
 def _part_of(container: PayloadPart, name: bytes) -> PayloadPart:
-    """Return what the value of this name is in such a part."""
+    """Return the part that the value of this name is, within such a part."""
     if container is PayloadPart.WORDS or container is PayloadPart.PROTOCOL:
         return container
     if container is PayloadPart.QUESTIONS:

@@ -1,6 +1,6 @@
-"""Ready sets of what is replaced in texts: what looks like a secret, and hardly ever is anything else.
+"""Presets for redaction: patterns of secrets with hardly any false matches.
 
-No pattern is slow on any text: each ends where the next one of its kind can begin.
+No pattern is slow on any text: each match ends where the next one can begin.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-# Whether what was found at these places of a text is what it looks like.
+# Confirms the match at these places of a text.
 Check = Callable[[bytes, int, int], bool]
 
 
 class Preset(Struct, frozen=True):
-    """A pattern of RE2. Of what it finds, the group `secret` is replaced if it has one, else all of it."""
+    """An RE2 pattern. Of a match, the group `secret` is replaced if it has one, else all of it."""
 
     pattern: str
     check: Check | None = None
@@ -27,7 +27,7 @@ def _has_digit(text: bytes, start: int, end: int) -> bool:
 
 
 def _is_user_and_password(text: bytes, start: int, end: int) -> bool:
-    """Return whether it is what basic authentication sends, and not a word after `basic`."""
+    """Return whether it is a basic authentication credential, and not a word after `basic`."""
     try:
         return b":" in base64.b64decode(text[start:end], validate=True)
     except ValueError:
@@ -39,7 +39,7 @@ _VERSION = re.compile(rb"\d+(?:\.\d|x\.)")
 
 
 def _is_mail_address(text: bytes, start: int, end: int) -> bool:
-    """Tell a mail address from `git@host:path`, `package@1.0.0-beta.next` and `image@2x.png`."""
+    """Return whether it is a mail address, unlike `git@host:path`, `package@1.0.0-beta.next` and `image@2x.png`."""
     user, _, domain = text[start:end].partition(b"@")
     if user == b"git" or _VERSION.match(domain) or _FILES.search(domain):
         return False
@@ -47,7 +47,7 @@ def _is_mail_address(text: bytes, start: int, end: int) -> bool:
 
 
 def _is_card_number(text: bytes, start: int, end: int) -> bool:
-    """Return whether the last digit is that of a card number (ISO/IEC 7812-1, annex B), and it is no part of more."""
+    """Return whether the check digit is that of a card number (ISO/IEC 7812-1, annex B) and no digits surround it."""
     if text[start - 1 : start] in (b".", b"-") and text[max(0, start - 2) : start - 1].isalnum():
         return False
     if text[end : end + 1] in (b".", b"-") and text[end + 1 : end + 2].isalnum():
@@ -59,7 +59,7 @@ def _is_card_number(text: bytes, start: int, end: int) -> bool:
 
 _KEY_LABEL = r"(?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 _PRIVATE_KEY = (
-    # whole, or cut off after its first line
+    # complete, or truncated after its first line
     rf"-----BEGIN {_KEY_LABEL}"
     rf"(?:(?:[^-]|-[A-Za-z0-9])*-----END {_KEY_LABEL}"
     r"|(?:\s|\\[nr])*[A-Za-z0-9+/=]{20,}(?:\s|\\[nr]|[A-Za-z0-9+/=])*)"
@@ -119,7 +119,7 @@ PRESETS: Mapping[str, tuple[Preset, ...]] = {
         Preset(r"\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*){2,4}"),
         Preset(r"(?i)\bbearer\s+(?P<secret>[A-Za-z0-9._~+/-]{16,}=*)", _has_digit),
         Preset(r"(?i)\bbasic\s+(?P<secret>[A-Za-z0-9+/]{8,}={0,2})", _is_user_and_password),
-        # in a header whatever follows the scheme is a credential, however short
+        # in a header, the text after the scheme is a credential, however short
         Preset(
             r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|apikey)\s+"
             r"(?P<secret>[^\s\"',;]+)"

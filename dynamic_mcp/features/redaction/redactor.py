@@ -1,6 +1,6 @@
 """Replaces parts of texts. Only texts change, so that a result still fits its schema.
 
-A payload without anything to replace is found by one search, and stays the object that it is.
+A payload without matches is recognised by one search, and stays the same object.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.patterns import compile_absence, compile_pattern
 from dynamic_mcp.system.bounded import NameMemo
 
-# JSON in a text in JSON in a text: deeper than that, it is a text like others.
+# JSON in a text in JSON in a text: at deeper levels, it is treated as plain text.
 _MAX_DEPTH = 4
-# A pattern that searches to the end of a text for each of its characters takes longer; so may its replacements grow.
+# A pattern that searches to the end of a text from each character is slower, and its replacements may grow as much.
 _MAX_S = 2.0
 _MAX_GROWTH = 1 << 20
-# What means the beginning or end of a text is not found in JSON, where quotes are. `[^` means something else.
+# Anchors of a text do not match in JSON, where its quotes are. `[^` has another meaning.
 _ENDS = re.compile(r"[\^$]")
 _GROUP_START = "(?P<secret>"
 _NO_ENDS = re.compile(r"\\.|\[\^", re.DOTALL)
 
 
 class TooMuch(Exception):
-    """There is so much to replace in a text that all of it is replaced, `by` this."""
+    """A text with so many matches that all of it is replaced, `by` this."""
 
     def __init__(self, by: bytes) -> None:
         super().__init__("too much to replace")
@@ -43,7 +43,7 @@ class TooMuch(Exception):
 
 
 class Redactor(RuleSet):
-    """The rules of one server on what is replaced."""
+    """The redaction rules of one server."""
 
     def __init__(self, rules: Sequence[Redact], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rules = [(None if rule.tools is None else Globs(rule.tools), rule) for rule in rules]
@@ -53,37 +53,37 @@ class Redactor(RuleSet):
         self._for_all = self._compile([rule for _, rule in self._rules if rule.in_results])
 
     def redact_arguments(self, tool: str | None, arguments: Raw | None) -> Raw | None:
-        """Return the arguments of a tool, or of a prompt, without what is to be replaced.
+        """Return the redacted arguments of a tool or a prompt.
 
-        It is the same object if there is nothing.
+        Without a match, it is the same object.
         """
         return None if arguments is None else _redact(self._texts_in_arguments(tool), arguments, PayloadPart.WORDS)
 
     def redact_answer(self, tool: str | None, payload: Raw) -> Raw:
-        """Return a result or an error, of a tool or of anything else, without what is to be replaced.
+        """Return a redacted result or error, of a tool or of any other request.
 
-        It is the same object if there is nothing.
+        Without a match, it is the same object.
         """
         return _redact(self._texts_in_answers(tool), payload, PayloadPart.MESSAGE)
 
     def present_text(self, tool: str, text: str) -> str:
-        """Return a text of our own in an answer of a tool, redacted as the server's are."""
+        """Return a text of this program in an answer of a tool, redacted like the server's."""
         message = self.redact_answer(tool, Raw(wire.encode({"message": text})))
         return wire.text(wire.member(message, "message")) or ""
 
     def present_message(self, payload: Raw) -> Raw:
-        """Return what a server says without naming a tool, as in a log message, or of the task of any of them.
+        """Return a redacted server message that names no tool, such as a log message or a task of any tool.
 
-        The rules of all tools are followed.
+        The rules of all tools apply.
         """
         return _redact(self._for_all, payload, PayloadPart.MESSAGE)
 
     def has_for_arguments(self, tool: str | None) -> bool:
-        """Return whether anything is to be replaced in the arguments of a tool, or of a prompt."""
+        """Return whether rules apply to the arguments of a tool or a prompt."""
         return self._texts_in_arguments(tool) is not None
 
     def has_for_answers(self, tool: str | None) -> bool:
-        """Return whether anything is to be replaced in the answers of a tool, or in others."""
+        """Return whether rules apply to the answers of a tool or of other requests."""
         return self._texts_in_answers(tool) is not None
 
     def _compile_for_arguments(self, tool: str | None) -> _Texts | None:
@@ -102,13 +102,13 @@ class Redactor(RuleSet):
 
 
 def compile_rules(presentation: Presentation, server: str) -> Redactor:
-    """Return what is replaced in texts of a server."""
+    """Return the redactor of a server."""
     return redactor_for(presentation.rules_of("redact", Redact))
 
 
 @lru_cache(maxsize=128)
 def redactor_for(rules: tuple[Redact, ...]) -> Redactor:
-    """Return what follows these rules, the same object for all views that have them."""
+    """Return the redactor for these rules, shared by all views that have them."""
     return Redactor(rules)
 
 
@@ -130,7 +130,7 @@ def _groups(rule: Redact) -> Iterator[_Group]:
 
 
 class _PatternReplacement:
-    """A pattern, and what stands for that which it finds."""
+    """A pattern and its replacement."""
 
     def __init__(self, preset: Preset, replacement: str) -> None:
         self.pattern = preset.pattern.replace(_GROUP_START, "(?:")
@@ -140,7 +140,7 @@ class _PatternReplacement:
         self._compiled = compile_pattern(preset.pattern, captures=self._group > 0)
 
     def find(self, text: bytes, is_over: Callable[[], bool]) -> list[MatchSpan]:
-        """Return where something is to be replaced; what follows at once is one with it. Raises TooMuch."""
+        """Return the places to replace; adjacent matches become one. Raises TooMuch."""
         spans: list[MatchSpan] = []
         most = (len(text) + _MAX_GROWTH) // (len(self.by) + 1)
         for match in self._compiled.finditer(text):
@@ -157,7 +157,7 @@ class _PatternReplacement:
 
 
 class _Group:
-    """Patterns that are looked for together."""
+    """Patterns that are searched for together."""
 
     def __init__(self, replacements: Sequence[_PatternReplacement]) -> None:
         self.replacements = replacements
@@ -165,7 +165,7 @@ class _Group:
 
 
 class _Texts:
-    """What some of the rules want replaced in texts."""
+    """The replacements for texts by some of the rules."""
 
     def __init__(self, groups: Sequence[_Group], clock: Callable[[], float]) -> None:
         self.groups = groups
@@ -175,7 +175,7 @@ class _Texts:
         self._finds_in_json = not any(_ENDS.search(_NO_ENDS.sub("", pattern)) for pattern in patterns)
 
     def is_clean(self, data: bytes, depth: int = 0) -> bool:
-        """Return whether JSON has certainly nothing to replace in it."""
+        """Return whether JSON certainly has no matches."""
         if self.is_absent is None:
             return False
         plain = json_texts.unescape(data) if self._finds_in_json else None
@@ -190,20 +190,19 @@ class _Texts:
         return all(self.is_clean(text, depth + 1) for text in inner if json_texts.is_json(text))
 
     def begin(self) -> _Pass:
-        """Begin to replace in one payload."""
         ends_at = self._clock() + _MAX_S
         return _Pass(self, lambda: self._clock() > ends_at)
 
 
 class _Pass:
-    """Replaces in the texts of one payload, until its time is over; then whole texts are replaced."""
+    """Replaces in the texts of one payload until its time is up; then it replaces whole texts."""
 
     def __init__(self, texts: _Texts, is_over: Callable[[], bool]) -> None:
         self._texts = texts
         self._is_over = is_over
 
     def redact(self, text: bytes, depth: int = 0) -> bytes:
-        """Return a text without what is to be replaced, JSON if it is JSON; the same object if there is nothing."""
+        """Return a redacted text, which stays JSON if it is JSON; the same object if there is no match."""
         is_json = depth < _MAX_DEPTH and json_texts.is_json(text)
         is_absent = self._texts.is_absent
         if is_absent is not None and (not is_json or b"\\" not in text) and is_absent(text):
@@ -220,7 +219,7 @@ class _Pass:
         return text
 
     def _redact_json(self, text: bytes, depth: int) -> bytes:
-        """Replace in the texts of JSON, and then what is found across them."""
+        """Replace in the texts of JSON, and then the matches that span several of them."""
         text = json_texts.rewrite(text, PayloadPart.WORDS, lambda inner: self.redact(inner, depth + 1))
         try:
             for each in self._find_replacements(text):
@@ -231,7 +230,7 @@ class _Pass:
         return text
 
     def _find_replacements(self, text: bytes) -> Iterator[_PatternReplacement]:
-        """Yield those that may find something. Raises TooMuch when the time is over."""
+        """Yield the replacements that may match. Raises TooMuch when the time is up."""
         for group in self._texts.groups:
             if group.is_absent is None or not group.is_absent(text):
                 if self._is_over():

@@ -1,6 +1,6 @@
-"""Where texts of calls are replaced on their way: in arguments, in answers, and in what is told of progress.
+"""The redaction steps: replace texts in arguments, answers and progress notifications.
 
-What is long is done in a thread, except for progress, which must not be overtaken by the answer.
+Long texts are redacted in a thread, except for progress, which must not be overtaken by the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WITH_ARGUMENTS = frozenset(("tools/call", "prompts/get"))
 
 
 class RedactArguments(ChangingStep):
-    """Passes on requests with arguments as they may be sent."""
+    """Passes on requests with redacted arguments."""
 
     decides = True
 
@@ -34,16 +34,14 @@ class RedactArguments(ChangingStep):
         self._workers = Workers("redact", count=2)
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
-        """Return whether there is anything to replace."""
         redactor = group.find_rules("redaction", Redactor)
         return redactor is not None and redactor.has_for_arguments(tool)
 
     def bind(self, group: GroupView, tool: str | None, next: Next, restart: Restart) -> Next:
-        """Return the step for calls of one tool."""
         return partial(self._redact, group.find_rules("redaction", Redactor), next, restart)
 
     def __call__(self, call: UpstreamRequest, next: Next, restart: Restart) -> Awaitable[Frame]:
-        """Replace what is to be replaced, once in the same params."""
+        """Redact a request, once for the same params."""
         return self._redact(call.group.find_rules("redaction", Redactor), next, restart, call)
 
     def _redact(
@@ -66,24 +64,23 @@ class RedactArguments(ChangingStep):
 
 
 class RedactAnswers(Step):
-    """Returns answers, and tells of progress, as the client may see them."""
+    """Returns redacted answers and progress notifications."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._workers = Workers("redact", count=2)
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
-        """Return whether there may be something to replace; a task may be of any tool."""
+        """Return whether rules may apply; a task may belong to any tool."""
         redactor = group.find_rules("redaction", Redactor)
         return redactor is not None and (tool is None or redactor.has_for_answers(tool))
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
-        """Return the step for calls of one tool."""
         redactor = group.find_rules("redaction", Redactor)
         return next if redactor is None else partial(self._redact, redactor, next)
 
     async def _redact(self, redactor: Redactor, next: Next, call: UpstreamRequest) -> Frame:
-        """Return the same answer if there is nothing to replace."""
+        """Return the redacted answer; the same object if there is no match."""
         if call.params is not None and "_meta" in call.params:
             call = _with_redacted_progress(redactor, call)
         answer = await next(call)
@@ -113,7 +110,7 @@ def _redact_payload(redactor: Redactor, call: UpstreamRequest, payload: Raw) -> 
 
 
 def _with_redacted_progress(redactor: Redactor, call: UpstreamRequest) -> UpstreamRequest:
-    """Return a request whose client is told of progress as the rules want it."""
+    """Return a request whose client receives redacted progress notifications."""
     meta = (call.params or {}).get("_meta")
     if meta is None or not len(wire.member(meta, "progressToken")):
         return call
@@ -123,7 +120,7 @@ def _with_redacted_progress(redactor: Redactor, call: UpstreamRequest) -> Upstre
 
 
 class _RedactedProgress(ForwardingChannel):
-    """The channel of a request, with other texts in what it is told of progress."""
+    """The channel of a request, with redacted progress notifications."""
 
     def __init__(self, request: Request, redact: Callable[[Raw], Raw]) -> None:
         super().__init__(request)

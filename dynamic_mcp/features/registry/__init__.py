@@ -1,1 +1,1 @@
-"""Servers from registries: found, understood, made into entries of the config, and updated. Nothing is started."""
+"""Servers from registries: finds them, adds them to the config, and updates them. It starts none."""

@@ -1,6 +1,6 @@
 """Builds the entry of the config from a package or a remote and the user's answers.
 
-All texts of the registry are literal: a `${NAME}` in them never becomes a variable of this machine.
+All texts of the registry are literal: a `${NAME}` in them never reads a variable of this machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dynamic_mcp.features.registry.runtimes import (
 
 Entry: TypeAlias = dict[str, object]
 
-# Stands for the `${` of a reference until all other texts are escaped; no answer and no document has it.
+# Replaces the `${` of a reference until all other texts are escaped; no answer and no document contains it.
 _MARK = "\0"
 _HAS_REFERENCE = re.compile(r"(?<!\$)\$\{")
 _WHOLE_REFERENCE = re.compile(r"(?<!\$)\$\{\w+\}")
@@ -51,7 +51,7 @@ _ENVIRONMENT_FLAGS = ("-e", "--env")
 
 
 class EntryDraft(Struct, frozen=True):
-    """An entry of the config, and what the user should know about it."""
+    """An entry of the config, and warnings for the user."""
 
     entry: Entry
     warnings: tuple[str, ...] = ()
@@ -76,13 +76,13 @@ def build(document: ServerDocument, option: Package | RemoteServer, answers: Ser
 
 
 def command_line(entry: Mapping[str, object]) -> list[str]:
-    """Return the words that an entry starts, or none for a remote one."""
+    """Return the command line of an entry; empty for a remote one."""
     args = entry.get("args")
     return [str(entry["command"]), *(args if isinstance(args, list) else [])] if "command" in entry else []
 
 
 def texts_of(entry: Mapping[str, object]) -> Iterator[str]:
-    """Yield the texts of an entry: in its lists and objects, too."""
+    """Yield the texts of an entry, including those in its lists and objects."""
     for value in entry.values():
         items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
         yield from (each for each in items if isinstance(each, str))
@@ -97,7 +97,7 @@ def _build_program(package: Package, answers: ServerAnswers) -> tuple[Entry, tup
         match part.place:
             case ValuePlace.VARIABLE:
                 _check_name(part.name, VARIABLE_NAME, "an environment variable")
-                if package.kind == "oci" and is_heeded(part.name):  # the container gets it, but not docker itself
+                if package.kind == "oci" and is_heeded(part.name):  # the container gets it, docker itself does not
                     runtime += ["-e", f"{part.name}={values[0]}"] if values else []
                 else:
                     env |= {part.name: values[0]} if values else {}
@@ -118,7 +118,7 @@ def _build_remote(remote: RemoteServer, answers: ServerAnswers) -> Entry:
     for part in parts_of(remote):
         values = list(_values_of(part, answers))
         if part.place is ValuePlace.URL:
-            url = next(iter(values), part.input.value or "")  # a hole in it is refused below
+            url = next(iter(values), part.input.value or "")  # a missing value is refused below
         elif values:
             _check_name(part.name, HEADER_NAME, "a header")
             headers[part.name] = values[0]
@@ -127,7 +127,7 @@ def _build_remote(remote: RemoteServer, answers: ServerAnswers) -> Entry:
 
 
 def _values_of(part: ValuePart, answers: ServerAnswers) -> Iterator[str]:
-    """Yield the values of a part, as they stand in the config; none if it is left out."""
+    """Yield the values of a part for the config; none if it is left out."""
     source = part.input
     if source.value is None:
         yield from map(_write, _texts_of(answers.get(part.keys[""]), source))
@@ -143,7 +143,7 @@ def _values_of(part: ValuePart, answers: ServerAnswers) -> Iterator[str]:
 
 
 def _texts_of(answers: tuple[str, ...] | None, source: ValueInput) -> tuple[str, ...]:
-    """Return the answers, else the default, with a mark for the beginning of a reference. Defaults have none."""
+    """Return the answers, else the default, with references marked. Defaults have none."""
     if answers:
         return tuple(text.replace("${", _MARK) if is_reference(text) else text for text in answers)
     default = source.valid_default
@@ -151,14 +151,14 @@ def _texts_of(answers: tuple[str, ...] | None, source: ValueInput) -> tuple[str,
 
 
 def _write(text: str) -> str:
-    """Return a text for the config: what is marked is a reference, and nothing else is. Raises UnusableOption."""
+    """Return a text for the config, in which only marked references stay references. Raises UnusableOption."""
     if f"${_MARK}" in text:
         raise UnusableOption("a `$` stands right before a variable, which a config cannot say")
     return text.replace("${", "$${").replace(_MARK, "${")
 
 
 def _words(part: ValuePart, value: str) -> list[str]:
-    """Return the words of an argument: a long flag and its value are one, so that no value becomes a flag."""
+    """Return the words of an argument: a long flag and its value are one word, so that no value becomes a flag."""
     if not part.name:
         return [value]
     name = _write(part.name)
@@ -169,7 +169,7 @@ def _words(part: ValuePart, value: str) -> list[str]:
 
 
 def _hide_secret(part: ValuePart, value: str, env: dict[str, str]) -> list[str]:
-    """Let `-e NAME=${SECRET}` be `-e NAME`, with the value in the environment, where other users cannot read it."""
+    """Shorten `-e NAME=${SECRET}` to `-e NAME`, with the value in the environment, hidden from other users."""
     name, equals, rest = value.partition("=")
     is_hidden = part.name in _ENVIRONMENT_FLAGS and equals and _HAS_REFERENCE.search(rest)
     if not is_hidden or is_heeded(name) or not re.fullmatch(VARIABLE_NAME, name):
@@ -179,7 +179,7 @@ def _hide_secret(part: ValuePart, value: str, env: dict[str, str]) -> list[str]:
 
 
 def _passes(runtime: list[str], name: str) -> bool:
-    """Return whether a container gets this variable of the environment already."""
+    """Return whether a container already gets this environment variable."""
     pairs = pairwise(runtime)
     return any(flag in _ENVIRONMENT_FLAGS and word == name for flag, word in pairs) or f"--env={name}" in runtime
 
@@ -210,7 +210,7 @@ def _warnings_about_url(url: str) -> tuple[str, ...]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is this machine, by its name alone."""
+    """Return whether a host name means this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -227,7 +227,7 @@ def _warnings_about_words(
 
 
 def _check_references(entry: Entry, answers: ServerAnswers) -> None:
-    """Check that an entry refers to no variable but those of the answers. Raises UnusableOption."""
+    """Check that an entry refers only to variables of the answers. Raises UnusableOption."""
     source = {text for texts in answers.values() for text in texts if is_reference(text)}
     if found := {match[0] for word in texts_of(entry) for match in _REFERENCE.finditer(word)} - source:
         raise UnusableOption(

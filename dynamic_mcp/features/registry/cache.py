@@ -1,6 +1,6 @@
-"""The last answers of registries on disk, so that they need not be sent again, and are there when we are offline.
+"""Caches answers of registries on disk, to avoid repeated downloads and to work offline.
 
-A file's name is a hash, so nothing that a registry says becomes a path. A cache that cannot be used is no error.
+A file's name is a hash, so no text of a registry becomes a path. An unusable cache is not an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_BYTES = 64 << 20
 
 
 class CachedAnswer(Struct, frozen=True):
-    """An answer: its body, its ETag, and when it was last known to be right, in seconds since 1970."""
+    """An answer: its body, its ETag, and when it was last validated, in seconds since 1970."""
 
     etag: str
     at: float
@@ -40,23 +40,22 @@ class AnswerCache:
         self._clock = clock
 
     def load(self, url: str, headers: Mapping[str, str]) -> CachedAnswer | None:
-        """Return what was answered last."""
+        """Return the last answer."""
         with suppress(OSError):
             return self._store(url, headers).load_or_set_aside("the cached answer of a registry in")
         return None
 
     def store(self, url: str, headers: Mapping[str, str], body: str, etag: str) -> None:
-        """Keep an answer, and forget the oldest ones if there are too many."""
+        """Store an answer, and remove the oldest ones if there are too many."""
         with suppress(OSError):
             self._store(url, headers).save(CachedAnswer(etag, self._clock(), body), durable=False)
             prune_folder(self._directory, most_files=MOST_FILES, most_bytes=MOST_BYTES)
 
     def age_s(self, answer: CachedAnswer) -> float:
-        """Return how old an answer is."""
         return max(0.0, self._clock() - answer.at)
 
     def _store(self, url: str, headers: Mapping[str, str]) -> FileStore[CachedAnswer]:
-        # what is shown to one account is not for another
+        # answers for one account are not for another
         key = json.dumps([url, sorted(headers.items())])
         file = self._directory / f"{sha256(key.encode()).hexdigest()}.json"
         return FileStore(file, _CODEC, most_bytes=2 * self._most_bytes)

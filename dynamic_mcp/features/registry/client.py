@@ -27,14 +27,14 @@ MOST_PAGES = 5
 PAGE_SIZE = 100
 TIMEOUT_S = 15.0
 LATEST = "latest"
-# RFC 9110, section 8.8.3, without obs-text: what is kept is sent back, which takes ASCII.
+# RFC 9110, section 8.8.3, without obs-text: a stored ETag is sent back, which needs ASCII.
 _ETAG = re.compile(r'(W/)?"[!#-~]{0,500}"')
 _OK, _NOT_MODIFIED, _NOT_FOUND = 200, 304, (404, 410)
 _DENIED = (401, 403)
 
 
 class Answer(Struct, frozen=True):
-    """What a registry answered; `age_s` is how old it is if the registry could not be reached, for a `reason`."""
+    """A registry's answer; `age_s` is its age if the registry could not be reached, for a `reason`."""
 
     value: object
     age_s: float | None = None
@@ -42,7 +42,7 @@ class Answer(Struct, frozen=True):
 
 
 class ServerListing(Struct, frozen=True):
-    """Servers in the order of the registry, whether there are more, and how many entries were wrong."""
+    """Servers in the registry's order, whether there are more, and the number of invalid entries."""
 
     documents: tuple[ServerDocument, ...]
     is_cut: bool = False
@@ -50,7 +50,7 @@ class ServerListing(Struct, frozen=True):
 
 
 class RegistryClient:
-    """Asks one registry; use it as a context. `stale` says which of its answers came from the cache."""
+    """Queries one registry; use it as a context. `stale` lists its answers from the cache."""
 
     def __init__(self, registry: Registry, cache: AnswerCache, *, timeout_s: float = TIMEOUT_S) -> None:
         self.name = registry.name
@@ -123,7 +123,7 @@ class RegistryClient:
         return servers[:PAGE_SIZE], cursor if isinstance(cursor, str) and len(cursor) <= 2000 else ""
 
     async def _ask(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """Return an answer, from the cache if the registry cannot be reached; None for what it does not have."""
+        """Return an answer, from the cache if the registry cannot be reached; None if not found."""
         url = f"{str(self._base).rstrip('/')}/v0.1{path}" + (f"?{urlencode(query)}" if query else "")
         cached = self._cache.load(url, self._registry.headers)
         try:
@@ -136,10 +136,10 @@ class RegistryClient:
         return None if body is None else Answer(self._decode(body))
 
     async def _fetch(self, url: str, cached: CachedAnswer | None) -> str | None:
-        """Return the body of an answer, None if there is no such thing. Raises _Unavailable and RegistryError."""
+        """Return the body of an answer, None if not found. Raises _Unavailable and RegistryError."""
         headers = {
             "accept": "application/json",
-            "accept-encoding": "identity",  # the bound on the size holds without decompressing
+            "accept-encoding": "identity",  # without compression, the size limit bounds the memory
             "user-agent": f"dynamic-mcp/{__version__}",
             **self._registry.headers,
         }
@@ -216,7 +216,7 @@ class RegistryClient:
 
 
 class _Unavailable(Exception):
-    """The registry gives no answer for now."""
+    """The registry is temporarily unavailable."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)

@@ -1,6 +1,6 @@
-"""The registries that `registry` and `add` ask: `settings.registries`, with the variables in it, or the official one.
+"""Configures the registries of `registry` and `add`: `settings.registries`, with its variables, or the official one.
 
-Serving does not need them, so they are no part of a `Config`.
+Serving does not need them, so they are not part of a `Config`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Registry(Section, Private, frozen=True):
 
 
 def _check_registries(registries: Sequence[Registry]) -> tuple[Registry, ...]:
-    """Check that no two registries have one name, and that each can be shown."""
+    """Check that registries have unique names that can be shown."""
     names = [each.name for each in registries]
     if any(not name.isprintable() or not name.strip() for name in names):
         raise FlawError("the name of a registry must consist of printable characters")
@@ -54,7 +54,7 @@ def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registr
     if settings.registries is None:
         return (OFFICIAL,)
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
-    variables, _ = read_variables(variables_files(settings, surroundings))  # what lacks its variable says so
+    variables, _ = read_variables(variables_files(settings, surroundings))  # an unset variable is reported
     texts = Substitution({**environment, **variables})
     own = cast("tuple[Registry, ...]", settings.registries)
     registries = tuple(_resolve(each, number, texts) for number, each in enumerate(own))

@@ -1,6 +1,6 @@
-"""A server as a registry describes it (`server.json`): all published versions of the format become one `Document`.
+"""A server's description in a registry (`server.json`): all published formats become one `ServerDocument`.
 
-A package or a remote that is wrong does not spoil the others; the document says what is wrong with it.
+An invalid package or remote does not affect the others; the document lists its flaws.
 https://github.com/modelcontextprotocol/registry/tree/main/docs/reference/server-json
 """
 
@@ -45,7 +45,7 @@ class Package(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What it is called where one chooses, which stays from version to version."""
+        """The name of this option, which stays the same between versions."""
         return f"{self.kind}:{self.identifier}" if self.kind != "oci" else f"oci:{image_name(self.identifier)}"
 
 
@@ -59,12 +59,12 @@ class RemoteServer(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What it is called where one chooses."""
+        """The name of this option."""
         return self.url
 
 
 class ServerDocument(Struct, frozen=True, kw_only=True):
-    """One version of a server. `flaws` says what is wrong with it."""
+    """One version of a server. `flaws` lists its invalid parts."""
 
     name: str
     version: str
@@ -127,7 +127,7 @@ def _worst(said: list[str]) -> Status:
 
 
 def _each(value: object, name: str, read: Callable[[_Reader], T], flaws: list[str]) -> Iterator[T]:
-    """Yield what `read` makes of the right items of a list, and note what is wrong with the others."""
+    """Yield the valid items of a list, parsed by `read`, and record the flaws of the others."""
     if value is None:
         return
     if not isinstance(value, list):
@@ -190,16 +190,16 @@ class ValueInput(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables that its fixed value refers to, in their order."""
+        """The variables in its fixed value, in order."""
         return tuple(dict.fromkeys(name for name in _IN_BRACES.findall(self.value or "") if name in self.variables))
 
     @property
     def unknown_names(self) -> tuple[str, ...]:
-        """The names in braces that no variable has, and that stay as they are."""
+        """The names in braces that are not variables, and that stay unchanged."""
         return tuple(name for name in _IN_BRACES.findall(self.value or "") if name not in self.variables)
 
     def flaw_of(self, text: str) -> str:
-        """Return why a text is no value for this input, or an empty text."""
+        """Return why a text is not valid for this input, or an empty text."""
         if self.choices and text not in self.choices:
             return f"must be one of {', '.join(f'`{each}`' for each in self.choices[:20])}"
         if self.format == "number" and not _NUMBER.fullmatch(text):
@@ -212,7 +212,7 @@ class ValueInput(Struct, frozen=True, kw_only=True):
 
     @property
     def valid_default(self) -> str | None:
-        """The default, unless it is empty, or no value for this input."""
+        """The default, unless it is empty or invalid."""
         return None if not self.default or self.flaw_of(self.default) else self.default
 
 
@@ -224,7 +224,7 @@ class Keyed(Struct, frozen=True):
 
 
 class PackageArgument(Struct, frozen=True, kw_only=True):
-    """An argument: a named one has a `name` with its dashes, a positional one at most a `hint`."""
+    """An argument: a named one has a `name` with its dashes, a positional one may have a `hint`."""
 
     input: ValueInput
     name: str = ""
@@ -233,12 +233,12 @@ class PackageArgument(Struct, frozen=True, kw_only=True):
 
 
 def is_reference(text: str) -> bool:
-    """Return whether an answer is a variable of the config, which is filled in when the server starts."""
+    """Return whether an answer is a variable of the config, which is substituted when the server starts."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def fill_in(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with the values of the `{names}` in it; unknown names stay as they are."""
+    """Return a text with the `{names}` in it substituted; unknown names stay unchanged."""
     return _IN_BRACES.sub(lambda match: values.get(match[1], match[0]), text)
 
 
@@ -248,7 +248,7 @@ def _read_input(reader: _Reader) -> ValueInput:
 
 
 def _read_plain_input(reader: _Reader) -> ValueInput:
-    """Return an input that has no variables of its own, as those are. Raises FlawedDocument."""
+    """Return an input without variables, such as a variable itself. Raises FlawedDocument."""
     return ValueInput(
         description=reader.remark("description"),
         is_required=reader.flag("isRequired"),
@@ -291,13 +291,13 @@ def _read_format(reader: _Reader) -> _Format:
 
 
 class FlawedDocument(Exception):
-    """A part of a document that cannot be used; the message names the member and says what is wrong."""
+    """An invalid part of a document; the message names the member and the flaw."""
 
 
 class _Reader:
-    """The members of one object: each has the type and the size that is expected, or the error names it.
+    """Reads the members of one object: checks types and sizes, and raises errors that name the member.
 
-    Members are asked for by their current names; those of 2025-07-09 had underscores (`registry_type`).
+    Members are read by their current names; those of 2025-07-09 had underscores (`registry_type`).
     """
 
     def __init__(self, value: object, path: str) -> None:
@@ -307,7 +307,7 @@ class _Reader:
         self._path = path
 
     def text(self, name: str) -> str | None:
-        """Return a text that can be shown on one line and stand in a command, or None if there is none."""
+        """Return a text that is safe on one line and in a command, or None if it is missing."""
         value = self._member(name)
         if value is None:
             return None
@@ -320,19 +320,19 @@ class _Reader:
         return value
 
     def required(self, name: str) -> str:
-        """Return a text that must be there and not be empty."""
+        """Return a text that must not be missing or empty."""
         value = self.text(name)
         if not value:
             raise FlawedDocument(f"`{self._at(name)}` is missing")
         return value
 
     def remark(self, name: str) -> str:
-        """Return a text that is only shown: on one line, and without control characters."""
+        """Return a text for display: on one line, and without control characters."""
         value = self._member(name)
         return one_line(value, 1000) if isinstance(value, str) else ""
 
     def flag(self, name: str) -> bool:
-        """Return a boolean; false if it is left out."""
+        """Return a boolean; false if it is missing."""
         value = self._member(name)
         if value is None:
             return False
@@ -341,13 +341,13 @@ class _Reader:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts; empty if it is left out."""
+        """Return a list of texts; empty if it is missing."""
         items = self.items(name)
         reader = _Reader({str(number): each for number, each in enumerate(items)}, self._at(name))
         return tuple(reader.text(str(number)) or "" for number in range(len(items)))
 
     def items(self, name: str) -> list[object]:
-        """Return a list; empty if it is left out."""
+        """Return a list; empty if it is missing."""
         value = self._member(name)
         if value is None:
             return []
@@ -358,18 +358,18 @@ class _Reader:
         return value
 
     def inner(self, name: str) -> _Reader | None:
-        """Return an object, or None if there is none."""
+        """Return an object, or None if it is missing."""
         value = self._member(name)
         return None if value is None else _Reader(value, self._at(name))
 
     def each(self, name: str, read: Callable[[_Reader], T]) -> tuple[T, ...]:
-        """Return what `read` makes of each object in a list."""
+        """Return the objects of a list, parsed by `read`."""
         return tuple(
             read(_Reader(value, f"{self._at(name)}[{number}]")) for number, value in enumerate(self.items(name))
         )
 
     def by_name(self, name: str, read: Callable[[_Reader], T]) -> dict[str, T]:
-        """Return what `read` makes of each member of an object."""
+        """Return the members of an object, parsed by `read`."""
         inner = self.inner(name)
         return {} if inner is None else {key: read(each) for key, each in inner.members()}
 

@@ -1,6 +1,6 @@
-"""What in a registry's words could start something else than the package, or open this machine to it.
+"""Finds texts of a registry that could start another program than the package, or expose this machine to it.
 
-Only arguments of a runtime that are known to be harmless go without a warning.
+Every runtime argument that is not known to be harmless gets a warning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-# Variables that make a program load other code than its own, or connect to another host.
+# Variables that make a program load foreign code, or connect to another host.
 _HEEDED = re.compile(
     r"(LD|DYLD|PIP|PIPX|UV|BUN|PNPM|NPM_CONFIG|NUGET|DOTNET|CONTAINERS|XDG)_.*|GLIBC_TUNABLES"
     r"|NODE_(OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|PYTHON(PATH|STARTUP|HOME|USERBASE|PLATLIBDIR)"
@@ -41,14 +41,14 @@ _INNER = ("localhost", "local", "internal", "lan", "home.arpa")
 
 
 class Examination(Struct, frozen=True):
-    """The unusual flags among the arguments of a runtime, and the word that it would take for the package."""
+    """The unusual flags among the arguments of a runtime, and the word that it would use as the package."""
 
     unusual: tuple[str, ...] = ()
     operand: str | None = None
 
 
 def examine(kind: str, words: Sequence[str]) -> Examination:
-    """Read the arguments of a runtime as it would; what follows an unknown flag may be its value."""
+    """Parse the arguments like a runtime; the word after an unknown flag may be its value."""
     settings, switches = _SETTINGS[kind].split(), (*_SWITCHES[kind].split(), "--")
     unusual: list[str] = []
     is_value = may_be_value = False
@@ -68,7 +68,7 @@ def examine(kind: str, words: Sequence[str]) -> Examination:
 
 
 def is_heeded(variable: str) -> bool:
-    """Return whether programs do something else because of a variable of this name."""
+    """Return whether a variable of this name changes the behaviour of programs."""
     return _HEEDED.fullmatch(variable) is not None
 
 
@@ -89,7 +89,7 @@ def warnings_about_variables(names: Sequence[str]) -> list[str]:
 
 
 def is_private_host(host: str) -> bool:
-    """Return, by its name alone, whether a host is this machine or in a private network."""
+    """Return whether a host name means this machine or one in a private network."""
     try:
         return not ip_address(host).is_global
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tells whether a server of the config is one of a registry: by the package that it starts, or the URL it reaches."""
+"""Matches servers of the config with servers of a registry: by the package that they start, or their URL."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TOP_LEVELS = ("api", "mcp", "www", "com", "net", "org", "io", "dev", "app", "ai
 
 
 class EntryTarget(Struct, frozen=True):
-    """What an entry starts or reaches: `npm`, `pypi`, `oci` or `url`, its name, and the version if it is pinned."""
+    """The target of an entry: `npm`, `pypi`, `oci` or `url`, its name, and the version if it is pinned."""
 
     kind: str
     name: str
     version: str = ""
 
     def words(self, server: str) -> list[str]:
-        """Return what to search registries for, the most exact first; at last the server's name in the config."""
+        """Return search words for registries, the most exact first; the server's name in the config comes last."""
         return list(dict.fromkeys(each for each in (*self._own_words(), server) if len(each) > 1))
 
     def _own_words(self) -> list[str]:
@@ -38,13 +38,13 @@ class EntryTarget(Struct, frozen=True):
 
 
 def find_option(target: EntryTarget, document: ServerDocument) -> Option | None:
-    """Return the package or the remote of a document that is this target."""
+    """Return the package or the remote of a document that matches this target."""
     options: list[Option] = [*document.packages, *document.remotes]
     return next((each for each in options if _is_same(target, each)), None)
 
 
 def has_version(target: EntryTarget, option: Option) -> bool:
-    """Return whether an option is of the version that the target has pinned."""
+    """Return whether an option has the version that the target has pinned."""
     if not isinstance(option, Package):
         return False
     version = image_of(option).rpartition(":")[2] if option.kind == "oci" else option.version
@@ -52,7 +52,7 @@ def has_version(target: EntryTarget, option: Option) -> bool:
 
 
 def find_image(entry: Mapping[str, object]) -> Iterator[EntryTarget]:
-    """Yield what may be the image of an entry that starts a container."""
+    """Yield the possible images of an entry that starts a container."""
     args = entry.get("args")
     program = re.split(r"[/\\]", str(entry.get("command", "")))[-1].removesuffix(".exe")
     if program not in ("docker", "podman") or not isinstance(args, list):
@@ -65,7 +65,7 @@ def find_image(entry: Mapping[str, object]) -> Iterator[EntryTarget]:
 
 
 def with_version(entry: Mapping[str, object], option: Option) -> dict[str, object]:
-    """Return an entry that starts the version of this package, if it starts a fixed one."""
+    """Return an entry with the version of this package, if its version is pinned."""
     args = entry.get("args")
     if not isinstance(args, list) or not isinstance(option, Package):
         return dict(entry)
@@ -99,7 +99,7 @@ def _is_same(target: EntryTarget, option: Option) -> bool:
 
 
 def _fold(kind: str, name: str) -> str:
-    """Return the name of a package as its registry compares it (PyPI: the packaging specifications, "Names")."""
+    """Return a package name in its registry's normal form (PyPI: the packaging specifications, "Names")."""
     return re.sub(r"[-_.]+", "-", name).lower() if kind == "pypi" else name
 
 

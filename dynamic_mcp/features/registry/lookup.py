@@ -1,4 +1,4 @@
-"""Finds servers in several registries: by words, or by name, which must be exact."""
+"""Finds servers in several registries: by words, or by exact name."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.document import NAME, ServerDocument
 
 MOST_WORDS = 4
-# How long all pages of a search may take together.
+# The time limit for all pages of a search.
 SEARCH_S = 45.0
 _VERSIONS_SHOWN = 5
 _GUESSES = 3
 
 
 class Hit(Struct, frozen=True):
-    """A server, and the registry that has it."""
+    """A server, and its registry."""
 
     registry: str
     document: ServerDocument
 
 
 class Lookup:
-    """Asks registries, in their order. `notes` are what the user should know about the answers so far."""
+    """Queries registries, in order. `notes` are what the user should know about the answers so far."""
 
     def __init__(self, registries: Sequence[Registry], cache: AnswerCache) -> None:
         self._registries = registries
@@ -36,7 +36,7 @@ class Lookup:
         self.notes: list[str] = []
 
     async def search(self, words: Sequence[str], *, most_pages: int = MOST_PAGES) -> list[Hit]:
-        """Return the servers with any of these words, those with the most of them first. Raises RegistryError."""
+        """Return the servers with any of these words, those with most of them first. Raises RegistryError."""
         answers = await asyncio.gather(*(self._search_one(each, words, most_pages) for each in self._registries))
         errors = [each for each in answers if isinstance(each, RegistryError)]
         if errors and len(errors) == len(answers):
@@ -95,9 +95,9 @@ class Lookup:
         return NotFound("server in the registry", name, hint=f"{guess}{_how_to_search(name)}")
 
     async def _guess(self, name: str) -> Sequence[Hit]:
-        """Return servers whose names have a part of this one.
+        """Return servers whose names contain a part of this one.
 
-        Raises RegistryError if no registry answers and none has been asked before, as what cannot be a name is not.
+        Raises RegistryError if no registry answers and none was queried before: invalid names are not looked up.
         """
         words = [part for part in name.rpartition("/")[2].replace("_", "-").split("-") if len(part) > 2]
         longest = sorted(words, key=len, reverse=True)[:2]
@@ -138,7 +138,7 @@ def _count_words(document: ServerDocument, words: Sequence[str]) -> int:
 
 
 def _closest(name: str, names: Sequence[str]) -> list[str]:
-    """Return the names that are most like this one; the namespace counts less than what follows it."""
+    """Return the names closest to this one; the namespace counts less than the rest."""
     from difflib import SequenceMatcher  # only for a wrong name
 
     last = name.rpartition("/")[2].casefold()

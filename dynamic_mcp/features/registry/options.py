@@ -1,4 +1,4 @@
-"""Which packages and remotes of a document can be used here, and which one is taken."""
+"""Decides which packages and remotes of a document can be used here, and which one is the default."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from dynamic_mcp.features.registry.runtimes import UnusableOption, programs_of
 Option: TypeAlias = Package | RemoteServer
 Kind = Literal["package", "remote"]
 
-# Stands for what the user would answer, to find out whether an option can be used at all.
+# A placeholder answer, to find out whether an option can be used at all.
 _SAMPLE = "${X}"
 _RANKS = {"npm": 1, "pypi": 1, "oci": 2}
 
 
 class RefusedOption(Struct, frozen=True):
-    """An option that cannot be used, and why."""
+    """An unusable option, and the reason."""
 
     label: str
     reason: str
 
 
 def usable_options(document: ServerDocument) -> tuple[list[Option], list[RefusedOption]]:
-    """Return the packages and the remotes that can be used, and those that cannot."""
+    """Return the usable packages and remotes, and the unusable ones."""
     usable: list[Option] = []
     refusals = [RefusedOption(document.name, flaw) for flaw in document.flaws]
     options: list[Option] = [*document.packages, *document.remotes]
@@ -49,12 +49,12 @@ def usable_options(document: ServerDocument) -> tuple[list[Option], list[Refused
 
 
 def kind_of(option: Option) -> Kind:
-    """Return what an option is."""
+    """Return the kind of an option."""
     return "package" if isinstance(option, Package) else "remote"
 
 
 def matching(options: Sequence[Option], kind: Kind | None, word: str | None) -> list[Option]:
-    """Return the options of a kind that a word names: by type, identifier or URL."""
+    """Return the options of a kind that match a word: by type, identifier or URL."""
     found = [each for each in options if kind in (None, kind_of(each))]
     return found if word is None else [each for each in found if word in names_of(each)]
 
@@ -67,12 +67,12 @@ def names_of(option: Option) -> tuple[str, ...]:
 
 
 def best(options: Sequence[Option], has_program: Callable[[str], bool]) -> Option:
-    """Return the option to take by default: one that can run here, remote before local."""
+    """Return the default option: one that can run here, remote before local."""
     return min(options, key=lambda each: _rank(each, has_program))
 
 
 def find_same(options: Sequence[Option], label: str) -> Option | None:
-    """Return the option that has this label, as another version of the document has it."""
+    """Return the option with this label in another version of the document."""
     return next((each for each in options if each.label == label), None)
 
 
@@ -82,7 +82,7 @@ def questions_about(option: Option) -> list[ServerQuestion]:
 
 
 def unanswered(option: Option, answers: ServerAnswers) -> list[ServerQuestion]:
-    """Return the questions that must be answered still."""
+    """Return the questions that must still be answered."""
     return [each for each in questions_about(option) if is_unanswered(each, answers)]
 
 

@@ -1,4 +1,4 @@
-"""Where a server of the config comes from: `x-registry` in its entry, so that it can be updated."""
+"""The origin of a server of the config: `x-registry` in its entry, so that it can be updated."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ KEY = "x-registry"
 
 
 class ServerOrigin(Struct, frozen=True, kw_only=True):
-    """The registry, the server and its version, the option that was taken, and what was answered.
+    """The registry, the server and its version, the chosen option, and the answers.
 
-    If it `is_linked`, the entry was not made from the document, and follows its version alone.
+    If it `is_linked`, the entry was not built from the document, and only follows its version.
     """
 
     registry: str
@@ -27,7 +27,7 @@ class ServerOrigin(Struct, frozen=True, kw_only=True):
     is_linked: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """Return what stands in the config."""
+        """Return the origin for the config."""
         answers: dict[str, object] = {
             key: values[0] if len(values) == 1 else list(values) for key, values in self.answers.items()
         }
@@ -43,7 +43,7 @@ class ServerOrigin(Struct, frozen=True, kw_only=True):
 def origin_of(
     registry: str, document: ServerDocument, option: Option, answers: ServerAnswers, *, is_linked: bool = False
 ) -> ServerOrigin:
-    """Return the origin of a server that is made from a document, or linked to it."""
+    """Return the origin of a server that is built from a document, or linked to it."""
     return ServerOrigin(
         registry=registry,
         name=document.name,
@@ -55,7 +55,7 @@ def origin_of(
 
 
 def read_origin(entry: object) -> ServerOrigin | None:
-    """Return the origin in an entry, or None if it has none that can be used."""
+    """Return the origin in an entry, or None if it has no valid one."""
     written = entry.get(KEY) if isinstance(entry, Mapping) else None
     if not isinstance(written, Mapping):
         return None

@@ -1,4 +1,4 @@
-"""What a package or a remote has to be told: its parts, the questions about them, and which answers are right.
+"""The values that a package or a remote needs: its parts, the questions about them, and their valid answers.
 
 A question's key is what `--set KEY=VALUE` names: the name of a variable or a header, a flag without its dashes, or
 the hint of a positional argument. Where two would be the same, the later one names its place too (`mount.path`).
@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from dynamic_mcp.features.registry.document import Package, PackageArgument, RemoteServer, ValueInput, is_reference
 
-# What was answered, by the key of the question; several values are for what may be repeated.
+# The answers by the key of the question; repeatable parts have several values.
 ServerAnswers = Mapping[str, tuple[str, ...]]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=\{([^{}]+)\}")
 
 
 class ValuePlace(Enum):
-    """Where a value goes."""
+    """The place of a value."""
 
     RUNTIME = "runtime argument"
     ARGUMENT = "argument"
@@ -31,7 +31,7 @@ class ValuePlace(Enum):
 
 
 class ValuePart(Struct, frozen=True, kw_only=True):
-    """One value of a server: where it goes, and the keys of the questions about it.
+    """One value of a server: its place, and the keys of the questions about it.
 
     `keys` has the key for each variable of a fixed value, or for `""`, the value itself. `name` is that of the
     variable, the header or the flag; a positional argument has none.
@@ -45,7 +45,7 @@ class ValuePart(Struct, frozen=True, kw_only=True):
 
 
 class ServerQuestion(Struct, frozen=True, kw_only=True):
-    """One value that the user gives. `variable` is the environment variable that it is the whole value of."""
+    """One value that the user gives. `variable` is the environment variable that consists of this value alone."""
 
     key: str
     input: ValueInput
@@ -57,7 +57,7 @@ class ServerQuestion(Struct, frozen=True, kw_only=True):
     variable: str = ""
 
     def flaw_of(self, text: str) -> str:
-        """Return why a text is no answer, or an empty text. `${NAME}` is one to any question."""
+        """Return why an answer is invalid, or an empty text. `${NAME}` is always valid."""
         if is_reference(text):
             return ""
         if self.is_bare and text.startswith("-") and self.input.format != "number":
@@ -100,13 +100,13 @@ def questions_of(parts: Iterable[ValuePart]) -> Iterator[ServerQuestion]:
 
 
 def is_unanswered(question: ServerQuestion, answers: ServerAnswers) -> bool:
-    """Return whether a server cannot be used without an answer to this question."""
+    """Return whether a required answer to this question is missing."""
     return question.is_required and not answers.get(question.key) and not question.input.valid_default
 
 
 def _places(option: Package | RemoteServer) -> Iterator[tuple[ValuePlace, str, str, ValueInput, bool]]:
     if isinstance(option, RemoteServer):
-        # a URL with a hole in it is none
+        # a URL with a missing part is invalid
         yield (
             ValuePlace.URL,
             "",
@@ -145,7 +145,7 @@ def _claim(candidates: list[str], taken: set[str]) -> str:
 def _variable_of(part: ValuePart, name: str) -> str:
     if part.place is ValuePlace.VARIABLE and not name:
         return part.name
-    # as images get their variables: `-e NAME={value}`
+    # the way images get their variables: `-e NAME={value}`
     assignment = _ASSIGNMENT.fullmatch(part.input.value or "") if part.place is ValuePlace.RUNTIME else None
     return assignment[1] if assignment is not None and assignment[2] == name else ""
 

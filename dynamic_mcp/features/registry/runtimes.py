@@ -1,6 +1,6 @@
-"""How a package is started: `npx`, `uvx`, `docker run`, `dnx` and their like, with the version that it has now.
+"""Starts packages: builds commands with `npx`, `uvx`, `docker run`, `dnx` and others, with a fixed version.
 
-No shell is involved, and nothing that stands for the package can be a flag, a path or an address.
+No shell is involved, and the word for the package can never be a flag, a path or an address.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from dynamic_mcp.features.registry.document import Package
 from dynamic_mcp.features.registry.hazards import examine
 
-# npm takes a name that ends like an archive for a file.
+# npm treats a name that ends like an archive as a file.
 _NPM = re.compile(
     r"(@[a-zA-Z0-9~_][a-zA-Z0-9._~-]*/)?[a-zA-Z0-9~_][a-zA-Z0-9._~-]*(?<!\.tgz)(?<!\.tar)(?<!\.tar\.gz)",
     re.IGNORECASE,
@@ -26,7 +26,7 @@ _IMAGE = re.compile(
     r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[a-f0-9]{64})?"
 )
 _VERSION = re.compile(r"v?[0-9][0-9A-Za-z.+!_-]*")
-# To npm, `1.2` is a range, and what else is no version in full is a tag or a file.
+# To npm, `1.2` is a range, and other incomplete versions are tags or files.
 _SEMANTIC_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 _SOURCE = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~%/+-]*)?")
 _DEFAULT_HOSTS = {
@@ -42,11 +42,11 @@ _REFUSED = {
 
 
 class UnusableOption(Exception):
-    """A package that cannot be started, and why."""
+    """A package that cannot be started, with the reason."""
 
 
 class StartWords(Struct, frozen=True):
-    """The words for the runtime and for the package, and the variables that the server gets."""
+    """The words for the runtime and for the package, and the server's variables."""
 
     runtime: tuple[str, ...]
     package: tuple[str, ...]
@@ -75,7 +75,7 @@ def start(package: Package, words: StartWords) -> list[str]:
 
 
 def own_words(package: Package, runtime: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of the runtime without the package, which some documents repeat among them."""
+    """Return the runtime's arguments without the package, which some documents repeat among them."""
     if package.kind == "oci":
         names = {image_of(package), package.identifier}
         runtime = runtime[1:] if runtime[:1] and runtime[0] == "run" else runtime
@@ -86,7 +86,7 @@ def own_words(package: Package, runtime: Sequence[str]) -> tuple[str, ...]:
 
 
 def warnings_about(package: Package) -> list[str]:
-    """Return what the user should know before this is started."""
+    """Return what the user should know before the package is started."""
     found = []
     if not package.version and package.kind != "oci":
         found.append(f"`{package.identifier}` has no version here, so the newest one is started each time")
@@ -100,7 +100,7 @@ def warnings_about(package: Package) -> list[str]:
 
 
 def image_of(package: Package) -> str:
-    """Return the whole reference of an image; before 2025-10, the host and the version stood apart."""
+    """Return the full reference of an image; before 2025-10, the host and the version were separate."""
     image = package.identifier
     host = _host(package.base_url)
     first = image.partition("/")[0]
@@ -112,7 +112,7 @@ def image_of(package: Package) -> str:
 
 
 def _check(package: Package) -> None:
-    """Refuse what cannot be started, and what would be something else than a package. Raises UnusableOption."""
+    """Refuse packages that cannot be started, and names that mean something else. Raises UnusableOption."""
     kind, identifier = package.kind, package.identifier
     if kind not in _PROGRAMS:
         raise UnusableOption(_REFUSED.get(kind, f"this program does not know how to start packages of `{kind[:50]}`"))
@@ -167,7 +167,7 @@ def _start_nuget(package: Package, program: str, words: StartWords) -> list[str]
 
 
 def _foreign_source(package: Package) -> str:
-    """Return the URL of the package registry, unless it is the one that is used anyway."""
+    """Return the URL of the package registry, unless it is the default one."""
     host = _host(package.base_url)
     if not host or host in _DEFAULT_HOSTS.get(package.kind, set()):
         return ""

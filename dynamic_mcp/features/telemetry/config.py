@@ -1,4 +1,4 @@
-"""What is sent to an OpenTelemetry collector: `settings.telemetry`, or the variables of OpenTelemetry."""
+"""Configures telemetry for an OpenTelemetry collector: `settings.telemetry`, or the variables of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Telemetry(Section, frozen=True):
 def resolve(
     own: Telemetry | None, file: Path, surroundings: Surroundings, *, authenticates: bool
 ) -> tuple[Telemetry | None, list[str]]:
-    """Return what is sent to a collector, with warnings about it; None if nothing is, as in every workspace.
+    """Return the telemetry settings, with warnings; None if nothing is sent, as in every workspace.
 
     The variables are those of the OpenTelemetry specification, section "Environment variables".
-    Raises ConfigError if `file` asks for it, and a package is missing.
+    Raises ConfigError if `file` enables it and a package is missing.
     """
     environment, is_asked_for = surroundings.environment, own is not None
     if surroundings.working_directory is not None:
@@ -76,7 +76,7 @@ def _exports(signal: str, environment: Mapping[str, str], *, is_asked_for: bool)
 
 
 def _has_packages() -> bool:
-    """Return whether the SDK of OpenTelemetry and its exporter over HTTP are there, without loading them."""
+    """Return whether the OpenTelemetry SDK and its HTTP exporter are installed, without importing them."""
     try:
         return all(map(find_spec, ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")))
     except ImportError:

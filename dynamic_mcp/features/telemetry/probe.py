@@ -1,4 +1,4 @@
-"""A check of telemetry: whether its collector answers."""
+"""Checks whether the telemetry collector answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITHIN_S = 5.0
 
 
 async def probe(config: Config) -> list[Finding]:
-    """Return whether the collector can be reached."""
+    """Return the findings about the connection to the collector."""
     return await check_endpoint(config.settings_of("telemetry", Telemetry), os.environ)
 
 

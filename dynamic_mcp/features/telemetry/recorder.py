@@ -1,6 +1,6 @@
-"""The way of spans and durations out of the event loop: a bounded queue, which a thread of its own empties.
+"""Moves spans and durations out of the event loop: through a bounded queue that a thread empties.
 
-Whatever the collector does, the loop does not wait: what does not fit is counted and dropped.
+The loop never waits for the collector: records that do not fit are counted and dropped.
 """
 
 from __future__ import annotations
@@ -17,35 +17,33 @@ from dynamic_mcp.observe.conventions import Attributes
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# Also what is kept until the SDK is there. Durations take little, and metrics without some of them would be wrong.
+# Also bounds the queue until the SDK is imported. Durations are small, and metrics without some of them are wrong.
 MAX_SPANS = 2048
 MAX_DURATIONS = 8 * MAX_SPANS
 FLUSH_WITHIN_S = 1.0
-# What comes within this time of the first is taken together, unless it is more than this.
+# Records that arrive within this time of the first are exported together, up to this number.
 _GATHER_S = 0.2
 _GATHER = MAX_SPANS // 4
 
 
 class Exporter(Protocol):
-    """Makes spans and metrics of what was measured, and sends them from threads of its own."""
+    """Turns measurements into spans and metrics, and sends them from separate threads."""
 
-    def take(self, item: Span | Measurement) -> None:
-        """Take what was measured, without waiting."""
-        ...
+    def take(self, item: Span | Measurement) -> None: ...
 
     def decides(self, trace: Trace, name: str) -> bool:
         """Return whether a trace is recorded."""
         ...
 
     def flush(self) -> None:
-        """Send all that there is, and end."""
+        """Send everything, and end."""
         ...
 
 
 class Recorder:
-    """Takes what the event loop has measured, from the beginning; `load` returns the exporter, in a thread.
+    """Queues the measurements of the event loop from the start; `load` returns the exporter, in a thread.
 
-    `start` it when there is time for that, and `close` it at the end.
+    Call `start` when the program is idle, and `close` at the end.
     """
 
     def __init__(
@@ -95,16 +93,16 @@ class Recorder:
             self._hurry.set()
 
     def decide(self, trace: Trace, name: str) -> None:
-        """Decide whether a new trace is recorded: as its parent is, or as the sampler of the environment says."""
+        """Decide whether a new trace is recorded: like its parent, or by the sampler of the environment."""
         if not self._has_sampler:
             trace.is_sampled = trace.parent is None or trace.parent.is_sampled
         elif self._exporter is not None:
             trace.is_sampled = self._exporter.decides(trace, name)
 
     def close(self, within_s: float = FLUSH_WITHIN_S) -> None:
-        """Send the rest and wait for that, `within_s` at most; to be called in a thread.
+        """Send the rest and wait for at most `within_s`; call it in a thread.
 
-        What takes longer goes on in the background, as long as the process does.
+        Remaining work continues in the background until the process exits.
         """
         if self._spans or self._durations:
             self.start()

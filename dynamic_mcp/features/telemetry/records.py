@@ -1,4 +1,4 @@
-"""Measurements as plain values of the event loop; threads make spans and metrics of them."""
+"""Measurements as plain values of the event loop; threads turn them into spans and metrics."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dynamic_mcp.observe.trace_context import SAMPLED, TraceContext
 
 
 class Trace(Struct):
-    """The part of a trace that one request of a client begins here, with the `parent` that it has elsewhere.
+    """The part of a trace that starts with a client's request, and the `parent` in another process.
 
-    `is_sampled` None is for the sampler to say, once it is there; until then everybody is told that it is recorded.
+    `is_sampled` None is decided by the sampler once it is loaded; until then the trace is propagated as recorded.
     """
 
     id: str
@@ -22,7 +22,7 @@ class Trace(Struct):
     is_sampled: bool | None
 
     def context(self, span_id: str) -> TraceContext:
-        """Return the context of a span in it, as it is handed on."""
+        """Return the context of one of its spans, for propagation."""
         parent = self.parent
         flags = 0 if parent is None else parent.flags & ~SAMPLED
         if self.is_sampled is not False:
@@ -31,7 +31,7 @@ class Trace(Struct):
 
 
 class SpanEvent(Struct, frozen=True):
-    """Something that has happened in the middle of a span; `at` is in nanoseconds since 1970."""
+    """An event within a span; `at` is in nanoseconds since 1970."""
 
     name: str
     at: int
@@ -41,8 +41,8 @@ class SpanEvent(Struct, frozen=True):
 class Span(Struct):
     """A span that has ended. Times are in nanoseconds since 1970.
 
-    `error` is the description of a failure, which may be empty; None is no failure. `payloads` return attributes
-    that take a while to make.
+    `error` is the description of a failure, which may be empty; None means no failure. `payloads` return attributes
+    that are slow to build.
     """
 
     trace: Trace
@@ -68,7 +68,7 @@ class Measurement(Struct, frozen=True):
 
 
 class TelemetrySettings(Struct, frozen=True):
-    """The signals to send and their collector; `endpoint` None is that of the variables of OpenTelemetry."""
+    """The signals to send and their collector; `endpoint` None uses the variables of OpenTelemetry."""
 
     endpoint: str | None
     traces: bool

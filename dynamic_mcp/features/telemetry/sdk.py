@@ -1,7 +1,7 @@
-"""The SDK of OpenTelemetry: makes spans and metrics of what was measured, and sends them over OTLP/HTTP.
+"""The OpenTelemetry SDK: turns measurements into spans and metrics, and sends them over OTLP/HTTP.
 
-Importing this takes half a second. Endpoints, headers, batches, samplers, limits and resources are those of the
-variables `OTEL_…`, as the SDK reads them.
+Importing this takes half a second. Endpoints, headers, batches, samplers, limits and resources come from the
+variables `OTEL_…`, as read by the SDK.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dynamic_mcp.system.text import one_line
 _SCOPE = "dynamic-mcp"
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 log = logging.getLogger(__name__)
-# The loggers of what sends, which would write a line for each failure.
+# The loggers of the senders, which would write a line for each failure.
 _NOISY = ("opentelemetry", "urllib3")
 _LONGEST_REASON = 200
 _thread = threading.local()
@@ -57,7 +57,7 @@ class SdkExporter:
         resource, delivery = _resource(settings.version), _Delivery()
         delivery.mute_this_thread()
         self._ids = _Ids()
-        self._sampler = TracerProvider(shutdown_on_exit=False).sampler  # that of the environment
+        self._sampler = TracerProvider(shutdown_on_exit=False).sampler  # the environment's sampler
         self._traces = self._metrics = None
         if settings.traces:
             self._traces = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids)
@@ -75,20 +75,18 @@ class SdkExporter:
                 )
 
     def take(self, item: Span | Measurement) -> None:
-        """Take what was measured, without waiting."""
         if isinstance(item, Span):
             self._take_span(item)
         elif (histogram := self._histograms.get(item.metric)) is not None:
             histogram.record(item.seconds, item.attributes)
 
     def decides(self, trace: Trace, name: str) -> bool:
-        """Return whether the sampler records a trace."""
         parent = Context() if trace.parent is None else _as_current(trace.parent)
         result = self._sampler.should_sample(parent, int(trace.id, 16), name, SpanKind.SERVER)
         return result.decision is Decision.RECORD_AND_SAMPLE
 
     def flush(self) -> None:
-        """Send all that there is, and end, within the bounds of the SDK; who waits for it has one of its own."""
+        """Send everything, and end, within the bounds of the SDK; callers set their own bound."""
         if self._traces is not None:
             self._traces.shutdown()
         if self._metrics is not None:
@@ -96,7 +94,7 @@ class SdkExporter:
 
     def _take_span(self, span: Span) -> None:
         trace = span.trace
-        if trace.is_sampled is None:  # it began before there was a sampler
+        if trace.is_sampled is None:  # it began before the sampler was loaded
             trace.is_sampled = self.decides(trace, span.name)
         if not trace.is_sampled or self._traces is None:
             return
@@ -120,16 +118,14 @@ class SdkExporter:
 
 
 class _Ids(IdGenerator):
-    """Gives a span the ids that it was handed on with."""
+    """Gives a span the ids that were already propagated."""
 
     trace_id = span_id = 0
 
     def generate_trace_id(self) -> int:
-        """Return the id of the trace."""
         return self.trace_id
 
     def generate_span_id(self) -> int:
-        """Return the id of the span."""
         return self.span_id
 
 
@@ -148,7 +144,7 @@ def _span_context(context: TraceContext, *, is_remote: bool = True) -> SpanConte
 
 
 def _resource(version: str) -> Resource:
-    """Return what sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
+    """Return the resource: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
     ours = {"service.name": "dynamic-mcp", "service.version": version, "service.instance.id": str(uuid.uuid4())}
     return Resource.create({**ours, **OTELResourceDetector().detect().attributes})
 
@@ -158,10 +154,10 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 
 
 class _Delivery:
-    """Whether the collector accepts data; logs each change.
+    """Tracks whether the collector accepts data, and logs each change.
 
-    What the SDK logs in our threads goes into these lines only. In other threads, which may be those of an
-    application around us that has telemetry of its own, it is left alone.
+    SDK logs from our threads go into these lines only. In other threads, which may belong to an embedding
+    application with its own telemetry, they are unchanged.
     """
 
     def __init__(self) -> None:
@@ -172,12 +168,11 @@ class _Delivery:
             logging.getLogger(name).addFilter(_keep)
 
     def mute_this_thread(self) -> None:
-        """Keep from the log what the SDK has to say in this thread."""
+        """Suppress the SDK's log lines from this thread."""
         _thread.is_muted = True
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Mute this thread while it sends."""
         before = getattr(_thread, "is_muted", False)
         _thread.is_muted, _thread.reason = True, ""
         try:
@@ -186,7 +181,7 @@ class _Delivery:
             _thread.is_muted = before
 
     def note(self, what: str, *, is_delivered: bool) -> None:
-        """Record whether something was delivered, and log a change."""
+        """Record whether data was delivered, and log a change."""
         with self._lock:
             if self._has_failed is not is_delivered:
                 return
@@ -206,14 +201,13 @@ def _keep(record: logging.LogRecord) -> bool:
 
 
 class _SpanExporter(OTLPSpanExporter):
-    """Sends spans, and notes what comes of it."""
+    """Sends spans, and records the outcome."""
 
     def __init__(self, delivery: _Delivery, endpoint: str | None) -> None:
         super().__init__(endpoint)
         self._delivery = delivery
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans."""
         with self._delivery.sending():
             result = super().export(spans)
         self._delivery.note("spans", is_delivered=result is SpanExportResult.SUCCESS)
@@ -221,7 +215,7 @@ class _SpanExporter(OTLPSpanExporter):
 
 
 class _MetricExporter(OTLPMetricExporter):
-    """Sends metrics, and notes what comes of it."""
+    """Sends metrics, and records the outcome."""
 
     def __init__(self, delivery: _Delivery, endpoint: str | None) -> None:
         super().__init__(endpoint)
@@ -231,9 +225,8 @@ class _MetricExporter(OTLPMetricExporter):
         self,
         metrics_data: MetricsData,
         timeout_millis: float | None = 10_000,
-        **kwargs: Any,  # Any: as it is declared
+        **kwargs: Any,  # Any: as declared by the base class
     ) -> MetricExportResult:
-        """Send metrics."""
         with self._delivery.sending():
             result = super().export(metrics_data, timeout_millis, **kwargs)
         self._delivery.note("metrics", is_delivered=result is MetricExportResult.SUCCESS)

@@ -1,4 +1,4 @@
-"""The telemetry of a serving proxy: what records it, when that begins to send, and its end."""
+"""The telemetry of a serving proxy: creates the recorder, starts sending, and closes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
-# The default of the SDK, which needs no SDK to decide.
+# The SDK's default sampler, which can be applied without the SDK.
 _DEFAULT_SAMPLERS = frozenset(("", "parentbased_always_on"))
 
 
@@ -29,7 +29,7 @@ def make_service(context: ObserverContext) -> TelemetryService:
 
 
 class TelemetryService(ObserverService):
-    """Records what a proxy does, as its config says."""
+    """Records a proxy's work according to its config."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._observer: Tracing | None = None
@@ -40,7 +40,7 @@ class TelemetryService(ObserverService):
         self._tasks = TaskSet(log)
 
     def apply(self, config: Config) -> Tracing | None:
-        """Record as this config says from now on; what was recorded before is still sent as it was to be."""
+        """Record according to this config; earlier records are still sent to their collector."""
         settings = config.settings_of("telemetry", Telemetry)
         if settings != self._settings:
             self._change(settings)

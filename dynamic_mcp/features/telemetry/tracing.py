@@ -1,7 +1,7 @@
 """Traces and metrics of what goes through: a server span for each request of a client, a client span for each request
-to an upstream, whose context goes with it, and the durations of both.
+to an upstream, which carries its context, and the durations of both.
 
-OpenTelemetry's semantic conventions for MCP say what they are called.
+Their names follow OpenTelemetry's semantic conventions for MCP.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_NAME = 100
 
 
 class _ServerSpan:
-    """The span of a client's request, while it is answered."""
+    """The span of a client's request in progress."""
 
     __slots__ = ("events", "id", "link", "trace")
 
@@ -47,7 +47,7 @@ class _ServerSpan:
 
 
 class _ClientSpan:
-    """The span of a request to an upstream; `parent` None is that traces are off."""
+    """The span of a request to an upstream; `parent` None means that traces are off."""
 
     __slots__ = ("began", "id", "mark", "message", "parent")
 
@@ -65,7 +65,7 @@ _sent: ContextVar[_ClientSpan | None] = ContextVar("request to an upstream", def
 
 
 class Tracing(Observer):
-    """Records spans and durations; `with_payloads` also what tools are called with, and what they return."""
+    """Records spans and durations; `with_payloads` also the arguments and results of tools."""
 
     def __init__(self, recorder: Recorder, *, with_payloads: bool = False) -> None:
         self._recorder = recorder
@@ -89,7 +89,7 @@ class Tracing(Observer):
             mark.trace_id, mark.span_id = trace.id, span.id
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        """Record the server span, and how long the request took."""
+        """Record the server span, and the duration of the request."""
         seconds = time.perf_counter() - seen.started
         span, request = self._open.pop(id(seen), None), seen.request
         outcome = seen.outcome
@@ -98,7 +98,7 @@ class Tracing(Observer):
         attributes |= operations.of_client(request.client)
         if seen.group is not None:
             attributes[names.GROUP] = seen.group.name
-        if (unsent := _sent.get()) is not None and unsent.mark is not None:  # another observer has refused it
+        if (unsent := _sent.get()) is not None and unsent.mark is not None:  # another observer refused it
             unsent.mark.is_over = True
         if self._has_metrics:
             labels = operations.metric_labels(attributes, kind)
@@ -132,7 +132,7 @@ class Tracing(Observer):
     # --- requests to upstreams -------------------------------------------------------------------------
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
-        """Begin a client span, and let its context go with the request."""
+        """Begin a client span, and add its context to the request."""
         parent = self._open.get(id(seen))
         span = _ClientSpan(message, parent)
         _sent.set(span)
@@ -146,7 +146,7 @@ class Tracing(Observer):
         return message if params is None else structs.replace(message, params=params)
 
     def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        """Record the client span, and how long the upstream took."""
+        """Record the client span, and the duration at the upstream."""
         span = _sent.get()
         if span is None:
             return
@@ -186,19 +186,18 @@ class Tracing(Observer):
     # --- sessions --------------------------------------------------------------------------------------
 
     def note(self, event: Event) -> None:
-        """Record how long a client was connected; those of stateless revisions have no sessions."""
+        """Record the duration of a client's session; stateless revisions have none."""
         seconds = session_seconds(event) if self._has_metrics else None
         if seconds is not None and event.client is not None:
             self._recorder.put_duration(names.SERVER_SESSION, seconds, operations.of_client(event.client))
 
     def link_opened(self, group: Group, instance: Instance) -> None:
-        """Record when an upstream was connected."""
         if self._has_metrics:
             labels = {**operations.of_upstream(group.config), names.GROUP: group.name}
             self._links.add(instance, labels)
 
     def group_changed(self, group: Group) -> None:
-        """Record how long those upstreams were connected that are so no longer."""
+        """Record the durations of closed upstream connections."""
         for seconds, labels in self._links.pop_ended():
             self._recorder.put_duration(names.CLIENT_SESSION, seconds, labels)
 
@@ -207,9 +206,9 @@ class Tracing(Observer):
 
 
 def _find_contexts(request: Request) -> tuple[TraceContext | None, TraceContext | None]:
-    """Return the context that a request is a child of, and one that it is linked to.
+    """Return the context of a request's parent span, and one that it is linked to.
 
-    `_meta` comes first (SEP-414). The headers of HTTP are about a POST, which may have carried more.
+    `_meta` comes first (SEP-414). HTTP headers describe a POST, which may have carried several messages.
     """
     meta = ambient = None
     if _PARENT_KEY in bytes(request.params):
@@ -230,7 +229,7 @@ def _parse(parent: str | None, state: str | None) -> TraceContext | None:
 
 
 def _with_context(params: Mapping[str, Raw] | None, context: TraceContext) -> Mapping[str, Raw] | None:
-    """Return params whose `_meta` names a span; None if there is no room for it. `baggage` stays as it came."""
+    """Return params whose `_meta` names a span; None if there is no room for it. `baggage` stays unchanged."""
     own = (params or {}).get("_meta", EMPTY_OBJECT)
     try:
         meta = wire.members(own)
@@ -266,12 +265,12 @@ def _describe(method: str, kind: str, target: str, outcome: Outcome) -> Attribut
 
 
 def _description(outcome: Outcome, *, is_failure: bool) -> str | None:
-    """Return the description of a span's failure, which is the message of a JSON-RPC error; None of no failure."""
+    """Return the description of a span's failure: the message of a JSON-RPC error; None without a failure."""
     return operations.shorten_message(outcome) if outcome.error_type and is_failure else None
 
 
 def _describe_request(seen: Observation) -> Attributes:
-    """Return what only the span of a client's request says."""
+    """Return the attributes that only the span of a client's request has."""
     attributes: Attributes = {names.REQUEST_ID: operations.id_of(seen.request.id)}
     if seen.decision:
         attributes |= {names.DECISION: seen.decision, names.RULE: seen.rule}
@@ -304,7 +303,7 @@ def _describe_resource(method: str, params: Mapping[str, Raw] | None) -> Attribu
 
 
 def _events(seen: Observation, at: int) -> tuple[SpanEvent, ...]:
-    """Return what the chain has done with a request before this time."""
+    """Return the chain's events of a request before this time."""
     events: tuple[SpanEvent, ...] = ()
     if seen.decision:
         events = (SpanEvent(names.DECISION, at, {names.DECISION: seen.decision, names.RULE: seen.rule}),)

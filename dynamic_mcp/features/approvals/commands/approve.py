@@ -1,4 +1,4 @@
-"""`dynamic-mcp approve`: decide about calls that wait for a person."""
+"""`dynamic-mcp approve`: decide about calls that wait for a user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def _complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the id of a call that waits for a person."""
     from dynamic_mcp.features.approvals.client import ApprovalClient
     from dynamic_mcp.features.approvals.queued import parse_id
 

@@ -1,4 +1,4 @@
-"""The work of `approve`: lists waiting calls, shows them and decides about them."""
+"""Implements `approve`: lists waiting calls, shows them and decides them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
 
 
 def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is_sure: bool) -> None:
-    """Allow a call after a person has seen it. Raises DynamicMcpError."""
+    """Allow a call after a user has seen it. Raises DynamicMcpError."""
     require_person("approve allow", seen="the call", is_sure=is_sure)
     pending = find(id)
     if scope not in pending.offered:
@@ -79,7 +79,7 @@ def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is
 
 
 def _may_allow(this: Invocation, pending: QueuedApproval, scope: Scope) -> bool:
-    """Show a call, in full if the person wants, and return whether the person allows it."""
+    """Show a call, in full on request, and return whether the user allows it."""
     question = f"Allow it {_HOW_LONG[scope]}?"
     if not view.show_details(this.out, pending, time.time(), is_short=True):
         if click.confirm("Show all of the arguments?", default=True, err=True):
@@ -154,7 +154,7 @@ def _describe(decision: ApprovalDecision) -> str:
     return f"allowed {_HOW_LONG[decision.scope]}{edited}"
 
 
-# --- edit: a person changes the arguments ---------------------------------------------------------------
+# --- edit: the user changes the arguments ---------------------------------------------------------------
 
 
 def edit_call(this: Invocation, id: str, typed: str | None, *, is_sure: bool) -> None:
@@ -170,7 +170,7 @@ def edit_call(this: Invocation, id: str, typed: str | None, *, is_sure: bool) ->
 
 
 def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
-    """Open the arguments in an editor until they are valid, and allow the call. Raises DynamicMcpError."""
+    """Open the arguments in an editor until they are valid, then allow the call. Raises DynamicMcpError."""
     text = "\n".join(format_json(read_arguments(pending.arguments))) + "\n"
     while True:
         text = _run_editor(text)
@@ -210,8 +210,8 @@ def _parse_arguments(text: str) -> dict[str, object]:
 
 
 def _run_editor(text: str) -> str:
-    """Return the text after the person has edited it. Raises DynamicMcpError."""
-    with tempfile.TemporaryDirectory(prefix="dynamic-mcp-edit-") as folder:  # others cannot look into it
+    """Return the edited text. Raises DynamicMcpError."""
+    with tempfile.TemporaryDirectory(prefix="dynamic-mcp-edit-") as folder:  # other users cannot read it
         file = Path(folder) / "arguments.json"
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -226,7 +226,7 @@ def _run_editor(text: str) -> str:
 
 
 def _editor() -> list[str]:
-    """Return the command of the person's editor. Raises InvalidArguments."""
+    """Return the user's editor command. Raises InvalidArguments."""
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if chosen:
         return shlex.split(chosen, posix=sys.platform != "win32")
@@ -238,12 +238,12 @@ def _editor() -> list[str]:
 
 # --- allow --always: how to change the config so that it does not ask -----------------------------------
 
-# The path of what to change, its new value, and what to know about it.
+# The path of the value to change, the new value, and a note about it.
 _Change = tuple[str, object, list[str]]
 
 
 def print_rule(out: Output, pending: QueuedApproval) -> None:
-    """Print the rule that asks, changed so that it leaves this tool out. Nothing is written.
+    """Print the rule that asks, changed so that it leaves this tool out. Writes nothing.
 
     A rule that asks wins over one that allows, so it is the one to change.
     """
@@ -262,7 +262,7 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
 def _read_document(config: str) -> Mapping[str, object]:
     try:
         document = jsonc.loads(read_bytes(Path(config)).decode())
-    except (OSError, ValueError, ConfigError):  # it has changed since
+    except (OSError, ValueError, ConfigError):  # the config has changed since
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -17,7 +17,7 @@ from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import cut_values, one_line
 
 COLUMNS = ("ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS")
-# Shown of one call before a person decides, unless the person wants all of it.
+# The limit on the text of one call before a decision, unless the user asks for all of it.
 _MOST_CHARACTERS = 20_000
 _LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
@@ -40,7 +40,7 @@ def to_row(waiting: QueuedApproval, now: float) -> list[str]:
 def show_details(
     out: Output, pending: QueuedApproval, now: float, *, reveals: bool = False, is_short: bool = False
 ) -> bool:
-    """Print one call, with long arguments cut if `is_short`. Return whether nothing was cut."""
+    """Print one call, with long arguments cut if `is_short`. Return whether all of it was printed."""
     out.print_line(f"{pending.id}  {reveal(pending.name)} of group {reveal(pending.group)}", "bold")
     for name, value in facts_of(pending, now):
         if value:
@@ -65,7 +65,7 @@ def show_details(
 def show_difference(out: Output, old: object, new: object) -> bool:
     """Print how arguments differ, with secrets masked; return whether they differ."""
     lines = format_json(old), format_json(new)
-    # a secret is one line, as what is shown for it is
+    # a secret takes one line, like its mask
     hidden = [secrets.mask_values(each, mask=secrets.count_hidden) for each in (old, new)]
     shown = format_json(hidden[0]), format_json(hidden[1])
     for changes in difflib.SequenceMatcher(None, *lines).get_grouped_opcodes(3):
@@ -84,7 +84,7 @@ def _show_lines(out: Output, sign: str, lines: Sequence[str]) -> None:
 
 
 def who(pending: QueuedApproval) -> str:
-    """Return who makes a call."""
+    """Return the user and client of a call."""
     is_local = pending.issuer == LOCAL.issuer or not pending.subject
     person = "you" if is_local else pending.subject
     return reveal(f"{person} with {pending.client}" if pending.client else person)
@@ -99,7 +99,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def facts_of(pending: QueuedApproval, now: float) -> Iterator[tuple[str, str]]:
-    """Yield the facts about a call, by name; unknown ones are empty."""
+    """Yield the facts about a call, by name; unknown facts are empty."""
     yield "who", who(pending)
     if pending.issuer and pending.issuer != LOCAL.issuer:
         yield "identified by", pending.issuer

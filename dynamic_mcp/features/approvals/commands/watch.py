@@ -15,7 +15,7 @@ from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApprov
 from dynamic_mcp.system.os_user import os_user
 
 _EVERY_S = 0.5
-# Keys are ignored for so long after a question was shown.
+# How long keys are ignored after a question is shown.
 _TOO_SOON_S = 0.5
 _SCOPES: dict[str, Scope] = {"y": "once", "h": "hour", "s": "session"}
 
@@ -37,7 +37,7 @@ def watch_pending(this: Invocation) -> None:
 
 
 def _ask(this: Invocation, pending: QueuedApproval) -> bool:
-    """Ask about one call until it is decided; return False if the person leaves it for later."""
+    """Ask about one call until it is decided; return False if the user leaves it for later."""
     this.out.say("")
     shows_all = view.show_details(this.out, pending, time.time(), is_short=True)
     while True:
@@ -68,7 +68,7 @@ def _question(pending: QueuedApproval, *, shows_all: bool) -> str:
 
 
 def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
-    """Do what a key stands for; return whether that was a decision."""
+    """Carry out the action of a key; return whether it was a decision."""
     scope = _SCOPES.get(key)
     if scope in pending.offered:
         send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
@@ -83,7 +83,7 @@ def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
 
 
 def _read_key(pending: QueuedApproval) -> str:
-    """Return the key that a person presses; empty if the call is decided elsewhere meanwhile."""
+    """Return the key that the user presses; empty if the call is decided elsewhere meanwhile."""
     with open_keyboard() as read:
         discard(read, _TOO_SOON_S)
         while True:

@@ -1,1 +1,1 @@
-"""The command of the cache."""
+"""The `cache` command."""

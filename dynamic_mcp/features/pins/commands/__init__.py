@@ -1,1 +1,1 @@
-"""What commands do with pins."""
+"""The `pins` commands."""

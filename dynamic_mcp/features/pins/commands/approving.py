@@ -1,4 +1,4 @@
-"""`pins approve`: a person sees what has changed, and lets exactly that pass."""
+"""Implements `pins approve`: shows the user what has changed, and approves exactly that."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_ROOM = "does not fit beside what is pinned of its server"
 
 @dataclass
 class _Approval:
-    """What was approved, and what was not and why."""
+    """The approved definitions, and the others with reasons."""
 
     approved: list[tuple[ServerComparison, list[Difference]]] = field(default_factory=list)
     refused: list[tuple[ServerComparison, Difference, str]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Approval:
 def approve_definitions(
     this: Invocation, server: str | None, names: tuple[str, ...], *, is_sure: bool, is_live: bool
 ) -> int:
-    """Show what differs of a server, or of all, ask, and pin what was shown; return the exit code."""
+    """Show the differences of one server, or of all, ask, and pin what was shown; return the exit code."""
     require_person("pins approve", seen="what it is about", is_sure=is_sure)
     servers = () if server is None else (server,)
     shown = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
@@ -67,16 +67,16 @@ def approve_definitions(
     if not is_sure and not _may_approve(this, chosen, is_whole=bool(names)):
         this.out.say("nothing was approved")
         return 1
-    just_asked = shown.asked if is_sure else frozenset[str]()  # a person has taken some time
+    just_asked = shown.asked if is_sure else frozenset[str]()  # the server may have changed while the user decided
     outcome = _approve(this, shown, chosen, _ask_again(this, chosen, just_asked))
     _say(this, outcome)
     return _finish(this, shown, outcome) or (1 if outcome.refused else 0)
 
 
 def _may_approve(this: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
-    """Show what is to be approved, all of it if wanted, and return whether the user approves it."""
+    """Show the definitions to approve, in full on request, and return whether the user approves them."""
     out = this.out
-    if out.is_json:  # stdout is for a program
+    if out.is_json:  # a program reads stdout
         out = Output(sys.stderr, sys.stderr, os.environ, as_json=False, is_quiet=False)
     _show(out, chosen, is_whole=is_whole)
     question = f"Approve {_count(chosen)}?"
@@ -103,7 +103,7 @@ def _show_new(out: Output, chosen: _Chosen) -> None:
 
 
 def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -> Mapping[str, Mapping[Key, str]]:
-    """Return the fingerprints of what servers offer now that is not pinned, by their names."""
+    """Return the fingerprints of the unpinned definitions that servers offer now, by their names."""
     names = tuple(server.name for server, _ in chosen if server.name not in just_asked)
     if not names:
         return {}
@@ -115,7 +115,7 @@ def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -
 
 
 def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Approval:
-    """Pin what was shown, unless it is `offered` otherwise now, or another process has pinned something else."""
+    """Pin what was shown, unless `offered` now differs, or another process has changed the pin."""
     by, outcome = os_user(), _Approval()
 
     def change(lock: PinSet) -> PinSet:
@@ -146,7 +146,7 @@ def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[
 def _pin(
     now: PinnedServer | None, server: ServerComparison, differences: Sequence[Difference], by: str
 ) -> tuple[PinnedServer, list[Difference]]:
-    """Return the pins of a server with what was approved, and what that is: nothing that has changed meanwhile."""
+    """Return the server's pins with the approved differences, and those; skip definitions changed meanwhile."""
     source = server.pinning.source
     pinned = pins_of_source(now, source) or PinnedServer(source)
     pins = {
@@ -167,7 +167,7 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
 
 
 def _say(this: Invocation, outcome: _Approval) -> None:
-    """Say what was approved, and what was not."""
+    """Print what was approved, and what was not."""
     if outcome.approved:
         this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
@@ -216,7 +216,7 @@ def _finish(this: Invocation, shown: Survey, outcome: _Approval) -> int:
 
 
 def _count(chosen: _Chosen) -> str:
-    """Return how much is to be approved, such as `3 definitions of github 1.4 -> 1.5`."""
+    """Return the number of definitions to approve, such as `3 definitions of github 1.4 -> 1.5`."""
     if len(chosen) == 1:
         server, differences = chosen[0]
         return f"{pluralize(len(differences), 'definition')} of {title(server)}"

@@ -1,4 +1,4 @@
-"""Compares servers of a config with its lock file: their catalogs as proxies saw them last, or as they are now."""
+"""Compares servers of a config with its lock file: their cached catalogs, or their current ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynamic_mcp.system.text import os_reason
 
 
 class ServerComparison(Struct, frozen=True):
-    """How the definitions of one server differ from its pins.
+    """The differences between the definitions of one server and its pins.
 
     `catalog` is None where that is not known, because of an `error` if there was one; with both, a list that has
     pins could not be read. If it `is_moved`, something else was run when it was pinned, and those pins do not count.
@@ -46,17 +46,17 @@ class ServerComparison(Struct, frozen=True):
 
     @property
     def held(self) -> list[Difference]:
-        """What clients do not get."""
+        """The definitions that are held back."""
         return [each for each in self.differences if each.held]
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the config wants its definitions compared."""
+        """True if the config pins its definitions."""
         return self.pinning.policy != "trust"
 
 
 class Survey(Struct, frozen=True):
-    """Servers of a config, compared with its lock file. `asked` are the names of those that were asked for it."""
+    """Servers of a config, compared with its lock file. `asked` are the names of servers that were contacted."""
 
     config: Config
     file: Path
@@ -69,7 +69,7 @@ def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unch
     """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError.
 
     They are asked if `is_live`. With `asks_unchanged`, so are those that differ in nothing that proxies have seen: a
-    command or `doctor` may have seen something newer, and has not kept it.
+    command or `doctor` may have seen a newer catalog without caching it.
     """
     whole = this.read_groups()
     config, file = _select(whole, names), find_lock_file(whole)
@@ -107,7 +107,7 @@ def read_lock(file: Path) -> PinSet:
 
 
 def update_lock(file: Path, change: Callable[[PinSet], PinSet]) -> None:
-    """Change a lock file. Raises DynamicMcpError, also what `change` raises; then nothing has changed."""
+    """Change a lock file. Raises DynamicMcpError and errors of `change`; then the file is unchanged."""
     try:
         lock_file.update_lock(file, change)
     except (OSError, StoreError) as exc:
@@ -133,7 +133,7 @@ def _compare_all(
 
 
 def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
-    """Yield what is pinned and not offered, as far as that is known."""
+    """Yield the pinned definitions that are known to be no longer offered."""
     if pinned is None:
         return
     for kind in PinKind:
@@ -147,7 +147,7 @@ def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
 
 
 def _read_live(this: Invocation, config: Config) -> dict[str, Catalog | DynamicMcpError]:
-    """Ask the servers, whatever the local user may see of them; nothing is pinned by that."""
+    """Read the catalogs of servers, without the local user's access rules; nothing is pinned."""
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
     from dynamic_mcp.cli.runner import run

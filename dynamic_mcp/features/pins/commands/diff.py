@@ -1,7 +1,7 @@
-"""Shows how a definition differs from its pin: as indented JSON, line by line.
+"""Shows the difference between a definition and its pin: as indented JSON, line by line.
 
-Each line begins with a sign of ours, so that no text of a server can pass for an old or an unchanged one, and
-characters that a screen does not show are written as escapes.
+Each line begins with a sign, so that a server's text cannot pass for an old or unchanged line, and invisible
+characters are escaped.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterator
 
 from dynamic_mcp.system.blank import format_json, reveal
 
-# More lines are not compared one by one, as that takes long: all of them are shown as old and as new.
+# Longer texts are not compared, since that is slow: all their lines are shown as old and as new.
 _MAX_COMPARED = 4000
-# Empty lines stay with the one before, as many of them would move the rest out of sight.
+# Empty lines stay with the line before, since many of them would move the rest out of sight.
 _LINE_BREAK = re.compile(r"(?<=\\n)(?=(?: |\\t)*(?:[^\\ ]|\\[^nrt]))")
 
 
 def diff_definitions(before: bytes, after: bytes) -> list[str]:
     """Return the lines of two definitions in JSON, each after its sign: `-`, `+`, a space, or `@` for a position.
 
-    `before` is empty for what is new.
+    `before` is empty for a new definition.
     """
     old, new = _lines(before), _lines(after)
     if max(len(old), len(new)) > _MAX_COMPARED:
@@ -37,13 +37,13 @@ def _lines(definition: bytes) -> list[str]:
         return []
     try:
         lines = format_json(json.loads(text, object_pairs_hook=_with_all))
-    except (RecursionError, ValueError):  # nested too deeply to be indented, or no JSON
+    except (RecursionError, ValueError):  # nested too deeply to indent, or not JSON
         return [reveal(text)]
     return [part for line in lines for part in _break(line)]
 
 
 def _break(line: str) -> Iterator[str]:
-    """Yield the lines of a text within a line of JSON, so that a long description is compared line by line."""
+    """Yield the lines of a text in a line of JSON, so that a long description is compared line by line."""
     indent = len(line) - len(line.lstrip(" "))
     first, *rest = _LINE_BREAK.split(line)
     yield first
@@ -52,7 +52,7 @@ def _break(line: str) -> Iterator[str]:
 
 
 def _with_all(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object in which a name that comes twice is there twice, as readers differ in which one they take."""
+    """Return an object that keeps duplicate names, since readers differ in which one they use."""
     found: dict[str, object] = {}
     for name, value in pairs:
         while name in found:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a cached tool, prompt or resource template of the group on the command line, or its instructions."""
     from dynamic_mcp.features.pins.definition import definitions
 
     given = ctx.params.get("names") or ()

@@ -1,4 +1,4 @@
-"""Shows and verifies what is pinned of servers and how what they offer differs from it, and forgets pins."""
+"""Shows, verifies and resets the pins of servers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BESIDE = '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it bes
 
 
 def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
-    """Print a line for each of these servers, or of all; return the exit code."""
+    """Print one line per server; return the exit code."""
     found = survey(this, servers, is_live=is_live)
     facts = {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
     rows = [
@@ -56,9 +56,9 @@ def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) ->
 
 
 def show_differences(this: Invocation, server: str | None, names: tuple[str, ...], *, is_live: bool) -> int:
-    """Print how definitions differ from their pins; return the exit code.
+    """Print the differences between definitions and pins; return the exit code.
 
-    A server that is named is asked if nothing is known to differ.
+    A named server is contacted if no difference is known.
     """
     servers = () if server is None else (server,)
     found = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
@@ -76,7 +76,7 @@ def show_differences(this: Invocation, server: str | None, names: tuple[str, ...
 
 
 def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: bool) -> int:
-    """Ask the servers and print what differs; return the exit code, 1 if anything does."""
+    """Contact the servers and print the differences; return the exit code, 1 if there are any."""
     _require_lock_file(this)
     found = survey(this, names, is_live=True)
     drifts = {each.name: _drift(each, is_frozen=is_frozen) for each in found.servers}
@@ -105,7 +105,7 @@ def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: b
 
 
 def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
-    """Forget what is pinned of a server, which may be in the config no more; return the exit code."""
+    """Forget the pins of a server, which may no longer be in the config; return the exit code."""
     config = this.read_config()
     file = find_lock_file(config)
     pinned = read_lock(file).servers.get(server)
@@ -126,7 +126,7 @@ def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
 
 
 def choose(server: ServerComparison, names: tuple[str, ...]) -> list[Difference]:
-    """Return what differs of a server, or only these names of it. Raises NotFound."""
+    """Return the differences of a server, or those with these names. Raises NotFound."""
     if not names:
         return list(server.differences)
     offered = [] if server.catalog is None else [(kind, name) for kind, name, _ in definitions(server.catalog)]
@@ -146,7 +146,7 @@ def report_errors(this: Invocation, found: Survey) -> int:
 
 
 def say_unknown(this: Invocation, found: Survey) -> None:
-    """Print of which servers nothing is known."""
+    """Print the servers without a known catalog."""
     for each in found.servers:
         if each.is_pinned and each.catalog is None and each.error is None:
             this.out.say(f"what `{each.name}` offers is not known yet; `--live` asks it")
@@ -155,7 +155,7 @@ def say_unknown(this: Invocation, found: Survey) -> None:
 
 
 def say_unchanged(this: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
-    """Print that there is nothing to show or to approve, and whether the servers were asked."""
+    """Print that there are no differences, and whether the servers were contacted."""
     pinned = [each for each in found.servers if each.is_pinned]
     if any(each.name not in found.asked for each in pinned):
         this.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
@@ -178,7 +178,7 @@ def _count_pins(pinned: PinnedServer | None) -> int:
 
 
 def _without(lock: PinSet, server: str, shown: PinnedServer) -> PinSet:
-    """Return the pins without a server. Raises DynamicMcpError if they are not as they were shown."""
+    """Return the pins without a server. Raises DynamicMcpError if they have changed since they were shown."""
     if lock.servers.get(server) != shown:
         command = format_command("pins", "diff", server)
         raise DynamicMcpError(
@@ -224,7 +224,7 @@ def _status_to_json(server: ServerComparison) -> dict[str, object]:
 
 
 def _drift(server: ServerComparison, *, is_frozen: bool) -> list[str]:
-    """Describe what must not differ; with `is_frozen`, that is everything."""
+    """Describe the forbidden differences; with `is_frozen`, all differences are."""
     if not server.is_pinned or server.catalog is None:
         return []
     if server.is_moved:
@@ -236,7 +236,7 @@ def _drift(server: ServerComparison, *, is_frozen: bool) -> list[str]:
 
 
 def _say_drifts(this: Invocation, found: Survey, drifts: dict[str, list[str]], stale: Sequence[str]) -> None:
-    """Print what differs: on a terminal in full, else a line for each definition on stderr."""
+    """Print the differences: in full on a terminal, else one line per definition on stderr."""
     for each in found.servers:
         drift = drifts[each.name]
         if each.error is not None and not drift:
@@ -264,7 +264,7 @@ def _find_stale(found: Survey) -> list[str]:
 
 
 def _require_lock_file(this: Invocation) -> None:
-    """Raise InvalidArguments if there is nothing to compare with."""
+    """Raise InvalidArguments if there is no lock file."""
     config = this.read_config()
     file = find_lock_file(config)
     if file.exists():

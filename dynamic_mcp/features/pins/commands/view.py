@@ -1,4 +1,4 @@
-"""Prints how definitions differ from their pins. No text of a server can hide or act in it."""
+"""Prints differences from pins. Texts of servers can neither hide nor control the terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dynamic_mcp.system.text import one_line, pluralize
 
 _STYLES = {"-": "red", "+": "green", "@": "cyan"}
 _LONGEST_SUMMARY = 160
-# The names that one line has at most.
+# The most names on one line.
 _MOST_NAMES = 20
 
 MOVED = "it runs something else than what was pinned, so all of it counts as new"
 
 
 def describe_counts(server: ServerComparison) -> str:
-    """Return how many definitions differ, and which are held: `3 definitions changed, 2 new; held: a, b`."""
+    """Return the number of differences, and which are held: `3 definitions changed, 2 new; held: a, b`."""
     changed = sum(each.before is not None for each in server.differences)
     new = len(server.differences) - changed
     counts = [f"{pluralize(changed, 'definition')} changed"] * bool(changed) + [f"{new} new"] * bool(new)
@@ -37,7 +37,7 @@ def describe_counts(server: ServerComparison) -> str:
 
 
 def title(server: ServerComparison) -> str:
-    """Return the name of a server with its version, and with the pinned one if that differs."""
+    """Return the name of a server with its version, and with the pinned version if it differs."""
     before = reveal(server.pinned.version) if server.pinned is not None else ""
     after = reveal(server.version)
     versions = f"{before} -> {after}" if before and after and before != after else after or before
@@ -45,7 +45,7 @@ def title(server: ServerComparison) -> str:
 
 
 def show_server(out: Output, server: ServerComparison, chosen: Iterable[Difference], *, is_whole: bool) -> None:
-    """Print what differs of one server; unless `is_whole`, plain new definitions take one line."""
+    """Print the differences of one server; unless `is_whole`, plain new definitions take one line."""
     out.print_line(f"{title(server)}: {describe_counts(server)}", "bold")
     if server.is_moved:
         out.print_line(MOVED, "red", indent=2, margin=f"{out.mark('warning')} ")
@@ -60,12 +60,12 @@ def show_server(out: Output, server: ServerComparison, chosen: Iterable[Differen
 
 
 def is_plain(difference: Difference) -> bool:
-    """Return whether a definition is new, and nothing is odd about it."""
+    """Return whether a definition is new and has no warnings."""
     return difference.before is None and not difference.held and not difference.note
 
 
 def show_difference(out: Output, difference: Difference) -> None:
-    """Print one definition that differs: why it is held, what is odd about it, and all that changed."""
+    """Print one difference: why it is held, its warnings, and all changes."""
     mark, style = ("error", "red") if difference.held else ("note", "")
     out.print_line(describe(difference), style, indent=2, margin=f"{out.mark(mark)} ")
     if difference.note and difference.note != difference.held:
@@ -83,7 +83,7 @@ def describe(difference: Difference) -> str:
 
 
 def difference_to_json(difference: Difference) -> dict[str, object]:
-    """Return one definition that differs."""
+    """Return a difference as JSON values."""
     return {
         **key_to_json(difference.key),
         "state": "new" if difference.before is None else "changed",

@@ -1,1 +1,1 @@
-"""What commands do with registries."""
+"""The commands for registries."""

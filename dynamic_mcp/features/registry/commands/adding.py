@@ -1,4 +1,4 @@
-"""`add NAME` for a server of a registry: finds it, asks what it needs, shows what would be written, and writes it."""
+"""Implements `add NAME` for a server of a registry: finds it, asks for values, shows the entry, and writes it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
 
 
 def build_or_refuse(document: ServerDocument, option: Option, answers: ServerAnswers) -> EntryDraft:
-    """Build an entry. Raises DynamicMcpError if these answers make none."""
+    """Build an entry. Raises DynamicMcpError if these answers do not suffice."""
     try:
         return build(document, option, answers)
     except UnusableOption as exc:
@@ -97,12 +97,12 @@ def refuse_deleted(document: ServerDocument) -> None:
 
 
 def kept_variables(plan: ConfigPlan) -> Mapping[str, str]:
-    """Return the variables that have a value already."""
+    """Return the variables that already have a value."""
     return {name: value for name, value in {**os.environ, **plan.vault.values}.items() if value}
 
 
 def show_warnings(this: Invocation, document: ServerDocument, warnings: Iterable[str]) -> None:
-    """Say what the user should know before a server is used."""
+    """Print what the user should know before using a server."""
     if document.status == "deprecated":
         why = f": {document.message}" if document.message else ""
         this.out.say(f"warning: `{document.name}` is deprecated{why}")
@@ -111,7 +111,7 @@ def show_warnings(this: Invocation, document: ServerDocument, warnings: Iterable
 
 
 def format_words(words: Sequence[str]) -> str:
-    """Return a command line on one line, whatever is in it."""
+    """Return a command line on one line, with special characters quoted."""
     return quote(*(replace_unprintable(word) for word in words))
 
 

@@ -39,11 +39,11 @@ class Prompt:
         return options[number]
 
     def ask(self, question: ServerQuestion) -> str:
-        """Ask a question until the answer is right."""
+        """Ask a question until the answer is valid."""
         import questionary
 
         default = question.input.valid_default or ""
-        if is_reference(default):  # Enter would make a variable of this machine of it
+        if is_reference(default):  # Enter would turn it into a variable of this machine
             default = ""
         if question.input.choices:
             choices = list(question.input.choices)
@@ -54,7 +54,7 @@ class Prompt:
         return str(field.unsafe_ask())
 
     def ask_secret(self, question: ServerQuestion) -> str:
-        """Ask a question without an echo; an empty answer sets the variable later."""
+        """Ask a question without an echo; with an empty answer, the variable must be set later."""
         import questionary
 
         field = questionary.password(_ask(question), validate=lambda text: not text or _judge(question, text))
@@ -63,7 +63,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class CollectedAnswers:
-    """ServerAnswers by key, and by key the secrets, which do not go into the config."""
+    """ServerAnswers by key, and separately the secrets, which stay out of the config."""
 
     answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
@@ -94,7 +94,7 @@ def parse_answers(words: Iterable[str], option: Option) -> CollectedAnswers:
 def complete(
     collected: CollectedAnswers, option: Option, prompt: Prompt | None, kept: Mapping[str, str]
 ) -> list[str]:
-    """Ask for what is missing; take a secret that is among the `kept` variables from there, which the result says.
+    """Ask for missing answers; use secrets among the `kept` variables, and return a note on those.
 
     Raises InvalidArguments.
     """
@@ -116,7 +116,7 @@ def complete(
 
 
 def store_secrets(collected: CollectedAnswers, option: Option, server: str, vault: Vault) -> ServerAnswers:
-    """Return all answers, with a variable for each secret, whose value the vault keeps."""
+    """Return all answers, with a variable for each secret, whose value the vault stores."""
     answers = dict(collected.answers)
     for question in questions_about(option):
         if question.key in collected.secrets:
@@ -132,7 +132,7 @@ def find_prompt(this: Invocation, *, may_ask: bool) -> Prompt | None:
 
 
 def format_question(question: ServerQuestion) -> str:
-    """Return a question for a list: its key, what it is, and what it may be."""
+    """Return a question for a list: its key, its description, and its allowed values."""
     facts = [
         "required" if question.is_required else "",
         "secret" if question.is_secret else "",
@@ -160,7 +160,7 @@ def _keep(question: ServerQuestion, value: str, server: str, vault: Vault) -> st
 
 
 def _read_secret(key: str, text: str) -> str:
-    """Return a secret that a file holds. Raises InvalidArguments for one on the command line."""
+    """Return a secret from a file. Raises InvalidArguments for one on the command line."""
     if not text.startswith("@"):
         raise InvalidArguments(
             f"--set: `{key}` is a secret, which others could see on the command line",
@@ -185,7 +185,7 @@ def _check(question: ServerQuestion, text: str) -> str:
 
 
 def _absolute(question: ServerQuestion, text: str) -> str:
-    """Return a path as the server finds it, wherever it is started."""
+    """Return an absolute path, which the server finds from any working directory."""
     if question.input.format != "filepath" or not text or is_reference(text) or question.flaw_of(text):
         return text
     return os.path.abspath(Path(text).expanduser())  # noqa: PTH100 - links stay

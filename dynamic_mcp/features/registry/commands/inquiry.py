@@ -1,4 +1,4 @@
-"""The registries of a config, asked by a command."""
+"""Queries the registries of a config for a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Inquiry:
-    """Asks the registries of a config for a command. Each note about the answers is shown once."""
+    """Queries the registries of a config for a command. Each note about the answers is shown once."""
 
     def __init__(self, this: Invocation, file: Path) -> None:
         self._this = this
@@ -29,7 +29,7 @@ class Inquiry:
         self._said: set[str] = set()
 
     def lookup(self, only: str | None = None) -> Lookup:
-        """Return what asks the registries, or one of them. Raises ConfigError and NotFound."""
+        """Return a lookup in the registries, or in one of them. Raises ConfigError and NotFound."""
         registries = read_registries(self._file, os.environ)
         if not registries:
             raise ConfigError(str(self._file), "settings.registries", "is empty, so there is no registry to ask")

@@ -1,4 +1,4 @@
-"""`registry link`: finds out which servers of the config are in a registry, and notes that in their entries."""
+"""Implements `registry link`: finds the servers of the config in registries, and records them in their entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynamic_mcp.system.text import one_line, pluralize
 
 @dataclass(frozen=True)
 class RegistryMatch:
-    """A server of a registry that a server of the config is."""
+    """A server of a registry that matches a server of the config."""
 
     hit: Hit
     option: Option
@@ -63,7 +63,7 @@ def _unlinked(plan: ConfigPlan, server: str | None) -> Iterator[tuple[str, Entry
 
 
 def _targets_of(entry: Entry) -> list[EntryTarget]:
-    """Return what an entry may stand for; usually one thing."""
+    """Return the possible targets of an entry; usually one."""
     kind, name, *_ = (*identify(entry, str(Path.home())).key, "")
     if kind == "url":
         return [EntryTarget("url", name)]
@@ -73,7 +73,7 @@ def _targets_of(entry: Entry) -> list[EntryTarget]:
 
 
 async def _find_matches(lookup: Lookup, server: str, entry: Entry, reference: str | None) -> list[RegistryMatch]:
-    """Return the servers of the registries that an entry is. Raises NotFound, InvalidArguments and RegistryError."""
+    """Return the servers of the registries that match. Raises NotFound, InvalidArguments and RegistryError."""
     targets = _targets_of(entry)
     if reference is not None:
         hit = await lookup.find(*split_version(reference))
@@ -98,7 +98,7 @@ def _matches(targets: list[EntryTarget], hits: list[Hit]) -> Iterator[RegistryMa
 
 
 async def _origin_of(lookup: Lookup, match: RegistryMatch) -> ServerOrigin:
-    """Return where a server comes from: the version that it has pinned, else the newest."""
+    """Return the origin of a server: its pinned version, else the newest."""
     chosen, option = match.hit.document, match.option
     if match.target.version and not has_version(match.target, option):
         for document in await lookup.versions(chosen.name):

@@ -1,4 +1,4 @@
-"""New entries for servers of a config, and the secrets that go beside it: shown first, then written as a whole."""
+"""Plans new entries for servers of a config, with their secrets: first shown, then written together."""
 
 from __future__ import annotations
 
@@ -27,33 +27,30 @@ class ConfigPlan:
 
     @property
     def file(self) -> Path:
-        """The config's file."""
         return self.config.file
 
     @property
     def vault(self) -> Vault:
-        """The env file of the config."""
         return self.config.vault
 
     @property
     def servers(self) -> Mapping[str, Entry]:
-        """The servers of the config, as they are written there."""
+        """The servers of the config, as written in the file."""
         return self.config.servers
 
     def variables(self) -> Mapping[str, str]:
-        """Return the variables to write."""
         return self.vault.changed_variables(self.entries)
 
 
 def start_plan(file: Path) -> ConfigPlan:
-    """Return a plan that changes nothing yet, for a config that need not exist. Raises ConfigError."""
+    """Return an empty plan for a config, which need not exist yet. Raises ConfigError."""
     if file.exists():
         parse_server_names(read_text(file), file)
     return ConfigPlan(read_output(file.absolute(), str(Path.home())))
 
 
 def write_plan(this: Invocation, plan: ConfigPlan, title: str) -> None:
-    """Write the config and the file with its secrets, both or none. Raises ConfigError and FileError."""
+    """Write the config and the file with its secrets, or neither. Raises ConfigError and FileError."""
     result = Plan(plan.config, (), {**plan.servers, **plan.entries})
     parse_server_names(result.after, plan.file)
     with hold_change_lock():

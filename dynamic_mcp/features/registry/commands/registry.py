@@ -1,4 +1,4 @@
-"""`dynamic-mcp registry`: what registries of servers have, and what has become of the servers that come from them."""
+"""`dynamic-mcp registry`: searches registries, and updates the servers that come from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `add` does with a name alone: the server of that name in a registry, with the options that this takes."""
+"""Implements `add` for a bare name: adds the server of that name from a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`registry update`: shows how the newest version of servers differs from the config, and replaces them."""
+"""Implements `registry update`: shows the changes of the newest versions of servers, and applies them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dynamic_mcp.system.text import one_line, pluralize
 
 @dataclass(frozen=True)
 class Update:
-    """One server, before and after; `public` are the texts of the registry, which are no secrets."""
+    """One server, before and after; `public` are the texts of the registry, which are not secret."""
 
     server: str
     old: ServerOrigin
@@ -81,7 +81,7 @@ def _chosen(plan: ConfigPlan, names: Sequence[str]) -> Iterator[tuple[str, Serve
 
 
 class _Planner:
-    """Makes the new entry of each server, and puts it into the plan."""
+    """Builds the new entry of each server, and adds it to the plan."""
 
     def __init__(self, this: Invocation, plan: ConfigPlan, prompt: Prompt | None) -> None:
         self._this = this
@@ -90,7 +90,7 @@ class _Planner:
         self._inquiry = Inquiry(this, plan.file)
 
     def plan(self, server: str, old: ServerOrigin) -> Update | None:
-        """Put the new entry of a server into the plan; None if there is nothing to do, or nothing can be done."""
+        """Add the new entry of a server to the plan; None if it is up to date or cannot be updated."""
         hit = self._inquiry.find_newest(old)
         document = hit.document
         if document.status == "deleted":
@@ -155,7 +155,7 @@ def _show(this: Invocation, update: Update) -> None:
 
 
 def _mask(entry: Entry, public: frozenset[str]) -> dict[str, object]:
-    """Hide what may be a secret of the user, but no text of the registry: all of them must be seen."""
+    """Mask possible secrets of the user, but no text of the registry: the user must see all of those."""
     own = [each for each in secrets(entry) if text_at(entry, each.path) not in public]
     return rewritten(entry, [(each, MASKED) for each in own])
 

@@ -1,4 +1,4 @@
-"""What registries have: `registry search`, `registry show` and `registry outdated`."""
+"""Shows servers of registries: `registry search`, `registry show` and `registry outdated`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
 
 
 def show(this: Invocation, reference: str, *, registry: str | None) -> int:
-    """Print one server: what it is, how it can be run, and what it needs; return the exit code."""
+    """Print a server's description, its options and the values it needs; return the exit code."""
     hit = Inquiry(this, this.config_path(may_be_new=True)).find(reference, registry)
     usable, refusals = usable_options(hit.document)
     if this.out.is_json:
@@ -89,7 +89,7 @@ def outdated(this: Invocation) -> int:
 
 
 def _newest(inquiry: Inquiry, origin: ServerOrigin) -> ServerDocument | str:
-    """Return the newest version of a server, or why it is not known."""
+    """Return the newest version of a server, or why it is unknown."""
     try:
         return inquiry.find_newest(origin).document
     except NotFound:
@@ -178,6 +178,6 @@ def _option_to_json(document: ServerDocument, option: Option) -> dict[str, objec
 
 
 def _placeholders(option: Option) -> dict[str, tuple[str, ...]]:
-    """Return something for each value that the user must give, so that the entry can be shown."""
+    """Return a placeholder for each required value, so that the entry can be shown."""
     unanswered = (each.key for each in questions_about(option) if is_unanswered(each, {}))
     return {key: (f"${{{to_variable(key)}}}",) for key in unanswered}
