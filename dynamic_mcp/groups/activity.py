@@ -24,7 +24,7 @@ LATEST = 512
 
 
 class Activity:
-    """The use of one instance. `has_served` is about its link; `is_subscribed` is true while clients await updates."""
+    """The use of one instance. `has_served` is about its link; `is_subscribed` is true while clients want updates."""
 
     def __init__(self, config: GroupConfig, clock: Clock) -> None:
         self.config = config
