@@ -1,4 +1,4 @@
-"""Cache hints of results: how long a modern client may keep one, and whether it may share it (MCP 2026-07-28, caching)."""
+"""Cache hints: how long a modern client may keep a result, and whether it may share it (MCP 2026-07-28, caching)."""
 
 from __future__ import annotations
 

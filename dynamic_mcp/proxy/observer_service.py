@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ObserverContext(Struct, frozen=True):
-    """The things that a service may observe besides requests. `count_failures` counts what services could not record."""
+    """Other things that a service may observe. `count_failures` counts what services could not record."""
 
     proxy: Proxy
     reloads: ReloadCounts

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Channel(Caller, Protocol):
-    """The channel on which a request is answered, with the address and the port that it came from; empty and 0 if it has none."""
+    """The channel on which a request is answered, with its source address and port; empty and 0 if it has none."""
 
     @property
     def address(self) -> str:

@@ -1,4 +1,4 @@
-"""The groups that a client may see: the only way to a group. A group that is not in a view cannot be told from none at all."""
+"""The groups that a client may see. A group that is not in a view cannot be told from none at all."""
 
 from __future__ import annotations
 
