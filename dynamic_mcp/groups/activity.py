@@ -1,4 +1,4 @@
-"""How an instance is used: its calls, when the last one ended, how long they took, and how the upstream answered."""
+"""Tracks how an instance is used: its calls, when the last one ended, their durations, and the upstream's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynamic_mcp.system.clock import Clock
 
 # Calls of one client that wait for a place.
 MAX_QUEUED = 1024
-# A group that connected only to learn what it has is let go after this, if nobody has used it.
+# A group that connected only to read its catalog is closed after this if no client has used it.
 UNUSED_IDLE_S = 60.0
 # After so many timeouts in a row a server is asked whether it lives.
 SUSPICIOUS_TIMEOUTS = 2
@@ -24,7 +24,7 @@ LATEST = 512
 
 
 class Activity:
-    """The use of one instance: `has_served` tells of its link, `is_subscribed` whether somebody waits for updates."""
+    """The use of one instance. `has_served` is about its link; `is_subscribed` is true while clients want updates."""
 
     def __init__(self, config: GroupConfig, clock: Clock) -> None:
         self.config = config
@@ -40,41 +40,36 @@ class Activity:
 
     @property
     def in_flight(self) -> int:
-        """How many calls have a place."""
         return self._limiter.in_use
 
     @property
     def queued(self) -> int:
-        """How many calls wait for a place."""
         return self._limiter.queued
 
     @property
     def status(self) -> str:
-        """How many calls are in flight, and when the link is idle."""
         calls = f"{self.in_flight} calls"
         return calls if self.config.idle_after_s is None else f"{calls}, idle in {self.idle_left_s():.0f} s"
 
     @property
     def last_use(self) -> float:
-        """When a call last ended, or the link was opened."""
+        """The time at which a call last ended, or the link was opened."""
         return self._last
 
     def reconfigure(self, config: GroupConfig) -> None:
-        """Go on with another config."""
         self.config = config
         self._limiter.resize(config.concurrency)
 
     def begin(self) -> None:
-        """Start anew with a new link."""
+        """Reset for a new link."""
         self.has_served = False
         self.touch()
 
     def touch(self) -> None:
-        """Count this moment as a use."""
         self._last = self._clock.now()
 
     def begin_call_now(self) -> bool:
-        """Begin a call, which `end_call` ends, if there is a place for it; return whether there was one."""
+        """Begin a call if a place is free, and return whether one was; `end_call` ends it."""
         limiter = self._limiter  # as its `take_free`, without the call of it
         if limiter.in_use >= limiter.limit:
             return False
@@ -83,7 +78,7 @@ class Activity:
         return True
 
     async def begin_call(self, client: Hashable = None) -> None:
-        """Wait for a place, which `end_call` gives back. Raises Busy if too many calls of the client wait already."""
+        """Wait for a place, which `end_call` releases. Raises Busy if too many calls of the client wait already."""
         if self._limiter.is_full(client):
             why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
             raise Busy(self.config.name, why)
@@ -91,36 +86,35 @@ class Activity:
         self.calls += 1
 
     def note_answer(self, duration_s: float, *, with_error: bool) -> None:
-        """Note that the upstream works: it has answered a call within this time."""
+        """Record that the upstream works: it has answered a call within this time."""
         self.durations.latest.append(duration_s)
         self.has_served = True
         self.failures += with_error
         self._timeouts = 0
 
     def note_failure(self, *, has_timed_out: bool) -> None:
-        """Note that the upstream may not."""
+        """Record a failed call, after which the upstream may be down."""
         self.failures += 1
         self._timeouts += has_timed_out
 
     def end_call(self) -> None:
-        """Give the place of a call back."""
         self._limiter.release()
         self._last = self._clock.now()
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no call has a place, for so many seconds at most; tell whether none has."""
+        """Wait until no call has a place, at most this many seconds; return whether none has."""
         return await self._limiter.wait_until_idle(seconds)
 
     def is_suspicious(self) -> bool:
-        """Tell whether the upstream has timed out so often that it should be asked if it lives."""
+        """Return whether so many calls timed out that the upstream should be pinged."""
         return self._timeouts >= SUSPICIOUS_TIMEOUTS
 
     def clear_suspicion(self) -> None:
-        """Count timeouts anew, because the upstream is being asked."""
+        """Reset the count of timeouts, because the upstream is being pinged."""
         self._timeouts = 0
 
     def idle_left_s(self) -> float:
-        """Return how long until the link is idle, if nothing happens."""
+        """Return the seconds until the link is idle if nothing uses it."""
         after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
         if not self.has_served and not self.config.eager and after_s < math.inf:
             after_s = min(after_s, UNUSED_IDLE_S)

@@ -1,4 +1,4 @@
-"""Which group serves which workspace: one group for each name and what would be started for it.
+"""Assigns groups to workspaces: one group for each name and what would be started for it.
 
 With share `user` and `all`, there is one group for all workspaces, started as the first of them would start it; but
 never one for two persons who have a login each.
@@ -20,7 +20,7 @@ _IGNORING_WORKSPACES = frozenset({Share.USER, Share.ALL})
 
 Create = Callable[[GroupConfig, Config], Group]
 
-# Who has groups: a workspace, or a person whose logins some of them use; None is the proxy itself.
+# The owner of groups: a workspace, or a person whose logins some of them use; None is the proxy itself.
 Place = Workspace | Principal | None
 
 
@@ -43,7 +43,7 @@ class Assignment(Struct, frozen=True):
 
 
 def find_match(config: GroupConfig, groups: Iterable[Group]) -> Group | None:
-    """Return the group, of these of one name, that serves a workspace with this config; one that works, if any."""
+    """Return the group that can serve a workspace with this config, preferably one that works."""
     fitting = [group for group in groups if _fits(config, group.config)]
     return min(fitting, key=lambda each: isinstance(each.config.upstream, Broken), default=None)
 
@@ -84,7 +84,7 @@ def _fits(config: GroupConfig, running: GroupConfig) -> bool:
 
 
 def _may_stay(group: Group, before: Spaces, wanted: Mapping[Place, GroupConfig]) -> bool:
-    """Tell whether a group may go on; one of all workspaces may if nothing changes for the first of them."""
+    """Return whether a group may stay; one of all workspaces may if nothing changes for the first of them."""
     if group.config.share not in _IGNORING_WORKSPACES:
         return True
     for key, space in before.items():

@@ -1,4 +1,4 @@
-"""Which clients of a group share one instance: by `share`, what is known of the server, and what it has offered."""
+"""Decides which clients of a group share one instance, by `share`, the server's questions and what it has offered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynamic_mcp.mcp.revisions import MODERN, NEWEST
 _EVERYBODY = "everybody"
 # A command uses an instance in one of these states, the first if it can, rather than start another one.
 _JOINABLE = (State.READY, State.CONNECTING)
-# A server that is known to ask nothing is told that it can: one that asks nevertheless shows that it is another one.
+# A server that is known to ask nothing gets a client that can be asked: a question shows that the server has changed.
 _FOR_INDEPENDENT = ClientHello(
     NEWEST, Raw(b'{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{}}'), is_common=True
 )
@@ -38,8 +38,8 @@ def audience_of(client: Client, share: Share, *, asks: bool, common: ClientHello
     """Return what all clients of one instance have in common.
 
     `asks` tells that the server has asked a client something. Over stdio nothing says whose call a question belongs
-    to, so such a server is not shared by itself. `common` is what the server is told instead of the client's own
-    hello, if it makes no difference between kinds of clients.
+    to, so such a server is not shared by itself. `common` is the hello that replaces the client's own, if
+    the server makes no difference between kinds of clients.
     """
     match share:
         case Share.SESSION:
@@ -68,7 +68,7 @@ def find_joinable(own: Hashable, instances: Mapping[Hashable, Instance]) -> Hash
 
 
 def hello_for(client: Client, share: Share, common: ClientHello | None = None) -> ClientHello:
-    """Return how an instance is greeted: as its client, or as ourselves, in the newest way, if it is everybody's.
+    """Return the `initialize` params for an instance: its client's, or the newest of ours if all clients share it.
 
     `common` is how it is greeted if its server makes no difference between kinds of clients.
     """
@@ -76,7 +76,7 @@ def hello_for(client: Client, share: Share, common: ClientHello | None = None) -
 
 
 class Sharing:
-    """What a group knows of whether its server makes a difference between its clients.
+    """A group's knowledge of whether its server treats its clients differently.
 
     A client over stdio is the only one of its proxy: for it nothing is compared, and it shares with none.
     """
@@ -87,32 +87,31 @@ class Sharing:
 
     @cached_property
     def is_known(self) -> bool:
-        """Whether the server is one of those that make no difference, so that nothing is compared."""
+        """True if the server is known to treat all clients alike, so that nothing is compared."""
         from dynamic_mcp.config.client_independent import is_client_independent  # not asked where nothing is shared
 
         return is_client_independent(self._catalog.config.upstream)
 
     @property
     def may_be_common(self) -> bool:
-        """Whether several kinds of clients may use one instance: of a process that has asked none anything."""
+        """True if several kinds of clients may use one instance: of a process that has asked no client anything."""
         catalog = self._catalog
         is_process = isinstance(catalog.config.upstream, Program | CommandLine)
         return is_process and catalog.config.share is Share.AUTO and not catalog.asks
 
     @property
     def offers(self) -> Offers:
-        """What the server has offered to which clients."""
         return self._catalog.offers
 
     def common_hello(self, client: Client) -> ClientHello | None:
-        """Return what the server is told instead of a client's own hello; None if the client's own."""
+        """Return the hello that replaces a client's own; None if the server receives the client's."""
         if client.transport == "stdio":
             return None
         self._has_several_clients = True
         return self._common_hello(client.hello)
 
     def is_superseded(self, hello: ClientHello) -> bool:
-        """Return whether clients like those of an instance that was told this share another one from now on."""
+        """Return whether clients like those of an instance initialized with this hello now share another one."""
         common = self._common_hello(hello) if self._has_several_clients else None
         return common is not None and common.identity != hello.identity
 
@@ -125,7 +124,7 @@ class Sharing:
         return None if kind is None else self._catalog.offers.common_hello(kind)
 
     async def compare(self, hello: ClientHello, offer: Catalog) -> None:
-        """Note what the server offers over a new link that it was told this on."""
+        """Record what the server offers over a new link that was initialized with this hello."""
         kind = kind_of(hello)
         if kind is not None and self._has_several_clients and self.may_be_common and not self.is_known:
             digest = await asyncio.to_thread(digest_of, offer)

@@ -1,4 +1,4 @@
-"""What a group offers, read from its lists and kept as the bytes that arrived.
+"""The catalog of a group: its lists, kept as the bytes that arrived.
 
 An entry that cannot be used is left out by itself; the others stay, in the upstream's order.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded with the first call, and the first server whose tool
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
 MAX_ENTRIES = 50_000
-# What is said of one list; a server may have any number of entries that are wrong.
+# The most complaints about one list; a server may have any number of invalid entries.
 _MAX_COMPLAINTS = 10
 _LONGEST_KEY_SHOWN = 60
 # Input schemas that are kept compiled; a model uses few tools at a time.
@@ -57,7 +57,6 @@ class ListKind(Enum):
 
     @property
     def noun(self) -> str:
-        """One entry, in words."""
         return self.member.removesuffix("s").replace("resourceT", "resource t")
 
 
@@ -69,7 +68,7 @@ CHANGED_BY = {
 
 
 class ListHint(Struct, frozen=True):
-    """What a modern upstream says of a list to caches: seconds that it is fresh, and whether it is one client's only.
+    """A modern upstream's cache hint for a list: seconds that it is fresh, and whether it is for one client only.
 
     `read_at` is the time of the clock when it was asked for.
     """
@@ -80,7 +79,7 @@ class ListHint(Struct, frozen=True):
 
 
 class ListRules(Struct, frozen=True):
-    """How the lists of a link are read: whether they have hints, and tools whose parameters become headers."""
+    """Rules for reading the lists of a link: whether they have hints, and tools whose parameters become headers."""
 
     has_hints: bool = False
     mirrors_headers: bool = False
@@ -114,7 +113,6 @@ class Listing(Struct, frozen=True, eq=False):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the list could not be read."""
         return len(self.error) > 0
 
 
@@ -122,7 +120,7 @@ UNKNOWN = Listing(is_unknown=True)
 
 
 class Catalog(Struct, frozen=True, dict=True):
-    """What a group offers, as far as it is known, and what the upstream says of itself.
+    """Everything that a group offers, as far as it is known, and the upstream's description of itself.
 
     `hello` has the members of its `initialize` result but for the revision; None is not known.
     """
@@ -135,7 +133,6 @@ class Catalog(Struct, frozen=True, dict=True):
 
     @cached_property
     def tools(self) -> Mapping[str, Raw]:
-        """The tools by name."""
         return self.entries(ListKind.TOOLS)
 
     @cached_property
@@ -151,38 +148,37 @@ class Catalog(Struct, frozen=True, dict=True):
         return listing.entries if listing else {}
 
     def knows(self, kinds: Iterable[ListKind]) -> bool:
-        """Tell whether these lists have been read."""
         return all(kind in self.lists for kind in kinds)
 
     def may_have_more(self, kind: ListKind) -> bool:
-        """Return whether the upstream may have entries that are not known, as its list is not read or cannot be."""
+        """Return whether the upstream may have unknown entries, because its list is not read or cannot be."""
         listing = self.lists.get(kind)
         return self.may(kind.capability) and (listing is None or listing.has_failed or listing.is_unknown)
 
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
-        """Say what is missing from these lists; None when they are not known."""
+        """Return which of these lists are incomplete and why; None when they are not known."""
         if not self.knows(kinds):
             return None
         return "; ".join(line for kind in kinds for line in self.lists[kind].complaints)
 
     @property
     def failures(self) -> str:
-        """Which lists could not be read, and why, in one line; empty if all could."""
+        """The lists that could not be read, and why, in one line; empty if all could."""
         return "; ".join(line for each in self.lists.values() if each.has_failed for line in each.complaints)
 
     def with_lists(self, lists: Mapping[ListKind, Listing]) -> Catalog:
-        """Return the catalog with these lists instead of those that it had."""
+        """Return the catalog with these lists replaced."""
         return replace(self, lists={**self.lists, **lists})
 
     def may(self, capability: str, *part: str) -> bool:
-        """Tell whether the upstream declared a capability, or a part of one as `subscribe` of `resources`."""
+        """Return whether the upstream declared a capability, or a part of one such as `subscribe` of `resources`."""
         if not part:
             return capability in self.capabilities
         declared = wire.member(self.capabilities.get(capability, wire.EMPTY_OBJECT), *part)
         return bytes(declared) not in (b"", b"null", b"false")
 
     def input_schema(self, tool: str) -> InputSchema:
-        """Return what a tool takes, ready to be asked; one that has none takes every object."""
+        """Return a tool's compiled input schema; a tool without one accepts every object."""
         found = self._compiled.get(tool)
         if found is None:
             from dynamic_mcp.tools.schema import InputSchema
@@ -197,12 +193,12 @@ class Catalog(Struct, frozen=True, dict=True):
 
     @cached_property
     def summary(self) -> str:
-        """One line on what this group is, from the upstream's title or instructions; may be empty."""
+        """One line that describes this group, from the upstream's title or instructions; may be empty."""
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
 def keep_list(kind: ListKind, known: Catalog, reason: DynamicMcpError, now: float) -> Listing:
-    """Return a list that could not be read for a reason: it stays what it was, and says so."""
+    """Return the earlier version of a list that could not be read, marked with the reason."""
     why = reason.reason if isinstance(reason, UpstreamError) else reason.message
     complaint = f"{kind.method} could not be read: {why}"
     before = known.lists.get(kind, Listing())
@@ -213,7 +209,7 @@ def keep_list(kind: ListKind, known: Catalog, reason: DynamicMcpError, now: floa
 
 
 async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES, now: float = 0.0) -> Listing:
-    """Read all pages of a list, with what was wrong with it.
+    """Read all pages of a list, and collect what is wrong with it.
 
     `ask` sends one request and returns its result's members; what it raises passes.
     """
@@ -231,7 +227,7 @@ async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES
 
 
 def _fault_of(entry: Raw, key: str | None, kind: ListKind, known: Container[str], rules: ListRules) -> str:
-    """Say which entry was left out and why; empty if it can be used."""
+    """Return which entry was left out and why; empty if it can be used."""
     if key is None:
         return f"a {kind.noun} without a {kind.key} was left out"
     if len(key) > kind.longest:
@@ -253,7 +249,7 @@ def _shorten(complaints: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fault_in_headers(tool: Raw) -> str:
-    """Say why a tool cannot be called over HTTP; empty if it can (MCP 2026-07-28, streamable HTTP)."""
+    """Return why a tool cannot be called over HTTP; empty if it can (MCP 2026-07-28, streamable HTTP)."""
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation
 
     try:
@@ -279,7 +275,7 @@ def _milliseconds(ttl: Raw) -> float:
 async def _all_pages(
     ask: Ask, kind: ListKind, rules: ListRules
 ) -> tuple[list[Raw], dict[str, Raw], list[str], list[tuple[Raw, Raw]]]:
-    """Fetch a list within bounds on pages and bytes; a cursor that comes again ends it.
+    """Fetch a list within bounds on pages and bytes; a repeated cursor ends it.
 
     Returns its entries, the other members, complaints, and the hint of each page as it came.
     """
@@ -333,7 +329,7 @@ def encode_catalog(catalog: Catalog) -> dict[str, object]:
 
 
 def decode_catalog(members: Mapping[str, Raw]) -> Catalog:
-    """Return the catalog that `encode_catalog` was given. Raises ValueError and KeyError for anything else."""
+    """Decode a catalog that `encode_catalog` has encoded. Raises ValueError and KeyError for anything else."""
     return Catalog(
         {ListKind[name]: _decode_listing(listing) for name, listing in wire.members(members["lists"]).items()},
         wire.members(members["capabilities"]),

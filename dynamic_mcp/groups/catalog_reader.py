@@ -1,7 +1,7 @@
 """Reads the lists of one instance's link into its group's catalog, each for itself, and again when they change.
 
 A list that fails or hangs delays no other, and is read again later and later. The instance's supervisor calls what
-reads; everybody else only looks and waits.
+reads; all others only look and wait.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 
 class CatalogReader:
-    """What one link still has to read: lists that are `stale`, and lists that could not be read.
+    """The lists that one link still has to read: those that are `stale`, and those that could not be read.
 
     `on_change` is called as each list comes. `rules` are those of the link. `has_hung` tells that a list was not
     answered in time, and `login_needed` that the tools of a new link cannot be read without a login.
@@ -63,18 +63,18 @@ class CatalogReader:
         self.has_hung = False
         self.login_needed: LoginNeeded | None = None
 
-    # --- for everybody ---------------------------------------------------------------------------------
+    # --- for all users ---------------------------------------------------------------------------------
 
     def is_due(self, kinds: Iterable[ListKind]) -> bool:
-        """Tell whether these lists are being read, or will be as soon as there is a link."""
+        """Return whether these lists are being read, or will be as soon as there is a link."""
         return not (self._stale | self._reading.keys()).isdisjoint(kinds)
 
     def is_new(self, kind: ListKind) -> bool:
-        """Tell whether a list is being read, or will be, for the first time over this link."""
+        """Return whether a list is being read, or will be, for the first time over this link."""
         return kind not in self.read_at and bool(self._stale or self._reading) and self.is_due([kind])
 
     def wanted_for_s(self) -> float:
-        """Return how long what is missing has been asked for."""
+        """Return the seconds since the missing lists were asked for."""
         return self._clock.now() - self._wanted_at
 
     async def wait(self) -> None:
@@ -82,11 +82,10 @@ class CatalogReader:
         await self._settled.wait()
 
     def mark_stale(self, kinds: Iterable[ListKind]) -> None:
-        """Note that these lists have to be read again."""
         self._stale |= frozenset(kinds)
 
     def want(self, kinds: frozenset[ListKind]) -> None:
-        """Note that these lists are asked for from now on, and read them without delay."""
+        """Record that these lists are asked for from now on, and read them without delay."""
         self._stale |= kinds
         for kind in kinds:
             self.read_at.pop(kind, None)
@@ -95,7 +94,7 @@ class CatalogReader:
     # --- for the supervisor ----------------------------------------------------------------------------
 
     def open(self, ask: Ask, hello: Catalog, *, is_declared: bool) -> None:
-        """Begin to read the lists of a new link, whose upstream has said `hello`; unread ones stay what they are.
+        """Begin to read the lists of a new link, whose upstream answered `hello`; unread lists keep their entries.
 
         A server that has not declared what it can do may refuse the list of tools.
         """
@@ -110,7 +109,7 @@ class CatalogReader:
         self.read_due()
 
     def close(self) -> None:
-        """Read nothing any more, and wake all waiters: the link has ended."""
+        """Stop reading and wake all waiters: the link has ended."""
         self._tasks.cancel_all()
         self._stale, self._ask, self._offer = frozenset(), None, None
         self._reading, self.read_at, self._retries = {}, {}, {}
@@ -118,7 +117,7 @@ class CatalogReader:
         self.settle()
 
     def take_offer(self) -> Catalog | None:
-        """Return what the link offered when it opened, once: as soon as all of it has been read."""
+        """Return what the link offered when it opened, once, as soon as all of it has been read."""
         offer = self._offer
         if offer is None or self._stale or self._reading or not offer.knows(self._catalog.readable(offer)):
             return None
@@ -126,20 +125,20 @@ class CatalogReader:
         return offer
 
     def _with_known(self, offer: Catalog, kinds: Iterable[ListKind]) -> Catalog:
-        """Return an offer with these lists as they are known: what has not changed is kept once."""
+        """Return an offer that reuses the known objects of lists that have not changed."""
         known = self._catalog.known
         return offer.with_lists({} if known is None else {kind: known.lists[kind] for kind in kinds})
 
     def due_in_s(self) -> float:
-        """Return how long until lists are to be read again."""
+        """Return the seconds until lists are to be read again."""
         return min((self._due_at(kind) for kind in ListKind), default=math.inf) - self._clock.now()
 
     def is_done(self) -> bool:
-        """Tell whether nothing is known to have changed since it was read."""
+        """Return whether no list is known to have changed since it was read."""
         return not self._stale and not self._reading
 
     def read_due(self) -> None:
-        """Begin to read the lists that are due: each by itself, so that none waits for another."""
+        """Begin to read the lists that are due, each by itself, so that none waits for another."""
         assert self._catalog.known is not None, "a link says hello before its lists are read"
         due = [kind for kind in ListKind if self._due_at(kind) <= self._clock.now()]
         readable = self._catalog.readable(self._catalog.known)
@@ -151,7 +150,6 @@ class CatalogReader:
                 self._retries.pop(kind, None)
 
     def settle(self) -> None:
-        """Wake all waiters."""
         self._settled.set()
         self._settled = asyncio.Event()
 
@@ -186,7 +184,7 @@ class CatalogReader:
         self._end(kind)
 
     def _fail(self, kind: ListKind, reason: DynamicMcpError, now: float) -> Listing:
-        """Return what is known of a list that could not be read, and see to it that it is read again."""
+        """Return the known entries of a list that could not be read, and schedule another attempt."""
         may_be_refused = kind is not ListKind.TOOLS or not self._is_declared
         if isinstance(reason, ErrorAnswer) and reason.is_unknown and may_be_refused:
             return UNKNOWN  # many servers with resources have no templates
@@ -209,7 +207,7 @@ class CatalogReader:
 
 
 class _Retry:
-    """When a list is read again that could not be."""
+    """The schedule for a list that could not be read."""
 
     def __init__(self, delays: Iterator[float]) -> None:
         self.delays = delays

@@ -54,7 +54,7 @@ class CatalogStore:
         self._is_broken = False
 
     def load(self, config: GroupConfig) -> StoredCatalog | None:
-        """Return what is known of a group; None when nothing is, or nothing that can be read."""
+        """Return the stored catalog of a group; None if there is none that can be read."""
         try:
             return self._store(config).load_or_set_aside("the cached catalog")
         except OSError as exc:
@@ -62,7 +62,7 @@ class CatalogStore:
             return None
 
     def age_s(self, kept: StoredCatalog) -> float:
-        """Return how old a catalog is; one from the future is as good as new."""
+        """Return the age of a catalog in seconds; a timestamp in the future counts as now."""
         return max(0.0, self._now() - kept.read_at)
 
     def save(
@@ -74,7 +74,7 @@ class CatalogStore:
         lacks: Era | None = None,
         offers: Offers | None = None,
     ) -> None:
-        """Keep a catalog; without `offers`, those before stay. Never raises OSError."""
+        """Store a catalog; without `offers`, the stored ones stay. Never raises OSError."""
         before = self.load(config)
         asks = asks or (before is not None and before.asks)
         offers = offers or (before.offers if before is not None else Offers())
@@ -94,7 +94,7 @@ class CatalogStore:
 
 
 def key(config: GroupConfig) -> str:
-    """Return the hash of all that decides what a group offers."""
+    """Return a hash of everything that decides what a group offers."""
     match config.upstream:
         case Program() as program:
             own = sorted((name, program.env.get(name, "")) for name in program.own | program.requested)
@@ -110,18 +110,17 @@ def key(config: GroupConfig) -> str:
 
 
 def _person(remote: Remote) -> list[list[str]]:
-    """Return who a server is reached for, if it may offer each person something else."""
+    """Return the person whose login reaches a server that may offer each person something else."""
     return [] if remote.login_of is None else [[remote.login_of.issuer, remote.login_of.subject]]
 
 
 class _CatalogCodec:
-    """Keeps entries byte for byte, which msgspec would not take all. The name of the group is for people."""
+    """Keeps entries byte for byte, which msgspec alone would not do. The group's name is for human readers."""
 
     def __init__(self, group: str) -> None:
         self._group = group
 
     def encode(self, value: StoredCatalog) -> bytes:
-        """Return the content."""
         whole = {kind: listing for kind, listing in value.catalog.lists.items() if not listing.complaints}
         # what could not be read again is still what it was
         whole |= {
@@ -142,7 +141,6 @@ class _CatalogCodec:
         )
 
     def decode(self, data: bytes) -> StoredCatalog:
-        """Return the value."""
         members = wire.members(data)
         if bytes(members["form"]) != b"%d" % FORM:
             raise ValueError("written by another version")

@@ -1,4 +1,4 @@
-"""Stands between a group and its clients, where the config has definitions held back."""
+"""Holds back definitions between a group and its clients, where the config asks for that."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Gate(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is held back of what the group is known to offer: `check` lets every request pass."""
+        """True if no known definition of the group is held back, so that `check` lets every request pass."""
         ...
 
     @property
     def is_behind(self) -> bool:
-        """Whether the group is known to offer something that is not judged yet."""
+        """True if a known definition of the group is not judged yet."""
         ...
 
     async def catch_up(self) -> None:
-        """Judge what the group is known to offer now, unless it changes faster than that goes."""
+        """Judge the known definitions, unless they change faster than they can be judged."""
         ...
 
     def admit(self, whole: Catalog) -> Catalog | None:
-        """Return a catalog without what is held back; as long as nothing changes, the same object.
+        """Return a catalog without what is held back; the same object while nothing changes.
 
         One that takes long is judged meanwhile, and what was admitted before stays: None if nothing was.
         """
@@ -42,7 +42,7 @@ class Gate(Protocol):
         ...
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
-        """Let a request pass that is sent now. Raises DefinitionHeld if it is about something that is held back.
+        """Let a request pass that is sent now. Raises DefinitionHeld if it is about a definition that is held back.
 
         `shown` is the name that its client knows that by, if it is not the server's.
         """
@@ -50,7 +50,7 @@ class Gate(Protocol):
 
 
 class DeferredGate:
-    """A gate that is made once it has to judge something. If it cannot be made, nothing passes."""
+    """Makes its gate when there is something to judge. If the gate cannot be made, nothing passes."""
 
     def __init__(self, make: Callable[[], Gate]) -> None:
         self._make = make
@@ -58,28 +58,22 @@ class DeferredGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is held back."""
         return self._gate.is_open
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is not judged yet."""
         return self._gate.is_behind
 
     async def catch_up(self) -> None:
-        """Judge what the group is known to offer now."""
         await self._gate.catch_up()
 
     def admit(self, whole: Catalog) -> Catalog | None:
-        """Return a catalog without what is held back."""
         return self._gate.admit(whole)
 
     async def admit_hello(self, hello: Mapping[str, Raw]) -> Mapping[str, Raw]:
-        """Return an upstream's answer to `initialize`, without instructions that are held back."""
         return await self._gate.admit_hello(hello)
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
-        """Let a request pass that is sent now. Raises DefinitionHeld."""
         self._gate.check(method, params, shown=shown)
 
     @property
@@ -90,7 +84,7 @@ class DeferredGate:
 
 
 class GatedCatalog:
-    """What of one group's catalog clients may be shown: all that is known, or what a gate admits of it."""
+    """The part of one group's catalog that clients may see: all of it, or what a gate admits."""
 
     def __init__(self, catalog: LiveCatalog) -> None:
         self._catalog = catalog
@@ -99,7 +93,7 @@ class GatedCatalog:
 
     @property
     def known(self) -> Catalog | None:
-        """What is admitted of what is known, before it is presented."""
+        """The admitted part of the known catalog, before it is presented."""
         known = self._catalog.known
         if self._admitted is None or self._admitted[0] is not known:
             admitted = known if known is None or self.gate is None else self.gate.admit(known)
@@ -107,11 +101,10 @@ class GatedCatalog:
         return self._admitted[1]
 
     def set_gate(self, gate: Gate | None) -> None:
-        """Admit what another gate admits from now on."""
         self.gate, self._admitted = gate, None
 
     async def admit(self, whole: Catalog) -> Catalog:
-        """Return a catalog that was just learnt without what is held back, once it is judged."""
+        """Return the admitted part of a catalog that was just read, once it is judged."""
         if self.gate is None:
             return whole
         if self.gate.is_behind:
@@ -119,5 +112,5 @@ class GatedCatalog:
         return self.gate.admit(self._catalog.known or whole) or Catalog()
 
     def renew(self) -> None:
-        """Ask the gate again, which now decides otherwise."""
+        """Ask the gate again, after its decisions have changed."""
         self._admitted = None

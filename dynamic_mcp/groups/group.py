@@ -35,7 +35,7 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 
 
 class Phase(Enum):
-    """How far a group is in its life, whatever becomes of its links."""
+    """The phase of a group's life, independent of its links."""
 
     NEW = "nobody has been served"
     SERVING = "serving"
@@ -53,36 +53,36 @@ PHASES: Mapping[Phase, frozenset[Phase]] = {
 
 
 class GroupObserver(Protocol):
-    """Whoever shows the groups to clients."""
+    """Receives changes of the groups, and shows them to clients."""
 
     def shows(self, group: Group, client: Client) -> bool:
-        """Tell whether a client sees a group; for those that it does not see, nothing is started."""
+        """Return whether a client sees a group; for hidden groups, nothing is started."""
 
     def group_changed(self, group: Group) -> None:
-        """Learn that a group's state or catalog is another one now."""
+        """Called when a group's state or catalog has changed."""
 
     def link_opened(self, group: Group, instance: Instance) -> None:
-        """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
+        """Called when an instance has a new link, whose upstream knows nothing of the clients' earlier requests."""
 
     def client_moved(self, group: Group, client: Client, before: Instance) -> None:
-        """Learn that another instance of a group serves a client from now on."""
+        """Called when a client is served by another instance of its group from now on."""
 
     def client_dismissed(self, group: Group, client: Client, before: Instance) -> None:
-        """Learn that another group serves a client from now on, and other clients still use this one."""
+        """Called when a client is served by another group from now on, while other clients still use this one."""
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
-        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        """Return the client that gets a question of the upstream; the calls in flight suggest `user`."""
 
     def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
+        """Decide again about a request that has waited, by its client's current rights. Raises DynamicMcpError."""
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream as its client is asked it."""
+        """Return a request of the upstream in the form that its client receives."""
 
     def receive_notification(
         self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
     ) -> None:
-        """Take a notification of an upstream, and those who are to hear of it."""
+        """Called with a notification of an upstream and its recipients."""
 
 
 class Group:
@@ -128,22 +128,21 @@ class Group:
 
     @property
     def known(self) -> Catalog | None:
-        """Everything that the group offers, as far as it is known."""
         return self._catalog.known
 
     @property
     def asks(self) -> bool:
-        """Whether the upstream has asked a client something."""
+        """True if the upstream has asked a client something."""
         return self._catalog.asks
 
     @property
     def changes(self) -> int:
-        """How often the upstream has said that its tools or resources are others."""
+        """The number of times that the upstream has reported changed tools or resources."""
         return self._catalog.changes
 
     @property
     def state(self) -> State:
-        """How the group is: as well as the best of its instances; COLD while there is none."""
+        """The best state of its instances; COLD while there is none."""
         if self._phase is Phase.CLOSED:
             return State.CLOSED
         states = {instance.state for instance in self.instances.values()}
@@ -151,27 +150,25 @@ class Group:
 
     @property
     def reason(self) -> str:
-        """Why the group is down, in one line; empty while it is not."""
+        """The reason why the group is down, in one line; empty otherwise."""
         state = self.state
         return next((each.reason for each in self.instances.values() if each.state is state), "")
 
     @property
     def in_flight(self) -> int:
-        """How many calls have a place."""
         return sum(instance.activity.in_flight for instance in self.instances.values())
 
     @property
     def calls(self) -> int:
-        """How many calls there have been."""
         return self._ended_calls + sum(each.activity.calls for each in self._all())
 
     @property
     def failures(self) -> int:
-        """How many calls had no result."""
+        """The number of calls that had no result."""
         return self._ended_failures + sum(each.activity.failures for each in self._all())
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
-        """Say what is missing from these lists and why; empty when they are whole."""
+        """Return which of these lists are incomplete and why; empty if none is."""
         complaint = self._catalog.complaint(kinds)
         if complaint is not None:
             return complaint
@@ -183,7 +180,7 @@ class Group:
         return self._catalog.knows(wanted)
 
     def wanted_for_s(self) -> float:
-        """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
+        """Return the seconds since the missing lists were asked of the upstream; 0 if they were not."""
         return max((each.wanted_for_s() for each in self.instances.values()), default=0.0)
 
     def current_for(self, client: Client) -> Group | None:
@@ -196,13 +193,13 @@ class Group:
         return None if current is self else current
 
     def is_alone(self, client: Client, instance: Instance) -> bool:
-        """Tell whether an instance has never served anybody else."""
+        """Return whether an instance has only ever served one client."""
         return not instance.users.has_been_shared and self._instance_of.get(client) is instance
 
     # --- use -------------------------------------------------------------------------------------------
 
     def start(self, client: Client) -> None:
-        """Begin to serve a client; a group whose catalog is not known connects in the background to learn it."""
+        """Begin to serve a client; a group whose catalog is not known connects in the background to read it."""
         if self._phase is Phase.NEW:
             self._enter(Phase.SERVING)
             self._catalog.load()
@@ -220,7 +217,7 @@ class Group:
             self.instance_for(client).start(wanted=True)
 
     def instance_for(self, client: Client) -> Instance:
-        """Return the instance that serves a client: always the same one, until the upstream turns out to ask."""
+        """Return the instance that serves a client; it changes only if the upstream turns out to ask questions."""
         instance = self._instance_of.get(client)
         return instance if instance is not None else self._assign(client)
 
@@ -233,7 +230,6 @@ class Group:
         caller: User,
         label: str = "",
     ) -> Coroutine[Any, Any, Frame]:  # Any: as `async def` has it
-        """Send a request over the instance of the caller's client. Raises UpstreamError."""
         instance = self._instance_of.get(caller.client) or self._assign(caller.client)
         return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
@@ -243,18 +239,18 @@ class Group:
             instance.notify(method, params)
 
     async def tell(self, instance: Instance, method: str, params: Mapping[str, Raw]) -> None:
-        """Send a request of the proxy itself, whose answer nobody needs; a failure is logged."""
+        """Send a request of the proxy itself and discard its result; a failure is logged."""
         try:
             await instance.request(method, params, timeout_s=self.config.timeouts.resources_s)
         except DynamicMcpError as exc:
             group_logger(log, self.name).warning("group %s: %s: %s", self.name, method, exc.message)
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
-        """Return what the upstream says of itself, connecting if need be; None if a reload got in the way."""
+        """Return the upstream's `initialize` result, connecting if need be; None if a reload interfered."""
         return await self._catalog.learn_hello(lambda: self.reread(client, ()))
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
+        """Return the catalog, connecting only if it is not known. Raises UpstreamError."""
         if (successor := self.successor_for(client)) is not None:
             return await successor.learn_catalog(client, kinds)
         if self.known is not None and self._catalog.knows(kinds) and not self._catalog.expired(kinds):
@@ -262,13 +258,13 @@ class Group:
         return await self.instance_for(client).learn_catalog(client, kinds)
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Read these lists again, for a name that is not among them. Raises UpstreamError."""
+        """Read these lists again, to look for a name that is not among them. Raises UpstreamError."""
         if (successor := self.successor_for(client)) is not None:
             return await successor.reread(client, kinds)
         return await self.instance_for(client).reread(client, kinds)
 
     def release(self, client: Client) -> None:
-        """Serve a client no longer; an instance that nobody else may use ends."""
+        """Stop serving a client, and close an instance that no other client may use."""
         for each in self._all():
             each.forget(client)
         for each in [each for each in self._lingering if not each.users.former]:
@@ -283,7 +279,7 @@ class Group:
     # --- the config ------------------------------------------------------------------------------------
 
     def reconfigure(self, config: GroupConfig, lists: frozenset[ListKind]) -> None:
-        """Go on with another config that has the same upstream, and with other lists to read."""
+        """Switch to another config with the same upstream, and to other lists to read."""
         self.config = config
         self._catalog.config = config
         wanted = self._catalog.want(lists)
@@ -293,7 +289,7 @@ class Group:
         self._observer.group_changed(self)
 
     def dismiss_strangers(self) -> None:
-        """Serve no longer the clients that have another group since a reload; only calls that were sent end here."""
+        """Stop serving the clients that have another group since a reload, except for calls that were sent."""
         strangers = [client for client in self._instance_of if self.current_for(client) is not self]
         for instance in self._all() if strangers else ():
             instance.screen()
@@ -306,14 +302,14 @@ class Group:
                 self._end(instance)
 
     def retire(self) -> None:
-        """Take no more calls: those that come go to the client's current group, or fail when there is none."""
+        """Accept no more calls: new ones go to the client's current group, or fail if there is none."""
         if not self._is_over():
             self._enter(Phase.RETIRED)
         for instance in self.instances.values():
             instance.retire()
 
     async def drain(self, within_s: float) -> bool:
-        """Wait until no call of a retired group is under way, for `within_s` at most; tell whether none is."""
+        """Wait until a retired group has no calls, at most `within_s`; return whether it has none."""
         drained = await asyncio.gather(*(instance.drain(within_s) for instance in self.instances.values()))
         return all(drained)
 
@@ -333,7 +329,7 @@ class Group:
             self._observer.group_changed(self)
 
     def _enter(self, phase: Phase) -> None:
-        """Go on to another phase, which the table must allow; closing twice is closing once."""
+        """Enter another phase, which the table must allow; closing twice does nothing."""
         before = self._phase
         assert phase is before or phase in PHASES[before], f"{before.name} does not lead to {phase.name}"
         self._phase = phase
@@ -344,23 +340,20 @@ class Group:
     # --- Owner: what an instance says ------------------------------------------------------------------
 
     def recheck(self, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
         self._observer.recheck(self, caller, method, params)
 
     def instance_changed(self, instance: Instance) -> None:
-        """Learn that an instance's state or the catalog has changed."""
         self._observer.group_changed(self)
         if instance.state is State.COLD:
             self._regroup(instance)
             self._end_if_unused(instance)
 
     def link_opened(self, instance: Instance) -> None:
-        """Learn that an instance has a new link, and has read the catalog anew."""
         self._catalog.is_fresh = True
         self._observer.link_opened(self, instance)
 
     async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
-        """Learn what the upstream offers over a link on which it was told this `hello`, and so who may share it."""
+        """Compare the offer of a link with others, which decides which clients may share an instance."""
         await self.sharing.compare(hello, offer)
         if self._is_over():
             return
@@ -370,7 +363,7 @@ class Group:
             self._end_if_unused(each)
 
     def learn_asking(self, asked: Client | None) -> None:
-        """Learn that the upstream asks its client: from now on, each client has an instance of its own."""
+        """Give each client its own instance from now on, because the upstream asks its clients questions."""
         self.questions += 1
         if self._catalog.asks:
             return
@@ -382,26 +375,23 @@ class Group:
             self._split(asked)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
-        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
         return self._observer.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream as its client is asked it."""
         self.questions += 1
         return self._observer.prepare_question(instance, frame, user)
 
     def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
-        """Take a notification of the upstream."""
         self._observer.receive_notification(self, instance, frame, recipients)
 
     # --- instances -------------------------------------------------------------------------------------
 
     def _all(self) -> Sequence[Instance]:
-        """Return every instance, those included that take no new calls."""
+        """Return every instance, including those that accept no new calls."""
         return (*self.instances.values(), *self._lingering, *self._ending)
 
     def _advise(self, client: Client) -> None:
-        """Say once which variables are not set, and what to do about it with a client like this."""
+        """Log once which variables are not set, and what to do about it with a client like this."""
         advice = client.hello.advice(self.config)
         if advice and advice not in self._advice:
             self._advice.add(advice)
@@ -409,7 +399,7 @@ class Group:
         self.has_advice = bool(self._advice)
 
     def _assign(self, client: Client) -> Instance:
-        """Choose the instance for a client, and make it if there is none."""
+        """Choose the instance for a client, and create it if there is none."""
         audience, hello = self._place(client)
         if client.is_command:
             audience = find_joinable(audience, self.instances)
@@ -427,13 +417,13 @@ class Group:
         return instance
 
     def _place(self, client: Client) -> tuple[Hashable, ClientHello]:
-        """Return the audience that a client belongs to now, and what the server is told of it."""
+        """Return the audience of a client, and the hello that its server receives."""
         share, common = self.config.share, self.sharing.common_hello(client)
         audience = audience_of(client, share, asks=self._catalog.asks, common=common)
         return audience, hello_for(client, share, common)
 
     def _greet_again(self, client: Client, instance: Instance) -> None:
-        """Share nothing with clients that say something else; who has an instance alone keeps it alone."""
+        """Stop sharing with clients that send another hello; a client with an instance for itself keeps it."""
         audience, hello = self._place(client)
         fits = self.instances.get(audience) is instance
         if len(instance.users) == 1:
@@ -450,7 +440,7 @@ class Group:
         self._observer.client_moved(self, client, instance)
 
     def _regroup(self, instance: Instance) -> None:
-        """Let the clients of an instance without a process share one, where that has turned out to be possible."""
+        """Move the clients of an instance without a process to a shared one, once that is known to be possible."""
         for client in [] if self._is_over() else [*instance.users]:
             audience, hello = self._place(client)
             if hello.is_common and self.instances.get(audience) is not instance:
@@ -459,7 +449,7 @@ class Group:
                 self._observer.client_moved(self, client, instance)
 
     def _disband(self, instance: Instance) -> None:
-        """Serve clients elsewhere if the server of their common instance turns out to make a difference."""
+        """Move clients to separate instances if the server of their common one turns out to make a difference."""
         for client in [*instance.users]:
             if not (client.is_command or self._place(client)[1].is_common):
                 self._move(client, instance)
@@ -468,7 +458,7 @@ class Group:
                 self._leave(audience, instance)
 
     def _split(self, asked: Client | None) -> None:
-        """Give each instance to one client: to the one that was `asked`, else the first, but to no command first."""
+        """Give each instance to one client: the one that was `asked`, else the first; commands come last."""
         before, self.instances = list(self.instances.values()), {}
         for instance in before:
             clients = sorted(instance.users, key=lambda each: (each.is_command, each is not asked))
@@ -481,14 +471,14 @@ class Group:
                     self._move(client, instance)
 
     def _end_if_unused(self, instance: Instance) -> None:
-        """End an instance without clients, unless it is warm for those who come next."""
+        """Close an instance without clients, unless it stays warm for the next ones."""
         is_warm = instance.state in (State.READY, State.CONNECTING) and not self.sharing.is_superseded(instance.hello)
         if not (instance.users or is_warm):
             for audience in [key for key, each in self.instances.items() if each is instance]:
                 self._leave(audience, instance)
 
     def _leave(self, audience: Hashable, instance: Instance) -> None:
-        """Let an instance end, once those clients have gone that had calls and tasks there before they moved away."""
+        """Close an instance once the clients that moved away, with calls and tasks left there, have disconnected."""
         del self.instances[audience]
         if instance.users.former:
             self._lingering.add(instance)
@@ -501,7 +491,7 @@ class Group:
         self._end_tasks.create(self._finish(instance), name=f"end of an instance of group {self.name}")
 
     async def _finish(self, instance: Instance) -> None:
-        """Close an instance once the calls have ended that clients had in flight before they moved away."""
+        """Close an instance once the calls that clients had in flight when they moved away have ended."""
         try:
             await instance.drain(self.config.timeouts.tools_s)
             await instance.close()

@@ -26,7 +26,7 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 
-# How long the calls of a group that was changed or removed may take to end.
+# The time that the calls of a changed or removed group have to end.
 DRAIN_S = 5.0
 
 
@@ -61,13 +61,13 @@ class Groups:
         return self._spaces[None].groups[name]
 
     def place_of(self, client: Client) -> Place:
-        """Return whose groups serve a client."""
+        """Return the place whose groups serve a client."""
         if client.workspace is not None or not self.knows_persons:
             return client.workspace
         return self.place_for(client.authentication)
 
     def place_for(self, authentication: Authentication) -> Place:
-        """Return whose groups serve a client without a workspace.
+        """Return the place whose groups serve a client without a workspace.
 
         A person without groups gets none of the proxy's own, which would act with the local user's logins.
         """
@@ -79,31 +79,30 @@ class Groups:
         return space.groups if space is not None else {}
 
     def start(self, client: Client) -> None:
-        """Begin to serve a client; nothing is waited for."""
+        """Begin to serve a client, without waiting for any connection."""
         self._clients[client] = None
         for group in self._groups_for(client):
             group.start(client)
 
     def release(self, client: Client) -> None:
-        """Serve a client no longer."""
         self._clients.pop(client, None)
         retiring = (each for each in self._retiring.values() if each.config.person in (None, client.principal))
         for group in (*self.that_may_serve(client), *retiring):
             group.release(client)
 
     def that_may_serve(self, client: Client) -> Iterable[Group]:
-        """Return the groups that a client may use or have used, as far as they are not about to end."""
+        """Return the groups that a client may use or has used, except those about to end."""
         place = self.place_of(client)
         return dict.fromkeys((*self.of(place).values(), *self._neighbours(place)))
 
     def _neighbours(self, place: Place) -> Iterable[Group]:
-        """Return the groups that a place may share: a person those of the proxy's own environment, which are few."""
+        """Return the groups that a place may share: a person those of the proxy's environment, which are few."""
         return self.of(None).values() if isinstance(place, Principal) else self
 
     # --- places ----------------------------------------------------------------------------------------
 
     def add(self, place: Place, config: Config) -> None:
-        """Have groups for a place: those that would start identically, and new ones."""
+        """Add the groups of a place: shared ones that would start identically, and new ones."""
         known = [*self._neighbours(place)]
         groups: dict[str, Group] = {}
         for each in config.groups:
@@ -118,7 +117,7 @@ class Groups:
         self._spaces[place] = Space(config, groups)
 
     def remove(self, place: Place) -> list[Group]:
-        """Forget a place, and end the groups that no other one uses; returns these."""
+        """Forget a place, and close the groups that no other place uses; returns these."""
         groups = self.of(place)
         self._spaces.pop(place, None)
         used = set(self._neighbours(place))
@@ -128,11 +127,11 @@ class Groups:
         return ended
 
     def apply(self, configs: Mapping[Place, Config], on_change: Callable[[], object] = lambda: None) -> None:
-        """Take the place of the configs before, by difference; nothing is waited for.
+        """Apply new configs by their difference from the former ones, without waiting.
 
         `on_change` is called once there are the new groups, before they start for the clients that see them now.
         A group whose upstream stays keeps its process, its calls and its catalog. One whose upstream changed
-        starts anew, and the old one ends once its calls have, within DRAIN_S; so does a group that is gone. If only
+        restarts, and the old one ends once its calls have, within DRAIN_S; so does a removed group. If only
         some of a group's places change it, they get another one and the rest keep it.
         """
         if self._is_closed:
@@ -169,11 +168,11 @@ class Groups:
             group_logger(log, name).info("group %s is no longer in the config", name)
 
     def _presentations(self) -> Mapping[str, Presentation]:
-        """Return what clients are shown of each server; that depends on no environment."""
+        """Return the presentation of each server, which depends on no environment."""
         return {name: each for space in self._spaces.values() for name, each in space.config.presentations.items()}
 
     async def close(self) -> None:
-        """End every group, all at once."""
+        """Close all groups at once."""
         self._is_closed = True
         await asyncio.gather(*(group.close() for group in (*self, *self._retiring.values())))
         if self._retiring:
@@ -212,7 +211,7 @@ class Groups:
 
 
 def _starting(config: GroupConfig) -> str:
-    """Say what a reload brings to be started, so that nothing starts unseen; but for secrets."""
+    """Describe the programs that a reload starts, without secrets, so that nothing starts unseen."""
     match config.upstream:
         case Program(command=command, args=args) as program:
             return f"; it starts {json.dumps([*map(mask_of(program), (command, *args))])}"
@@ -223,5 +222,5 @@ def _starting(config: GroupConfig) -> str:
 
 
 def _lists(presentation: Presentation) -> frozenset[ListKind]:
-    """Return the lists of a group that clients may be shown; the others are not read."""
+    """Return the lists of a group that clients may see; the others are not read."""
     return frozenset(kind for kind in ListKind if presentation.features.allows(kind.capability))

@@ -48,7 +48,7 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 
-# How long a server may take to answer whether it lives.
+# The timeout of a ping.
 PING_S = 5.0
 # A call waits this long for the list that says what it calls.
 FIND_WITHIN_S = 10.0
@@ -64,35 +64,35 @@ class InstanceOwner(Protocol):
 
     @property
     def admission(self) -> GatedCatalog:
-        """What requests of clients have to pass before they are sent."""
+        """The checks that clients' requests pass before they are sent."""
 
     def successor_for(self, client: Client) -> InstanceOwner | None:
-        """Return the group that serves a client instead, after the config has changed."""
+        """Return the group that replaces this one for a client after the config has changed."""
 
     def recheck(self, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
+        """Decide again about a request that has waited, by its client's current rights. Raises DynamicMcpError."""
         ...
 
     def instance_changed(self, instance: Instance) -> None:
-        """Learn that an instance's state or the catalog has changed."""
+        """Called when an instance's state or the catalog has changed."""
 
     def link_opened(self, instance: Instance) -> None:
-        """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
+        """Called when an instance has a new link, whose upstream knows nothing of the clients' earlier requests."""
 
     async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
-        """Learn what the upstream offers over an instance's new link, on which it was told this `hello`."""
+        """Called with what the upstream offers over an instance's new link, initialized with this `hello`."""
 
     def learn_asking(self, asked: Client | None) -> None:
-        """Learn that the upstream has `asked` a client, so that an instance must be one client's only."""
+        """Called when the upstream has `asked` a client, so that an instance must not be shared."""
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
-        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        """Return the client that gets a question of the upstream; the calls in flight suggest `user`."""
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream as its client is asked it."""
+        """Return a request of the upstream in the form that its client receives."""
 
     def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
-        """Take a notification of the upstream, and those who are to hear of it."""
+        """Called with a notification of the upstream and its recipients."""
 
     async def request(
         self,
@@ -105,8 +105,7 @@ class InstanceOwner(Protocol):
     ) -> Frame:
         """Send a request over the instance of the caller's client."""
 
-    async def learn_catalog(self, client: Client, kinds: Iterable[ListKind]) -> Catalog:
-        """Return what the group offers, once these lists are known."""
+    async def learn_catalog(self, client: Client, kinds: Iterable[ListKind]) -> Catalog: ...
 
 
 class Instance:
@@ -150,7 +149,7 @@ class Instance:
 
     @property
     def status(self) -> str:
-        """The name and state, and what comes next."""
+        """The name, the state and the next step."""
         next_steps = self.activity.status if self.state is State.READY else self.reason
         return ", ".join(filter(None, [f"{self.config.name} {self.state.name}", next_steps]))
 
@@ -158,57 +157,54 @@ class Instance:
 
     @property
     def state(self) -> State:
-        """Where the instance is in its life."""
         return self._lifecycle.state
 
     @property
     def reason(self) -> str:
-        """Why the instance is down, in one line; empty while it is not."""
+        """The reason why the instance is down, in one line; empty otherwise."""
         return self._lifecycle.reason()
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a link, also while its tools are still being read."""
+        """True if there is a link, also while its tools are still being read."""
         return self._link is not None
 
     @property
     def era(self) -> str:
-        """Which generation of the protocol the link speaks, `modern` or `legacy`; empty while there is no link."""
+        """The protocol generation of the link, `modern` or `legacy`; empty without a link."""
         return "" if self._link is None else "modern" if self._link.is_modern else "legacy"
 
     @property
     def pid(self) -> int | None:
-        """The process of the upstream; None while there is no link, and if it is remote."""
+        """The process of the upstream; None without a link, and for a remote upstream."""
         return None if self._link is None else self._link.pid
 
     def may_serve(self, client: Client | None) -> bool:
-        """Tell whether a client's requests are sent to this instance, and not to the group's successor."""
+        """Return whether a client's requests go to this instance, and not to the group's successor."""
         return not (self.is_retired or (client is not None and self._owner.successor_for(client)))
 
     def wanted_for_s(self) -> float:
-        """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
+        """Return the seconds since the missing lists were asked of the upstream; 0 if they were not."""
         return self._reader.wanted_for_s() if self.state in (State.CONNECTING, State.READY) else 0.0
 
     async def is_modern(self, client: Client) -> bool:
-        """Tell which era the instance's link speaks, connecting if need be. Raises UpstreamError."""
+        """Return whether the instance's link is of the modern era, connecting if need be. Raises UpstreamError."""
         return (await self._wait_for_link(client)).is_modern
 
     # --- use -------------------------------------------------------------------------------------------
 
     def start(self, *, wanted: bool = False) -> None:
-        """Begin the instance's life, and connect at once if it is `wanted`."""
         if self._supervisor is None and self.state is not State.CLOSED and not self.is_retired:
             self._wanted |= wanted
             self._supervisor = asyncio.create_task(self._live(), name=f"group {self.config.name}")
 
     def stop(self) -> None:
-        """Begin to end the instance's life; `close` waits for it."""
         if self._supervisor is not None and not self._is_closing:
             self._is_closing = True  # a second cancellation would cut the closing of the link short
             self._supervisor.cancel()
 
     async def close(self) -> None:
-        """End the instance's life and its link, for good."""
+        """Close the instance and its link, for good."""
         self.stop()
         if self._supervisor is not None:
             await asyncio.wait([self._supervisor])
@@ -217,7 +213,7 @@ class Instance:
             self._end_attempt()
 
     def reconfigure(self, config: GroupConfig, wanted: frozenset[ListKind]) -> None:
-        """Go on with another config that has the same upstream, and read the lists that are `wanted` now."""
+        """Switch to another config with the same upstream, and read the lists that are `wanted` now."""
         before, self.config = self.config, config
         self.activity.reconfigure(config)
         if config.attempts != before.attempts:
@@ -229,15 +225,15 @@ class Instance:
         self._wake.set()
 
     def retire(self) -> None:
-        """Take no more calls: those that come go to the group's successor, or fail when there is none."""
+        """Accept no more calls: new ones go to the group's successor, or fail if there is none."""
         self.is_retired = self._is_screening = True
 
     def screen(self) -> None:
-        """Take no more calls of the clients for which the group has a successor."""
+        """Accept no more calls of clients for which the group has a successor."""
         self._is_screening = True
 
     async def drain(self, within_s: float) -> bool:
-        """Wait until no call of a retired instance is under way, for `within_s` at most; tell whether none is."""
+        """Wait until a retired instance has no calls, at most `within_s`; return whether it has none."""
         return self._link is None or await self.activity.wait_until_idle(within_s)
 
     async def request(
@@ -249,7 +245,7 @@ class Instance:
         caller: User | None = None,
         label: str = "",
     ) -> Frame:
-        """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
+        """Send a request, over a new link if there is none or it is found dead. Raises UpstreamError."""
         client, is_repeated = None if caller is None else caller.client, False
         while True:
             has_waited = False
@@ -294,7 +290,7 @@ class Instance:
             return await successor.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
     def forget(self, client: Client) -> None:
-        """Hold on to nothing of a client that has gone."""
+        """Called when a client disconnects."""
         self.users.forget(client)
         if self._link is not None:
             self._link.forget(client)
@@ -305,7 +301,7 @@ class Instance:
             self._link.notify(method, params)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
+        """Return the catalog, connecting only if it is not known. Raises UpstreamError."""
         if self._link is not None and (expired := self._catalog.expired(kinds)):
             return await self.reread(client, expired)
         while self._catalog.known is None or not self._catalog.knows(kinds):
@@ -323,7 +319,7 @@ class Instance:
         return self._catalog.known
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Read these lists of a connected upstream again, for a name that is not among them."""
+        """Read these lists of a connected upstream again, to look for a name that is not among them."""
         kinds = tuple(kinds)
         if self._link is None:
             await self._wait_for_link(client)
@@ -334,7 +330,7 @@ class Instance:
         return await self.learn_catalog(client, kinds)
 
     async def _learn_tools(self) -> None:
-        """Wait for the tools of a new link, but not long for those of a server that does not answer."""
+        """Wait for the tools of a new link, but not long if the server does not answer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIND_WITHIN_S):
                 while self._reader.is_new(ListKind.TOOLS):
@@ -363,7 +359,7 @@ class Instance:
     # --- what the link says ----------------------------------------------------------------------------
 
     def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:
-        """Learn that a link is over; the supervisor closes it."""
+        """Called when the link has ended; the supervisor closes it."""
         if link is self._link:
             self._link = None
             self._reader.close()
@@ -371,7 +367,7 @@ class Instance:
                 self._lifecycle.error = error  # the attempt fails
                 self._wake.set()
                 return
-            # a session that a server has forgotten in the meantime may be begun anew at once
+            # a session that the server has forgotten in the meantime may be replaced at once
             has_served = self.activity.has_served or isinstance(error, NotSent)
             self._lifecycle.fail_link(error, has_served=has_served)
             self._wake.set()
@@ -457,7 +453,7 @@ class Instance:
         return link
 
     def _use(self, link: AnyLink, server: ServerHello) -> None:
-        """Send over a new link from now on, and read its lists."""
+        """Send over a new link from now on, and begin to read its lists."""
         self._link = link
         self.activity.begin()
         self.users.note_new_link()
@@ -524,7 +520,7 @@ class Instance:
 
 
 class LinkEvents:
-    """Listens to the links of an instance. `wake` has its supervisor look at what there is to do."""
+    """Receives the events of an instance's links. `wake` makes its supervisor check for work."""
 
     def __init__(
         self,
@@ -540,18 +536,16 @@ class LinkEvents:
         self._wake = wake
 
     def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
-        """Return a request of the upstream as its client is asked it."""
         return self._owner.prepare_question(self._instance, frame, cast(User, caller))
 
     def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
-        """Return who answers a request of the upstream; nobody where it could be meant for several clients."""
+        """Return the caller that answers a request of the upstream; None if it could be meant for several clients."""
         user = self._owner.choose_user(self._instance, frame, self._instance.users.choose(callers))
         self._owner.learn_asking(None if user is None else user.client)
         self._wake()  # there may be something to store
         return user
 
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
-        """Take a notification that names no call."""
         if frame.method in CHANGED_BY:
             self._mark_stale(CHANGED_BY[frame.method])
         else:
@@ -559,5 +553,4 @@ class LinkEvents:
             self._owner.receive_notification(self._instance, frame, recipients)
 
     def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:
-        """Learn that a link is over."""
         self._instance.link_lost(link, error)

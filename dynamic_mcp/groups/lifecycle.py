@@ -1,4 +1,4 @@
-"""The states of a group, which may follow which, and the one place where they change."""
+"""The states of a group, the allowed transitions, and the one place where they change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynamic_mcp.system.text import one_line
 log = logging.getLogger(__name__)
 
 LONGEST_REASON = 500
-# How often it is looked whether somebody has logged in, in whatever process.
+# The interval between checks for a login that another process may have completed.
 LOGIN_POLL_S = 2.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 8.0
 _FIRST_REVIVAL_S, _LONGEST_REVIVAL_S = 30.0, 300.0
@@ -27,7 +27,7 @@ _COOL_DOWN_S = 1.0
 
 
 class State(Enum):
-    """Where a group is in its life."""
+    """The state of a group."""
 
     COLD = "not connected"
     CONNECTING = "connecting"
@@ -52,7 +52,7 @@ DOWN = frozenset({State.WAITING, State.NEEDS_LOGIN, State.FAILED})
 
 
 class Lifecycle:
-    """The state of one group and what led to it; every change is logged once, and `changed` is called."""
+    """The state of one group and its causes; every change is logged once, and `changed` is called."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Lifecycle:
         self._was_opened = self._was_lost = False
 
     def enter(self, state: State, why: str = "") -> None:
-        """Go on to another state, which the table must allow."""
+        """Enter another state, which the table must allow."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
         self.state = state
         self._was_opened |= state is State.CONNECTING
         if state is State.READY:
             self._note_opened()
         if state is State.CLOSED and not self._was_opened:
-            self._changed()  # nobody is to hear of the end of what never began
+            self._changed()  # a group that never began logs no end
             return
         level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
         self._logger.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
@@ -117,17 +117,17 @@ class Lifecycle:
         self._was_lost = False
 
     def close(self, error: DynamicMcpError | None = None) -> None:
-        """End, for good; callers get this error, or else that the group was removed."""
+        """Enter the final state; callers get this error, or else that the group was removed."""
         self.error = error
         if self.state is not State.CLOSED:
             self.enter(State.CLOSED)
 
     def is_final(self) -> bool:
-        """Tell whether another attempt cannot end otherwise."""
+        """Return whether every further attempt would fail in the same way."""
         return isinstance(self.error, Unreachable) and self.error.final
 
     def may_connect(self) -> bool:
-        """Tell whether a use now may start an attempt, or join the one in flight."""
+        """Return whether a use may start an attempt now, or join the one in flight."""
         if self.state is State.CLOSED:
             return False
         if self.state not in DOWN or self.is_logged_in():
@@ -135,11 +135,11 @@ class Lifecycle:
         return not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
 
     def is_logged_in(self) -> bool:
-        """Tell whether somebody has logged in since the group needed it."""
+        """Return whether a login has completed since the group needed it."""
         return self.state in DOWN and isinstance(self.error, LoginNeeded) and self.error.is_done()
 
     def next_pause_s(self) -> float:
-        """Return how long to wait before the next attempt if nobody uses the group, and count it as used up.
+        """Return the delay before the next attempt if no client uses the group, and count that attempt.
 
         Infinity means that there is no next attempt without a use.
         """
@@ -147,24 +147,24 @@ class Lifecycle:
         return self.attempts.next_pause_s() if may_retry else math.inf
 
     def look_again_s(self) -> float:
-        """Return how long to wait before somebody may have logged in."""
+        """Return the delay before the next check for a completed login."""
         return LOGIN_POLL_S if self.state is State.NEEDS_LOGIN else math.inf
 
     def reason(self) -> str:
-        """Say why the group is down, in one line; nothing while it is not."""
+        """Return why the group is down, in one line; empty otherwise."""
         return self.reason_of(self.error) if self.error is not None and self.state in DOWN else ""
 
     def reason_of(self, error: DynamicMcpError) -> str:
-        """Say what an error means for the group, in one line, with the advice."""
+        """Return the meaning of an error for the group, in one line, with advice."""
         said = _in_one_line(error)
         return f"{said}; {self.advice}" if self.advice and self.advice not in said else said
 
     def gone(self) -> DynamicMcpError:
-        """Say that the group is there no more."""
+        """Return the error that the group was removed."""
         return Unreachable(self._name, "was removed from the config or is shutting down")
 
     def failure(self) -> DynamicMcpError:
-        """Say why there is no link; a new error each time, since each caller raises its own."""
+        """Return why there is no link; a new error each time, since each caller raises its own."""
         match self.error:
             case None:
                 return self.gone()
@@ -178,7 +178,7 @@ def _in_one_line(error: DynamicMcpError) -> str:
     match error:
         case UpstreamError():
             text = error.reason
-        case LoginNeeded():  # without its command nobody can go on
+        case LoginNeeded():  # the user needs the whole command
             text = f"{error.reason}: {error.hint}"
         case _:
             text = error.message
@@ -186,7 +186,7 @@ def _in_one_line(error: DynamicMcpError) -> str:
 
 
 class Attempts:
-    """Failures in a row: soon tried again so many times, then ever more seldom."""
+    """Consecutive failures: a few are retried soon, later ones after growing delays."""
 
     def __init__(self, retries: int, jitter: Callable[[], float]) -> None:
         self._retries = retries
@@ -195,26 +195,24 @@ class Attempts:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, after a success."""
         self._failures = 0
         soon = islice(delays(_FIRST_RETRY_S, _LONGEST_RETRY_S, self._jitter), self._retries)
         self._delays = chain(soon, delays(_FIRST_REVIVAL_S, _LONGEST_REVIVAL_S, self._jitter))
 
     def note_failure(self, now: float) -> None:
-        """Count a failure."""
         self._failures += 1
         self._failed_at = now
 
     def are_spent(self) -> bool:
-        """Tell whether there were more failures than are tried again soon."""
+        """Return whether there were more failures than are retried soon."""
         return self._failures > self._retries
 
     def are_cooling_down(self, now: float) -> bool:
-        """Tell whether the last failure was just now."""
+        """Return whether the last failure was just now."""
         return now - self._failed_at < _COOL_DOWN_S
 
     def next_pause_s(self) -> float:
-        """Return how long to wait before the next attempt, and go on to the one after it."""
+        """Return the delay before the next attempt, and advance to the one after it."""
         return next(self._delays)
 
 

@@ -1,4 +1,4 @@
-"""How many calls an instance has in flight, and who is next: clients take turns, each with a bounded queue."""
+"""Limits the calls that an instance has in flight: clients take turns, each with a bounded queue."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ class Limiter:
 
     @property
     def queued(self) -> int:
-        """How many wait for a place."""
         return sum(map(len, self._queues.values()))
 
     def is_full(self, client: Hashable = None) -> bool:
-        """Tell whether a client cannot even wait for a place."""
+        """Return whether a client's queue is full."""
         return self.in_use >= self.limit and len(self._queues.get(client, ())) >= self._max_queued
 
     def resize(self, limit: int) -> None:
-        """Change the number of places; whoever has one keeps it."""
+        """Change the number of places; places in use stay so."""
         self.limit = limit
         while self._queues and self.in_use < self.limit:
             self.in_use += 1
             self.release()
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no place is in use, for so many seconds at most; tell whether none is."""
+        """Wait until no place is in use, at most this many seconds; return whether none is."""
         if self.in_use:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
@@ -48,14 +47,14 @@ class Limiter:
         return not self.in_use
 
     def take_free(self) -> bool:
-        """Take a place without waiting; tell whether one was free."""
+        """Take a place without waiting; return whether one was free."""
         if self.in_use >= self.limit:
             return False
         self.in_use += 1
         return True
 
     async def acquire(self, client: Hashable = None) -> None:
-        """Take a place, waiting for one if need be. Ask `is_full` first."""
+        """Take a place, waiting for one if need be. Call `is_full` first."""
         if self.take_free():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,7 +69,7 @@ class Limiter:
             raise
 
     def release(self) -> None:
-        """Give a place back, or on to the client whose turn it is."""
+        """Free a place, or pass it on to the client whose turn it is."""
         while self._queues and self.in_use <= self.limit:
             turn = self._next_turn()
             if not turn.done():  # cancelled just now, and not yet out of the queue

@@ -1,7 +1,7 @@
-"""What one group offers, as far as it is known: whole, whatever clients are shown of it.
+"""The catalog of one group, as far as it is known: unfiltered, regardless of what each client sees.
 
 It comes from disk at the start and from the links of the group's instances later; a list that is read again and is
-the same stays the same object, so whoever compares need only compare identities.
+the same stays the same object, so callers can compare identities.
 """
 
 from __future__ import annotations
@@ -62,11 +62,10 @@ class LiveCatalog:
         self._heard = asyncio.Event()
 
     def knows(self, kinds: Iterable[ListKind]) -> bool:
-        """Tell whether these lists are known."""
         return self.known is not None and self.known.knows(kinds)
 
     def expired(self, kinds: Iterable[ListKind]) -> frozenset[ListKind]:
-        """Return those of these lists that are no longer fresh, and whose upstream does not report changes."""
+        """Return which of these lists are no longer fresh, of an upstream that does not report changes."""
         lists = self.known.lists if self.known is not None else {}
         return frozenset(kind for kind in kinds if (listing := lists.get(kind)) and self._has_expired(kind, listing))
 
@@ -77,15 +76,15 @@ class LiveCatalog:
         return self.known is not None and not self.known.may(kind.capability, "listChanged")
 
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
-        """Say what is missing from these lists; None when they are not known."""
+        """Return which of these lists are incomplete and why; None when they are not known."""
         return self.known.complaint(kinds) if self.known else None
 
     def readable(self, catalog: Catalog) -> frozenset[ListKind]:
-        """Return the lists that the upstream has and clients may be shown."""
+        """Return the lists that the upstream has and clients may see."""
         return frozenset(kind for kind in self.wanted if catalog.may(kind.capability))
 
     def load(self) -> None:
-        """Take the catalog from disk, if it is there."""
+        """Load the catalog from disk, if it is there."""
         stored = self._catalog_store.load(self.config) if self._catalog_store is not None else None
         if stored is None or self._catalog_store is None:
             return
@@ -101,14 +100,14 @@ class LiveCatalog:
         self.is_fresh = is_fresh
 
     def note_hello(self, server: ServerHello) -> Catalog:
-        """Note what the upstream of a new link says of itself; return the catalog that begins with it."""
+        """Record the `initialize` result of a new link; return the catalog that begins with it."""
         self._hello = {name: value for name, value in server.result.items() if name != "protocolVersion"}
         self._heard.set()
         self.lacks = server.lacks
         return Catalog({}, server.capabilities, server.instructions, server.title, self._hello)
 
     async def learn_hello(self, connect: Callable[[], Awaitable[object]]) -> Mapping[str, Raw] | None:
-        """Return what the upstream says of itself, calling `connect` if it is not known; None if that was in vain.
+        """Return the upstream's `initialize` result, calling `connect` if it is not known; None if that failed.
 
         A link says it before it is ready: its tools may take longer, and may depend on what the client answers.
         """
@@ -125,16 +124,16 @@ class LiveCatalog:
         return self._hello
 
     def publish(self, catalog: Catalog) -> None:
-        """Take over what a new link has learnt."""
+        """Replace the catalog by the one that a new link has read."""
         self.known = self._without_unwanted(self._reusing(catalog))
 
     def publish_list(self, kind: ListKind, listing: Listing) -> None:
-        """Take over a list that was read again."""
+        """Replace a list that was read again."""
         assert self.known is not None, "a link is not ready before its tools are read"
         self.publish(self.known.with_lists({kind: listing}))
 
     def want(self, wanted: frozenset[ListKind]) -> frozenset[ListKind]:
-        """Change which lists clients may be shown; return those that have to be read now."""
+        """Set the lists that clients may see; return those that have to be read now."""
         more = wanted - self.wanted
         self.wanted = wanted
         if self.known is None:
@@ -144,7 +143,7 @@ class LiveCatalog:
         return more & self.readable(self.known)
 
     def is_unsaved(self) -> bool:
-        """Tell whether something is known that is not on disk yet."""
+        """Return whether the catalog has changes that are not on disk yet."""
         return (
             self._catalog_store is not None
             and (
@@ -157,7 +156,6 @@ class LiveCatalog:
         )
 
     async def save(self) -> None:
-        """Store the catalog on disk."""
         async with self._saving:  # the group's instances take turns
             await self._save()
 
@@ -168,12 +166,12 @@ class LiveCatalog:
             await asyncio.to_thread(save)
 
     def _without_unwanted(self, catalog: Catalog) -> Catalog:
-        """Return the catalog with nothing in the lists that clients are not shown, which are not read."""
+        """Return the catalog without the entries of lists that clients do not see, which are not read."""
         unwanted = {kind: _NONE for kind in ListKind if kind not in self.wanted}
         return catalog.with_lists(unwanted) if unwanted else catalog
 
     def _reusing(self, catalog: Catalog) -> Catalog:
-        """Return the catalog with each list that has not changed as the object that it was."""
+        """Return the catalog with each unchanged list as the same object as before."""
         before: Mapping[ListKind, Listing] = self.known.lists if self.known is not None else {}
         same = {
             kind: before[kind]
@@ -188,7 +186,7 @@ _NONE = Listing()
 
 
 def _with_hint(listing: Listing, hint: ListHint | None) -> Listing:
-    """Return a list that has not changed with its newest hint; its entries stay the same object."""
+    """Return an unchanged list with its newest hint; its entries stay the same object."""
     return listing if listing.hint == hint else replace(listing, hint=hint)
 
 

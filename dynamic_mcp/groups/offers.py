@@ -1,4 +1,4 @@
-"""What a server has offered to which kinds of clients: whether it makes a difference between them.
+"""Records what a server has offered to which kinds of clients, to find whether it treats them differently.
 
 It is compared when a link opens, once for each kind, and kept with the catalog.
 """
@@ -21,15 +21,15 @@ from dynamic_mcp.mcp.revisions import NEWEST
 MAX_KINDS = 32
 # A client that says more of itself is compared with no other.
 _MAX_BYTES = 4096
-# What commands call themselves, and clients that say nothing.
+# The names of commands, and of clients that send none.
 _OURSELVES = ClientHello().name
-# What answers may depend on without a question, so that only clients that declare the same can share a server.
+# Capabilities that results may depend on without a question: only clients that declare the same share a server.
 _EXTENSIONS = ("experimental", "extensions")
 _COMMON = frozenset((*ASKED_WITH.values(), *_EXTENSIONS))
 
 
 class ClientKind(Struct, frozen=True):
-    """What of a client's hello a server may go by. The version is left out: it changes with every update.
+    """The part of a client's hello that may matter to a server. The version does not: it changes with every update.
 
     The kind without a name are all clients with these capabilities, for which a server is initialized as ourselves.
     """
@@ -40,7 +40,7 @@ class ClientKind(Struct, frozen=True):
 
     @property
     def extensions(self) -> bytes:
-        """What the clients declare besides that they can be asked, as JSON."""
+        """The client's capabilities other than those to be asked, as JSON."""
         declared = _members(Raw(self.capabilities))
         found = {name: wire.value(declared[name]) for name in _EXTENSIONS if name in declared}
         return wire.encode({name: value for name, value in found.items() if value})
@@ -52,7 +52,7 @@ class Offers(Struct, frozen=True):
     digests: Mapping[ClientKind, str] = field(default_factory=dict)
 
     def record(self, kind: ClientKind, digest: str) -> Offers:
-        """Return the offers with one more; if it is another one than before, the others are out of date."""
+        """Return the offers with one more; if it differs from the one before, the others are out of date."""
         before = self.digests.get(kind)
         if before == digest:
             return self
@@ -62,7 +62,7 @@ class Offers(Struct, frozen=True):
         return Offers({**kept, kind: digest})
 
     def common_hello(self, kind: ClientKind) -> ClientHello | None:
-        """Return what the server is told instead of this kind's hello, if it offers several kinds the same.
+        """Return the hello that replaces this kind's, if the server offers several kinds the same.
 
         It declares what any of them can be asked: a question shows that the server is not to be shared, and a
         client that cannot answer it refuses it. None if too little is known, or the server does make a difference.
@@ -77,7 +77,7 @@ class Offers(Struct, frozen=True):
 
 
 def kind_of(hello: ClientHello) -> ClientKind | None:
-    """Return the kind of a client by its hello; None if it is compared with no other."""
+    """Return the kind of a client by its hello; None if it is never compared."""
     kind = ClientKind(hello.name, hello.revision.name, bytes(hello.capabilities))
     if hello.is_common:
         return _common_kind(kind)
@@ -86,7 +86,7 @@ def kind_of(hello: ClientHello) -> ClientKind | None:
 
 
 def digest_of(offer: Catalog) -> str:
-    """Return a text that two catalogs have in common if they are the same, in whatever order lists were read."""
+    """Return a digest that is equal for equal catalogs, whatever the order in which lists were read."""
     ordered = replace(offer, lists={kind: offer.lists[kind] for kind in ListKind if kind in offer.lists})
     return sha256(wire.encode(encode_catalog(ordered))).hexdigest()[:32]
 
@@ -97,7 +97,7 @@ def encode_offers(offers: Offers) -> list[object]:
 
 
 def decode_offers(data: Raw) -> Offers:
-    """Return the offers that `encode_offers` was given. Raises ValueError for anything else."""
+    """Decode offers that `encode_offers` has encoded. Raises ValueError for anything else."""
     digests: dict[ClientKind, str] = {}
     for each in wire.elements(data):
         name, revision, capabilities, digest = wire.elements(each)
@@ -111,7 +111,7 @@ def _common_kind(kind: ClientKind) -> ClientKind:
 
 
 def _union(capabilities: Iterable[bytes]) -> Raw:
-    """Return what any of these capabilities has, the same for the same ones in another order."""
+    """Return the union of these capabilities, the same for the same ones in another order."""
     union: dict[str, dict[str, Raw]] = {}
     for each in capabilities:
         for name, value in _members(Raw(each)).items():

@@ -1,4 +1,4 @@
-"""The clients of one instance, and which of them a message of its upstream is for.
+"""The clients of one instance, and the recipients of its upstream's messages among them.
 
 Over stdio nothing says whose call an upstream's message belongs to. What could be about calls of several clients is
 given to none of them: nothing reaches another client than the one that it concerns.
@@ -38,7 +38,7 @@ class Users:
         return len(self._last_calls)
 
     def add(self, client: Client, *, others_called_at: float = -math.inf) -> None:
-        """Serve a client from now on; the calls of the one before it are not noted while it is alone."""
+        """Serve a client from now on; the calls of a lone client before it were not recorded."""
         self.former.discard(client)
         if client not in self._last_calls:
             if not self.has_been_shared:
@@ -48,47 +48,46 @@ class Users:
             self._has_served = True
 
     def move(self, client: Client) -> None:
-        """Serve a client no longer, except for the calls and tasks that it has here."""
+        """Stop serving a client, except for the calls and tasks that it has here."""
         del self._last_calls[client]
         self.former.add(client)
 
     def forget(self, client: Client) -> None:
-        """Hold on to nothing of a client that has gone."""
+        """Called when a client disconnects."""
         if client in self.former or client in self._last_calls:
             self._left_at = self._clock.now()
         self.former.discard(client)
         self._last_calls.pop(client, None)
 
     def clear(self) -> None:
-        """Serve nobody any more."""
         self.former.clear()
         self._last_calls.clear()
 
     def has_served(self, client: Client) -> bool:
-        """Tell whether a connected client uses this instance, or did before it moved away."""
+        """Return whether a connected client uses this instance, or did before it moved away."""
         return client in self._last_calls or client in self.former
 
     def note_new_link(self) -> None:
-        """Note that the upstream has started anew, and knows nothing of clients that it no longer serves."""
+        """Record that the upstream restarted, and knows nothing of clients that it no longer serves."""
         self.has_been_shared = len(self._last_calls) > 1
         self._has_served = len(self._last_calls) > 0
 
     def note_call(self, client: Client) -> None:
-        """Note that a call of a client has just ended."""
+        """Record that a call of a client has just ended."""
         if client in self._last_calls:
             self._last_calls[client] = self._clock.now()
 
     def choose(self, callers: Sequence[Caller]) -> User | None:
-        """Return who can be asked: the one client with calls in flight, or the one there is."""
+        """Return the client that can be asked: the one with calls in flight, or the only one."""
         if callers:
             return cast(User, callers[0]) if len(callers) == 1 else None
         return next(iter(self._last_calls)) if len(self._last_calls) == 1 else None
 
     def recipients(self, callers: Sequence[Caller]) -> Sequence[User]:
-        """Return who is to hear of a notification while `callers`, one for each client, are in flight.
+        """Return the recipients of a notification while `callers`, one for each client, are in flight.
 
         That is the one client that it can be about: the one in flight, or else the one that was just answered.
-        Nobody, if there are several, or one has just gone or moved away; and all, if nobody has called recently.
+        None, if there are several, or one has just disconnected or moved; all, if no client has called recently.
         """
         if callers:
             return cast(Sequence[User], callers) if len(callers) == 1 else ()

@@ -57,7 +57,7 @@ class AllowedLists:
         return {name: value for name, value in hello.items() if name != "instructions"}
 
     def judge(self, kind: AccessKind, name: str, whole: Catalog | None) -> Judgement:
-        """Say what follows for a tool or prompt, also for one that is in no list."""
+        """Return the decision for a tool or prompt, also for one that is in no list."""
         assert self._rules is not None
         found = self._judgements.get((kind, name))
         return found if found is not None else self._judge(kind, name, whole.tools.get(name) if whole else None)

@@ -1,4 +1,4 @@
-"""What servers ask their clients, as it may be asked: with the name of the server, and with no dangerous URL.
+"""Prepares questions of servers for clients: adds the name of the server, and refuses dangerous URLs.
 
 A client of all servers knows the proxy only, so without a name a person would give it what it is not given for.
 """
@@ -20,7 +20,7 @@ from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
 
 ELICIT = "elicitation/create"
-# What a person sees, and decides on.
+# The members that a person sees, and decides on.
 _NAMED = frozenset((ELICIT, "sampling/createMessage"))
 # How many questions one answer of a server may ask.
 _MAX_QUESTIONS = 50
@@ -90,7 +90,7 @@ def check_elicitation(params: Raw) -> None:
 
 
 def _is_twice(params: bytes, name: str) -> bool:
-    """Return whether an object has a member twice: a client may take the value that was not looked at."""
+    """Return whether an object has a duplicate member: a client may take the value that was not checked."""
     names: list[str] = json.loads(params, object_pairs_hook=lambda pairs: [key for key, _ in pairs])
     return names.count(name) > 1
 

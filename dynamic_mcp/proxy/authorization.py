@@ -50,7 +50,7 @@ class AccessStep(Step):
         return next(call if decision is None else structs.replace(call, decision=decision))
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let a subscription pass, which nobody is asked about.
+        """Let a subscription pass, which needs no approval.
 
         Raises AccessDenied, ApprovalNeeded, MissingScope and NotFound.
         """

@@ -1,4 +1,4 @@
-"""How long a modern client may keep what it was answered, and whether it may share it (MCP 2026-07-28, caching)."""
+"""Cache hints: how long a modern client may keep a result, and whether it may share it (MCP 2026-07-28, caching)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _LONGEST_SHOWN = 200
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """What a client asks for: which tool, with what, and which part of the result."""
+    """A client's call: which tool, with what, and which part of the result."""
 
     group: GroupView
     name: str
@@ -100,7 +100,7 @@ class Calls:
         return self.run(request, _dynamic_call((found, name), verb, given, params), params)
 
     def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
-        """Answer a call of a tool by a name of its own: the listed one, or where only one group has such a tool."""
+        """Answer a call of a tool by a single name: the listed one, or where only one group has such a tool."""
         if request.observation is not None:
             request.observation.asked = name
         found = self._exposed(request.view).find(name)
@@ -373,7 +373,7 @@ def _check_verb(call: ToolCall, catalog: Catalog) -> None:
 def _add_notes(result: Raw, notes: Sequence[str]) -> Raw:
     try:
         return wire.with_member(result, notes, "_meta", REPAIRED)
-    except wire.Malformed:  # a `_meta` that is no object stays as it is
+    except wire.Malformed:  # a `_meta` that is no object stays unchanged
         return result
 
 

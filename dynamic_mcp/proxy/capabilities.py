@@ -1,4 +1,4 @@
-"""What the proxy can do for a client: the union of what the groups of its view can."""
+"""The proxy's capabilities for a client: the union of what the groups of its view can."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def capabilities(view: View, revision: Revision) -> dict[str, object]:
     if has("prompts"):
         found["prompts"] = {"listChanged": True}
     found |= {"completions": {}} if has("completions") else {}
-    found["logging"] = {}  # the proxy has things to say of its own
+    found["logging"] = {}  # the proxy has log messages too
     found |= {name: merged for name in EXTENDING if (merged := _merge(view, name))}
     if revision.has_tasks and has("tasks"):
         found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """What the steps of one proxy work with; what is None or False is not configured.
+    """The services that the steps of one proxy use; those that are not configured are None or False.
 
-    `view_for` returns what a client may see now, `roles_of` somebody's roles, and `note` takes events.
+    `view_for` returns what a client may see now, `roles_of` a principal's roles, and `note` takes events.
     `lists_changed` is to be called when a step shows other lists. `config` is that of clients without a workspace.
     Steps go by the time of `clock`; `state_folder` is where they share things with other processes of the user, if
     they may: those of a command, whose proxy ends with it, do not.
@@ -78,7 +78,7 @@ class Services:
 
 
 class ListChanger(Protocol):
-    """Shows each client lists of its own. While they are what they were, it is the same object."""
+    """Shows each client its own lists. Unchanged lists stay the same object."""
 
     def answer(self, answer: Answer, request: Request) -> Awaitable[Frame]:
         """Have a request answered by what its client is shown."""
@@ -86,7 +86,7 @@ class ListChanger(Protocol):
 
 
 class _BaseStep:
-    """What one feature does on the way of calls, for one proxy. It is made when a group first wants it."""
+    """A feature's part in the calls of one proxy, made when a group first wants it."""
 
     # Whether it judges or replaces arguments, so that it runs again once a later step has changed them.
     decides = False
@@ -106,7 +106,7 @@ class _BaseStep:
 
     @property
     def lists(self) -> ListChanger | None:
-        """What shows each client lists of its own; None shows those of its view."""
+        """The object that shows each client its own lists; None shows those of its view."""
         return None
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
@@ -381,24 +381,20 @@ class Chains:
         self._compiled.clear()
 
     def record_task(self, group: GroupView, id: str, tool: str) -> None:
-        """Tell the steps which tool a task is of; who may not use the tool may not ask about its tasks either."""
         for step in self._find(group).values():
             step.record_task(group, id, tool)
 
     def record_update(self, group: Group, frame: Frame) -> None:
-        """Tell the steps that a resource has changed, by the server's notification."""
         if self._steps:
             uri = wire.text(wire.member(frame.params, "uri")) or ""
             for step in self._steps.values():
                 step.record_update(group, uri)
 
     def release(self, client: Client) -> None:
-        """Tell the steps that a client has disconnected."""
         for step in self._steps.values():
             step.release(client)
 
     async def close(self) -> None:
-        """Close the steps."""
         for step in self._steps.values():
             await step.close()
 
@@ -545,7 +541,7 @@ class _ToolChains:
 
 
 def _go_on_now(call: UpstreamRequest, following: Next) -> Awaitable[Frame]:
-    """Take the place of `restart` in what has been restarted, which looks at its end whether that is needed again."""
+    """Replaces `restart` in a call that was restarted, which checks at its end whether that is needed again."""
     return following(call)
 
 

@@ -1,4 +1,4 @@
-"""What observers hear of clients besides their requests: who comes, as whom, and who goes."""
+"""Events of clients besides their requests: connected, authenticated, disconnected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def events_of_beginning(client: Client) -> Iterator[Event]:
 
 
 def event_of_login(group: str, person: Principal | None) -> Event:
-    """Return that somebody has logged in at a server; None is the local user."""
+    """Return the event that a person logged in to a server; None is the local user."""
     whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
     return Event("login.done", {"group": group, **whose})
 

@@ -18,13 +18,11 @@ class ClientGroup(Protocol):
     """A group as a command has it, from a proxy in this process or from the daemon."""
 
     @property
-    def name(self) -> str:
-        """The name in the config."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def config(self) -> GroupConfig:
-        """What is run for the group."""
+        """The server that the group runs or connects to."""
         ...
 
     @property
@@ -34,11 +32,11 @@ class ClientGroup(Protocol):
 
     @property
     def known(self) -> Catalog | None:
-        """What the group offers, as far as it is known."""
+        """The catalog, as far as it is known."""
         ...
 
     def offers(self, feature: str) -> bool:
-        """Tell whether the config lets this feature through."""
+        """Return whether the config lets this feature through."""
         ...
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
@@ -68,46 +66,37 @@ class ViewedGroup:
 
     @property
     def config(self) -> GroupConfig:
-        """What is run for the group."""
         return self._view.config
 
     @property
     def description(self) -> str:
-        """One line for a model."""
         return self._view.description
 
     @property
     def state(self) -> State:
-        """How the group is."""
         return self._view.state
 
     @property
     def known(self) -> Catalog | None:
-        """What the group offers, as far as it is known."""
         return self._view.known
 
     @property
     def whole(self) -> Catalog | None:
-        """What the group offers without any filter, as far as it is known."""
+        """The unfiltered catalog, as far as it is known."""
         return self._view.group.known
 
     def offers(self, feature: str) -> bool:
-        """Tell whether the config lets this feature through."""
         return self._view.offers(feature)
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
-        """Say what is missing from these lists and why; empty when they are whole."""
         return self._view.complaint(kinds)
 
     async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
         return await self._view.learn_catalog(self._client, kinds)
 
     async def reread(self) -> Catalog:
-        """Read the tools again. Raises UpstreamError."""
         return await self._view.reread(self._client)
 
     async def ping(self) -> None:
-        """Ask the server whether it answers. Raises UpstreamError."""
         instance = self._view.group.instance_for(self._client)
         await instance.request("ping", None, timeout_s=self.config.timeouts.connect_s)

@@ -21,7 +21,7 @@ class Completion:
         self._chains = chains
 
     async def complete(self, request: Request) -> Frame:
-        """Answer `completion/complete` with the owner's result as it is."""
+        """Answer `completion/complete` with the owner's unchanged result."""
         group, params = await self._find_owner(request)
         return await self._chains.send(
             request,

@@ -1,4 +1,4 @@
-"""Why several copies of a server run, in words for a person."""
+"""Explains why several copies of a server run."""
 
 from __future__ import annotations
 

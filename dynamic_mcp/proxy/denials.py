@@ -53,7 +53,7 @@ def find_denial(
 
 
 class _Wanted(Struct, frozen=True):
-    """What a request is about; `group` is empty if the request does not say, and `only` is the one group there is."""
+    """The target of a request; `group` is empty if it names none, and `only` is the client's only group."""
 
     kind: AccessKind
     name: str
@@ -67,14 +67,14 @@ class _Wanted(Struct, frozen=True):
         if target.event == "list":
             return None
         kind, name, group = AccessKind(target.kind), target.name, target.group
-        if kind is AccessKind.RESOURCE:  # by its whole URI, and not as it is recorded
+        if kind is AccessKind.RESOURCE:  # by its whole URI, not by the recorded one
             name = wire.text(wire.member(request.params, "uri")) or ""
             named = names.split_group_uri(name)
             group, name = (group, name) if named is None else named
         return _Wanted(kind, name, group, request.client.only)
 
     def has_named(self, group: Group) -> bool:
-        """Tell whether the request names this group."""
+        """Return whether the request names this group."""
         return group.name in (self.group, self.only) or self.name.startswith(f"{group.name}__")
 
     def name_in(self, group: Group) -> str | None:
@@ -87,7 +87,7 @@ class _Wanted(Struct, frozen=True):
 
 
 def _has(group: GroupView, kind: AccessKind, name: str) -> bool:
-    """Tell whether a group is known to have something."""
+    """Return whether a group is known to have something."""
     if group.known is None:
         return False
     if name in group.known.entries(_LISTS[kind]):

@@ -1,4 +1,4 @@
-"""URL elicitations (MCP 2025-11-25): whose each one is, so that its completion reaches that client alone."""
+"""URL elicitations (MCP 2025-11-25): records the client of each, so that its completion reaches that client alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Elicitations:
         return answer
 
     def pass_completion_on(self, instance: Instance, frame: Frame) -> bool:
-        """Tell the client of an instance whose elicitation is complete; returns whether it can be nobody else's."""
+        """Notify the client whose elicitation is complete; returns whether it can be no other client's."""
         id = bytes(wire.member(frame.params, "elicitationId"))
         clients = [client for client in self._clients.get(id) or () if instance.users.has_served(client)]
         for client in clients:

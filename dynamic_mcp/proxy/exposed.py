@@ -33,7 +33,7 @@ class ExposedTools:
         return [group for group in self._offering() if group.presentation.exposure.shows_some]
 
     def is_all(self) -> bool:
-        """Tell whether every tool is listed by itself, so that there is nothing to find."""
+        """Return whether every tool is listed by itself, so that there is nothing to find."""
         offering = self._offering()
         return bool(offering) and all(group.presentation.exposure.direct for group in offering)
 
@@ -52,7 +52,7 @@ class ExposedTools:
         return self._by_name.get(name)
 
     def missing(self) -> dict[str, str]:
-        """Say which groups should show tools and cannot, and why."""
+        """Return which groups should show tools and cannot, and why."""
         return {group.name: why for group in self.groups() if (why := group.complaint([ListKind.TOOLS]))}
 
     def instructions(self) -> dict[str, str]:
@@ -69,7 +69,7 @@ class ExposedTools:
         return view.offering("tools")
 
     def _look(self) -> None:
-        """Name the tools anew when the catalogs are others than before."""
+        """Name the tools again when the catalogs have changed."""
         seen = [group.known for group in self.groups()]
         if len(seen) == len(self._seen) and all(map(operator.is_, seen, self._seen)):
             return

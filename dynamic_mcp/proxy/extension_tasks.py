@@ -1,6 +1,6 @@
 """Tasks of the extension `io.modelcontextprotocol/tasks`, which modern servers begin by themselves.
 
-A task keeps no session: whoever has its id asks for it. Where several groups are one server, its id is
+A task keeps no session: any request with its id may ask for it. Where several groups are one server, its id is
 `<group>__<id>`, so nothing has to be remembered to find it. What is remembered is who began it.
 """
 
@@ -34,7 +34,7 @@ class ExtensionTasks:
         self._owners: BoundedDict[tuple[str, str], Principal] = BoundedDict(_MAX_TASKS)
 
     def adopt(self, request: Request, group: GroupView, answer: Frame, *, tool: str) -> Frame:
-        """Note whose task an answer to a call of a tool begins, if it begins one, and give it the client's id."""
+        """Record whose task an answer to a call of a tool begins, if it begins one, and give it the client's id."""
         if envelope.result_type(answer.result) != _TASK:
             return answer
         own_id = wire.text(wire.member(answer.result, "taskId"))
@@ -59,7 +59,7 @@ class ExtensionTasks:
         return _with_id(answer, id) if has_id else answer
 
     def _find(self, request: Request, id: str) -> tuple[GroupView, str]:
-        """Return the group of a task and its id there. Raises NotFound, also for tasks of somebody else."""
+        """Return the group of a task and its id there. Raises NotFound, also for other clients' tasks."""
         view = request.view
         if request.client.only is not None:
             found = [(group, id) for group in view]

@@ -1,4 +1,4 @@
-"""What no list tells is asked of all groups at once; of those that have it, the earliest in the config counts."""
+"""Asks all groups at once for something unlisted; of those that have it, the earliest in the config counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def first_result(
 ) -> tuple[GroupView, Frame] | None:
     """Return the group whose answer counts, and the answer; None where none of several groups has a result.
 
-    Where only one is asked, its answer counts whatever it is, and what it raises passes: nobody knows better.
+    Where only one is asked, its answer counts whatever it is, and what it raises passes.
     """
     asked: dict[asyncio.Future[Frame], GroupView] = {asyncio.ensure_future(ask(group)): group for group in groups}
     try:
@@ -47,6 +47,6 @@ def _has_result(task: asyncio.Future[Frame]) -> bool:
     if not task.done() or task.cancelled():
         return False
     if (error := task.exception()) is not None:
-        # whoever asked must know what waits for a person; what is no error of ours is a bug, and is raised
+        # the caller must know what waits for a person; what is no error of ours is a bug, and is raised
         return isinstance(error, ApprovalPending) or not isinstance(error, DynamicMcpError)
     return len(task.result().error) == 0

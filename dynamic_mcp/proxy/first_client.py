@@ -1,4 +1,4 @@
-"""When a serving process may begin with what its first client does not need."""
+"""Waits for the first client before work starts that it does not need."""
 
 from __future__ import annotations
 

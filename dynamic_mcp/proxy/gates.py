@@ -21,7 +21,7 @@ from dynamic_mcp.proxy.request import Event
 
 
 class GateContext(Struct, frozen=True):
-    """What gates need of a proxy.
+    """The services of a proxy that gates use.
 
     `note` takes events, and `announce` tells clients of a group whose lists are others now.
     """
@@ -42,7 +42,7 @@ class GateService(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what is not written yet."""
+        """Write pending changes."""
         ...
 
 
@@ -80,7 +80,6 @@ class Gates:
             self._attach(group, presentations[group.name].pinning)
 
     async def close(self) -> None:
-        """Write what is not written yet."""
         if self._service is not None:
             await self._service.close()
 

@@ -1,4 +1,4 @@
-"""Tells whoever observes what access rules or a profile keep from a client: in lists, and when it is tried."""
+"""Reports to observers what access rules or a profile hide from a client, in lists and when it is used."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class HiddenThings:
             raise
         seen = request.observation
         if len(frame.error) and request.client.only is not None and seen is not None and seen.sent is None:
-            self._note_denial(request)  # as a server of its own would say it
+            self._note_denial(request)  # as a separate server would say it
         return frame
 
     def _note_denial(self, request: Request) -> None:
@@ -71,7 +71,7 @@ class HiddenThings:
         return frame
 
     def _note_hidden(self, request: Request, kind: ListKind, wanted: str | None) -> None:
-        """Tell of what is hidden, if anything is: entries, and groups whose entries perhaps nobody knows."""
+        """Report hidden entries, if there are any, and groups whose entries may be unknown."""
         client, view = request.client, request.view
         presented = [
             (group, presentation)

@@ -51,7 +51,7 @@ def _has_failed(group: GroupView, kind: ListKind) -> bool:
 
 
 def _is_plain(group: GroupView, name: str, groups: Sequence[GroupView]) -> bool:
-    """Tell whether clients take `<group>__<name>`, and it reads as this group's."""
+    """Return whether clients take `<group>__<name>`, and it reads as this group's."""
     full = f"{group.name}__{name}"
     reading = reads_as(full, groups)
     return reading is not None and reading[0] is group and names.qualified_name(group.name, name) == full

@@ -36,12 +36,12 @@ class LogLevels:
             self._tell_all(client)
 
     def renew(self, group: Group, instance: Instance) -> None:
-        """Tell a new link the level that the one before was told."""
+        """Send a new link the level of the former one."""
         self._subscriptions.forget_level(instance)
         self.tell(group, instance)
 
     def tell(self, group: Group, instance: Instance) -> None:
-        """Tell an upstream the level that the clients of its instance want together."""
+        """Send an upstream the most verbose level that a client of its instance wants."""
         level = self._subscriptions.level_for(instance)
         if level is not None and instance.is_connected and group.known and group.known.may("logging"):
             self._subscriptions.note_level(instance)
@@ -58,7 +58,7 @@ class LogLevels:
         ]
 
     def close(self) -> None:
-        """Tell upstreams nothing any more."""
+        """Send upstreams no more levels."""
         self._background.cancel_all()
 
     def _tell_all(self, client: Client) -> None:

@@ -34,19 +34,19 @@ _NO_LINKS = "there is no link to log in, since `settings.http.public_url` is not
 
 
 class _Login(Protocol):
-    """A login that somebody is asked to do."""
+    """A login in progress."""
 
     async def wait_for_url(self) -> str | None:
         """Return the URL to send the person to; None if the login cannot begin."""
         ...
 
     async def wait_for_end(self) -> bool:
-        """Wait for the end of the login; return whether somebody has logged in."""
+        """Wait for the end of the login; return whether it succeeded."""
         ...
 
 
 class LoginOffers:
-    """Offers the logins of groups to whoever is there."""
+    """Offers the logins of groups to users."""
 
     def __init__(self, logins: Logins | None, clients: Iterable[Client]) -> None:
         self.logins = logins
@@ -70,14 +70,14 @@ class LoginOffers:
             self.logins.open_browser(group.name, remote)
 
     async def wait_for_browser(self, group: Group) -> bool:
-        """Wait while a browser is open for a login to the group; tell whether there was one."""
+        """Wait while a browser is open for a login to the group; return whether there was one."""
         remote = group.config.upstream
         if self.logins is None or not isinstance(remote, Remote):
             return False
         return await self.logins.wait_for_browser(group.name, remote)
 
     async def offer(self, request: Request, group: str) -> bool:
-        """Offer a login to the client, and wait until it is done; tell whether it is."""
+        """Offer a login to the client, and wait until it is done; return whether it is."""
         key = (request.client, group)
         if request.revision.is_stateless and request.method not in MAY_ASK:
             return False
@@ -102,23 +102,23 @@ class LoginOffers:
         return error.with_hint(_NO_LINKS if link is None else f"log in at {link.url} and then try again")
 
     def forget(self, person: Principal) -> None:
-        """Forget the credentials of a person who has gone."""
+        """Forget the credentials of a person who has disconnected."""
         if self.logins is not None:
             self.logins.forget(person)
 
     def release(self, client: Client) -> None:
-        """Ask a client no more."""
+        """Called when a client disconnects."""
         for key in [key for key in self._asking if key[0] is client]:
             self._asking[key].cancel()
         self._declined = {key for key in self._declined if key[0] is not client}
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Cancel all offers."""
         for task in self._asking.values():
             task.cancel()
 
     def _begin(self, client: Client, group: GroupView) -> _Login | None:
-        """Begin a login for whoever uses the client; None if that is not for this person to do."""
+        """Begin a login for the client's user; None if that user may not log in."""
         remote = group.config.upstream
         if self.logins is None or not isinstance(remote, Remote):
             return None

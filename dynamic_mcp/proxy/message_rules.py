@@ -1,4 +1,4 @@
-"""What servers say by themselves, as the rules of features want it."""
+"""Applies the rules of features to messages that servers send by themselves."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def must_fit(group: GroupView, tool: str) -> bool:
 
 
 def explain(answer: Frame, misfit: Misfit, group: GroupView, tool: str) -> Frame:
-    """Return an error of a tool, by the name that is shown, followed by what does not fit; a success as it is."""
+    """Return an error of a tool, by the name that is shown, followed by what does not fit; a success unchanged."""
     if not results.is_error(answer.result):
         return answer
     words = _present(f"{_INTRODUCTION}\n{misfit.describe()}", group, group.own_name(tool))

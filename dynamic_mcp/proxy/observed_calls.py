@@ -15,7 +15,6 @@ class ObserveTarget(Step):
     decides = True  # about the arguments that are recorded
 
     def __call__(self, call: UpstreamRequest, next: Next) -> Awaitable[Frame]:
-        """Pass the call on as it is."""
         if call.request.observation is not None:
             call.request.observation.note_target(call.group, call.method, call.params)
         return next(call)

@@ -1,4 +1,4 @@
-"""What a feature gives a proxy to observe its requests, over all versions of a config."""
+"""The interface by which a feature observes a proxy's requests, over all versions of a config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ObserverContext(Struct, frozen=True):
-    """What a service may observe besides requests. `count_failures` counts what services could not record."""
+    """Other things that a service may observe. `count_failures` counts what services could not record."""
 
     proxy: Proxy
     reloads: ReloadCounts
@@ -27,12 +27,12 @@ class ObserverService:
 
     @property
     def url(self) -> str:
-        """Where it shows what it has observed; empty if it shows nothing."""
+        """The address of its page; empty if it has none."""
         return ""
 
     @property
     def failures(self) -> int:
-        """How often it could not record something."""
+        """The number of records that failed."""
         return 0
 
     def apply(self, config: Config) -> Observer | None:

@@ -1,4 +1,4 @@
-"""What requests are called and how they end, in the words of spans and metrics.
+"""Names and outcomes of requests, in the words of spans and metrics.
 
 Names come from catalogs only. Metrics have no word that a client can choose freely.
 """
@@ -35,7 +35,7 @@ METHODS = frozenset(
 )
 _LONGEST_MESSAGE = 256
 _LONGEST_URI = 1000
-# Secrets are masked before a text is cut, as nobody would know half of one.
+# Secrets are masked before a text is cut, since half of one is not recognized.
 _LONGEST_READ = 8192
 _LONGEST_NAME = 128
 
@@ -87,7 +87,7 @@ def _in_catalog(group: GroupView | None, kind: ListKind, name: str) -> str:
 
 
 def known_name(name: str, known: Container[str]) -> str:
-    """Return a name that is known, and that everybody can read; empty if it is not."""
+    """Return a name that is known and readable for all clients; empty if it is not."""
     return name if name in known and len(name) <= _LONGEST_NAME and name.isprintable() else ""
 
 

@@ -1,4 +1,4 @@
-"""What came of a request, in the words that the audit log, spans and metrics share (`error.type` of OpenTelemetry).
+"""The outcome of a request, in the words that the audit log, spans and metrics share (`error.type` of OpenTelemetry).
 
 Who failed decides: a server by its JSON-RPC code, a tool by `tool_error`, and we by the name of our error's class,
 however the client is told.
@@ -42,10 +42,10 @@ _IS_ERROR = b'"isError"'
 
 
 class Outcome(Struct, frozen=True):
-    """How a request has ended; `error_type` is empty if well.
+    """The outcome of a request; `error_type` is empty for a success.
 
     `code` and `message` are of the JSON-RPC error that it is answered with, if it is. `blames_caller` says that
-    nobody else is to blame.
+    only the caller is to blame.
     """
 
     error_type: str = ""
@@ -55,7 +55,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What went wrong, as one of a few words."""
+        """The kind of failure, as one of a few words."""
         return known_code(self.error_type)
 
 
@@ -68,7 +68,7 @@ def known_code(error: str) -> str:
 
 
 def outcome_of(method: str, answer: Frame | None, error: BaseException | None) -> Outcome:
-    """Return what came of a client's request."""
+    """Return the outcome of a client's request."""
     return _of_error(method, error) if answer is None else read_answer(method, answer)
 
 
@@ -81,14 +81,14 @@ def blame_server(outcome: Outcome, sent: Outcome) -> Outcome:
 
 
 def upstream_outcome_of(method: str, answer: Frame | None, error: BaseException | None) -> Outcome:
-    """Return what came of a request to an upstream."""
+    """Return the outcome of a request to an upstream."""
     if answer is not None:
         return read_answer(method, answer)
     return Outcome(CANCELLED) if isinstance(error, asyncio.CancelledError) else Outcome(_name(error))
 
 
 def read_answer(method: str, answer: Frame) -> Outcome:
-    """Return what an answer says."""
+    """Return the outcome that an answer states."""
     if len(answer.error):
         data = bytes(wire.member(answer.error, "code"))
         code = data.decode() if _CODE.fullmatch(data) else OTHER

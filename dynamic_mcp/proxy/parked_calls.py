@@ -28,17 +28,13 @@ _MAX_EXPIRED = 1024
 
 
 class ModernChannel(Protocol):
-    """Where one request of a modern client is answered. A face makes one for each request."""
+    """The channel on which one request of a modern client is answered. A face makes one for each request."""
 
     @property
-    def address(self) -> str:
-        """The address that the request came from; empty where there is none."""
-        ...
+    def address(self) -> str: ...
 
     @property
-    def port(self) -> int:
-        """The port that it came from; 0 where there is none."""
-        ...
+    def port(self) -> int: ...
 
     def notify(self, frame: Frame) -> None:
         """Send a notification that the request has caused."""
@@ -53,9 +49,7 @@ class Parked(Protocol):
     """A call that waits for its client."""
 
     @property
-    def principal(self) -> Principal:
-        """Who has made the call."""
-        ...
+    def principal(self) -> Principal: ...
 
     def resume(self, responses: Mapping[str, Raw], channel: ModernChannel) -> None:
         """Go on with what the client says, and answer over another channel."""
@@ -86,7 +80,7 @@ class ParkedCalls:
             self._seal = self._seal or StateSeal()
 
     def has_room(self, principal: Principal) -> bool:
-        """Tell whether one more call of a principal may wait."""
+        """Return whether one more call of a principal may wait."""
         own = sum(call.principal == principal for call, _, _ in self._calls.values())
         return own < MAX_OF_ONE_PRINCIPAL and len(self._calls) < MAX_PARKED
 

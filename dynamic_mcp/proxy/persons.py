@@ -1,6 +1,6 @@
-"""Who is there, where servers have a login of each person: a person is known for as long as it has a client.
+"""Counts connected persons, where servers have a login of each: a person is known while it has a client.
 
-Without such servers nobody is: then all who come over HTTP use the same groups.
+Without such servers none is counted: then all clients over HTTP use the same groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Persons:
         self._clients: dict[Principal, set[Client]] = {}
 
     def note(self, client: Client) -> None:
-        """Count a client over HTTP that is not the local user's, once; one that has gone brings nobody back."""
+        """Count a client over HTTP that is not the local user's, once; never one that has disconnected."""
         if client.workspace is not None or client.is_closed or client.authentication.is_local:
             return
         clients = self._clients.get(client.principal)
@@ -40,12 +40,12 @@ class Persons:
             self._on_end(client.principal)
 
     def adopt(self, clients: Iterable[Client]) -> list[Principal]:
-        """Count clients of before there were such servers, and return all persons; nobody is said to arrive."""
+        """Count clients of before there were such servers, and return all persons; without reporting an arrival."""
         for client in clients:
             if client.workspace is None and not client.authentication.is_local:
                 self._clients.setdefault(client.principal, set()).add(client)
         return [*self._clients]
 
     def forget(self) -> None:
-        """Know nobody any more, since there are no such servers."""
+        """Forget all persons, since there are no such servers."""
         self._clients.clear()

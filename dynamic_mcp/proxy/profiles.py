@@ -14,7 +14,7 @@ from dynamic_mcp.errors import NotFound, closest
 
 
 class ProfileFilter(ToolFilter, frozen=True):
-    """What a profile includes and excludes of the tools of a `server`, whose `own` filter must allow them too.
+    """The tools that a profile includes and excludes of a `server`, whose `own` filter must allow them too.
 
     `foreign` are those of the included globs that are of tools of another server.
     """
@@ -24,13 +24,12 @@ class ProfileFilter(ToolFilter, frozen=True):
     foreign: frozenset[str] = frozenset()
 
     def allows(self, name: str) -> bool:
-        """Whether the tool may be listed and called."""
         if not self.own.allows(name):
             return False
         return self._matches(name, self.include, self.foreign) and not self._matches(name, self.exclude)
 
     def _matches(self, name: str, globs: tuple[str, ...], foreign: Collection[str] = ()) -> bool:
-        """Tell whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`.
+        """Return whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`.
 
         A server must not get a tool included by giving it the name that another server's tool has with its server.
         """
@@ -62,7 +61,7 @@ def narrow(presentations: Mapping[str, Presentation], profile: Profile) -> dict[
 
 
 def describe_emptiness(profile: Profile, config: Config) -> str:
-    """Say why a client with a profile has no group."""
+    """Return why a client with a profile has no group."""
     if profile.name in config.profiles:
         return f"the profile `{profile.name}` has no group"
     return f"the config does not have the profile `{profile.name}` any more"

@@ -32,7 +32,7 @@ class Prompts:
         return await answer_list(request, ListKind.PROMPTS, partial(_rename, request.view))
 
     async def get(self, request: Request) -> Frame:
-        """Answer `prompts/get` with the owner's result as it is."""
+        """Answer `prompts/get` with the owner's unchanged result."""
         params = wire.members(request.params)
         name = wire.text(params.get("name"))
         if not name:

@@ -80,7 +80,7 @@ class Proxy:
         base = self._base = self._base_of(config)
         self._open_logins, self._vectors = open_logins, vectors
         self._embeddings: Embeddings | None = None
-        # what is made later: how it is closed, and how it lets go of a client
+        # objects made later: how each is closed, and how it releases a client
         self._parts, self._releases = AsyncExitStack(), list[Callable[[Client], None]]()
         opener = opener or partial(open_link, logins=lambda: self.logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
@@ -202,12 +202,11 @@ class Proxy:
 
     @property
     def approvals(self) -> ApprovalCounts | None:
-        """How many questions there are and were to persons; None while no rule has wanted any."""
+        """The counts of approval questions; None while no rule has wanted any."""
         return self._services.approvals
 
     @property
     def observers(self) -> Observers | None:
-        """Who records and measures requests."""
         return self._services.observers
 
     @observers.setter
@@ -299,7 +298,7 @@ class Proxy:
         return partial(services.observers.answer, answer)
 
     def note(self, event: Event) -> None:
-        """Tell whoever observes of something that is no request."""
+        """Send observers an event that is no request."""
         if self.observers is not None:
             self.observers.note(event)
 
@@ -319,7 +318,7 @@ class Proxy:
         self._views.remove(workspace, self.groups.remove(workspace))
 
     def _add_person(self, person: Principal) -> None:
-        """Have groups for a person: those of everybody, and one for each server that it logs in to."""
+        """Add groups for a person: the common ones, and one for each server that it logs in to."""
         config = self._base.for_person(person)
         self.groups.add(person, config)
         self._views.add(person, config)
@@ -347,7 +346,7 @@ class Proxy:
     ) -> bool:
         """Return whether clients without a workspace may see this group alone, or choose this profile.
 
-        Unless it `may_be_empty`, a profile of which the access rules leave somebody nothing does not exist for them.
+        Unless it `may_be_empty`, a profile that the access rules leave empty for a client does not exist for it.
         """
         if profile is not None and not self._views.has_profile(profile):
             return False
@@ -369,7 +368,7 @@ class Proxy:
     # --- what a client asks ----------------------------------------------------------------------------
 
     def roles_of(self, authentication: Authentication) -> tuple[str, ...]:
-        """Return the roles of somebody, by the config as it is now."""
+        """Return a principal's roles, by the current config."""
         return self._views.roles_of(authentication)
 
     def view_for(self, client: Client) -> View:
@@ -387,7 +386,6 @@ class Proxy:
         return self._answer_of_one(request)
 
     def notify(self, request: Request) -> None:
-        """Take a notification of a client."""
         (self._router if request.client.only is None else self._transparent).notify(request)
 
     async def greet(self, client: Client) -> dict[str, object]:
@@ -421,7 +419,7 @@ class Proxy:
         }
 
     def release(self, client: Client) -> None:
-        """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
+        """Called when a client disconnects: forget it, and withdraw its requests of upstreams."""
         if self.observers is not None and client in self._subscriptions:
             from dynamic_mcp.proxy.client_events import event_of_end
 
@@ -485,7 +483,7 @@ class Proxy:
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
-        """Tell whether a client may be sent a notification of this method that no request has caused."""
+        """Return whether a client may be sent a notification of this method that no request has caused."""
         feature = method.split("/")[1]
         if client.only is None:
             return feature in capabilities(self.view_for(client), client.hello.revision)
@@ -498,11 +496,10 @@ class Proxy:
     # --- Observer: what a group does -------------------------------------------------------------------
 
     def shows(self, group: Group, client: Client) -> bool:
-        """Tell whether a client sees a group."""
         return (client.profile is None and not self._views.are_governed) or self.view_for(client).has_group(group)
 
     def group_changed(self, group: Group) -> None:
-        """Tell the clients if what a list answers is another answer now."""
+        """Notify clients if the result of a list has changed."""
         group_changed(self.observers, group)
         self.changed.set()
         self._subscriptions.announce_soon(group)
@@ -510,39 +507,35 @@ class Proxy:
             self._login_offers.open_browser_if_needed(group)
 
     def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Decide again about a request that has waited, by what its client may do now. Raises DynamicMcpError."""
         if self._services.has_access_rules and isinstance(caller, Request):
             self._chains.recheck(caller, group.name, method, params)
 
     def link_opened(self, group: Group, instance: Instance) -> None:
-        """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
+        """Restore the log level and the subscriptions of clients on a new link."""
         link_opened(self.observers, group, instance)
         self.changed.set()
         self._log_levels.renew(group, instance)
         self._resource_subscriptions.renew(group, instance)
 
     def client_moved(self, group: Group, client: Client, before: Instance) -> None:
-        """Take a client's subscriptions to its new instance, and its log level from the one before."""
+        """Move a client's subscriptions and log level to its new instance."""
         self._log_levels.tell(group, before)
         self._resource_subscriptions.move(client, group, before)
 
     def client_dismissed(self, group: Group, client: Client, before: Instance) -> None:
-        """Take back what a client wanted of an instance, because another group serves it now."""
+        """Withdraw a client's requests of an instance, because another group serves it now."""
         self._log_levels.tell(group, before)
         self._resource_subscriptions.withdraw(client, group, before)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
-        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
         return self._messages.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream as its client may see it, with the id that a task has for that."""
         return self._messages.prepare_question(instance, frame, user)
 
     def receive_notification(
         self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
     ) -> None:
-        """Pass a notification of an upstream on to whom it concerns."""
         self._messages.pass_on(group, instance, frame, recipients, self._may_read)
 
     def _may_read(self, group: Group, client: Client, uri: str) -> bool:

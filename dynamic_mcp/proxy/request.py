@@ -1,7 +1,7 @@
 """One request of a client with its context, what is sent because of it, and what observers hear of it.
 
 Every use case takes a request, and what it causes goes back through it. An `Observation` is begun with each request
-where somebody observes, goes with it, and is filled on the way. Observers hear of it at four points.
+if there are observers, goes with it, and is filled on the way. Observers hear of it at four points.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Channel(Caller, Protocol):
-    """Where one request is answered, with the address and the port that it came from; empty and 0 if it has none."""
+    """The channel on which a request is answered, with its source address and port; empty and 0 if it has none."""
 
     @property
     def address(self) -> str:
@@ -44,7 +44,7 @@ class Channel(Caller, Protocol):
 class Request(Struct, frozen=True, gc=False):
     """A request or notification of a client: its method and params, who it is from, and what that client may see.
 
-    `id` is that of the JSON-RPC request; a notification has none. `observation` is there while somebody observes.
+    `id` is that of the JSON-RPC request; a notification has none. `observation` is set if there are observers.
 
     `notify` and `ask` reach the client where this request is answered: over its `channel`, if it has one. It is the
     caller of all that is sent to upstreams because of it.
@@ -60,7 +60,7 @@ class Request(Struct, frozen=True, gc=False):
 
     @property
     def principal(self) -> Principal:
-        """Who the client acts for."""
+        """The principal that the client acts for."""
         return self.client.principal
 
     @property
@@ -75,7 +75,7 @@ class Request(Struct, frozen=True, gc=False):
 
     @property
     def recipient(self) -> Hashable:
-        """Who gets what an upstream says while this request is in flight."""
+        """The client that gets the upstream's messages while this request is in flight."""
         return (self.channel or self.client).recipient
 
     @property
@@ -85,7 +85,7 @@ class Request(Struct, frozen=True, gc=False):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the request goes on without its client, which is to come back."""
+        """True if the request goes on without its client, which is to come back."""
         return (self.channel or self.client).is_parked
 
     @property
@@ -110,40 +110,32 @@ class ForwardingChannel(Channel):
 
     @property
     def address(self) -> str:
-        """The address of the client that has sent the request."""
         return self._request.address
 
     @property
     def port(self) -> int:
-        """The port that the client has sent it from."""
         return self._request.port
 
     @property
     def client(self) -> Hashable:
-        """The client behind the request."""
         return self._request.client
 
     @property
     def recipient(self) -> Hashable:
-        """Who gets what an upstream says while the request is in flight."""
         return self._request.recipient
 
     @property
     def log_level(self) -> str:
-        """The level of the log messages that the request asks for."""
         return self._request.log_level
 
     @property
     def is_parked(self) -> bool:
-        """Whether the request goes on without its client."""
         return self._request.is_parked
 
     def notify(self, frame: Frame) -> None:
-        """Send the client a notification."""
         self._request.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
-        """Ask the client, and return its answer."""
         return await self._request.ask(frame, on_status)
 
 
@@ -177,17 +169,17 @@ Restart = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 
 
 class AccessDenial(Struct, frozen=True):
-    """What is hidden: the group that it is of, and the rule behind that."""
+    """The hidden target: its group, and the rule that hides it."""
 
     group: str
     rule: str
 
 
 class ApprovalNote(Struct, frozen=True):
-    """What a person said of a call: `id` of the question, by whom, over which channel, and after how many seconds.
+    """A person's decision on a call: `id` of the question, by whom, over which channel, and after how many seconds.
 
     `original` are the arguments as the client gave them, if the person has changed them. `reason` is why it was not
-    allowed; without an `id`, nobody was asked.
+    allowed; without an `id`, no question was asked.
     """
 
     id: str
@@ -200,7 +192,7 @@ class ApprovalNote(Struct, frozen=True):
 
 
 class ApprovalCounts:
-    """How many questions persons are asked now, and how many have come to which end."""
+    """The number of open approval questions, and of those with each outcome."""
 
     def __init__(self) -> None:
         self.pending = 0
@@ -239,20 +231,20 @@ class Observation(Struct):
 
     @property
     def sent_outcome(self) -> Outcome:
-        """What came of the request to an upstream that observers are just told of, or were last."""
+        """The outcome of the current, or else the last, request to an upstream."""
         return WELL if self.sent is None else upstream_outcome_of(*self.sent)
 
     def note_target(self, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Note where the request goes, under which name and with which params."""
+        """Record the target of the request: its group, name and params."""
         self.group, self.params = group, params
         self.name = wire.text((params or {}).get("uri" if method.startswith("resources/") else "name")) or ""
 
     def note_decision(self, decision: Decision) -> None:
-        """Note what the access rules or guards say of it."""
+        """Record the decision of the access rules or guards."""
         self.decision, self.rule = decision.effect.value, decision.rule
 
     def note_refusal(self, rule: str) -> None:
-        """Note the rule that does not let it pass."""
+        """Record the rule that refuses it."""
         self.decision, self.rule = "deny", rule
 
 
@@ -294,7 +286,7 @@ class Observer:
 
 
 class Observers:
-    """All who observe; the first begins first and ends last."""
+    """All observers; the first begins first and ends last."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
@@ -342,7 +334,6 @@ class Observers:
             each.receive(seen, answer, error)
 
     def note(self, event: Event) -> None:
-        """Tell everybody of something else that has happened."""
         for each in self._observers:
             each.note(event)
 
@@ -351,12 +342,12 @@ class Observers:
 
 
 def link_opened(observers: Observers | None, group: Group, instance: Instance) -> None:
-    """Tell those who observe, if somebody does, that a group's instance has connected."""
+    """Notify the observers, if any, that a group's instance has connected."""
     for each in observers or ():
         each.link_opened(group, instance)
 
 
 def group_changed(observers: Observers | None, group: Group) -> None:
-    """Tell them that something of a group has changed."""
+    """Notify the observers that a group has changed."""
     for each in observers or ():
         each.group_changed(group)

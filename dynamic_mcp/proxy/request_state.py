@@ -1,7 +1,7 @@
 """The `requestState` of a parked call: sealed, so that a client can only hand back what it was given.
 
 A state is `dynamic-mcp.<process>.<nonce and ciphertext>`, AES-256-GCM with a key that lives as long as the process.
-The ciphertext is bound to the process, the principal and the request, so a state that is presented by somebody else
+The ciphertext is bound to the process, the principal and the request, so a state that another principal presents
 or for another request cannot be told from one that was tampered with (MCP 2026-07-28, basic/patterns/mrtr).
 """
 
@@ -24,7 +24,7 @@ _MAX_STATE_CHARS = 1024
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    """What a state says: which parked call, and which of its rounds."""
+    """The content of a state: the parked call, and its round."""
 
     call: int
     round: int
@@ -36,7 +36,7 @@ def load_cipher() -> None:
 
 
 class StateSeal:
-    """Seals and opens states with a key of its own."""
+    """Seals and opens states with its own key."""
 
     def __init__(self) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -73,5 +73,5 @@ class StateSeal:
 
 
 def is_ours(state: str) -> bool:
-    """Tell whether a state claims to be one of ours; any other one is an upstream's."""
+    """Return whether a state claims to be one of ours; any other one is an upstream's."""
     return state.startswith(f"{_PREFIX}.")

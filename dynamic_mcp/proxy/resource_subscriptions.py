@@ -1,4 +1,4 @@
-"""Who is subscribed to which resource, counted for each upstream: the first subscribes, the last unsubscribes."""
+"""The subscribers of each resource, counted for each upstream: the first subscribes, the last unsubscribes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ResourceSubscriptions:
         self._keep_open(group)
 
     def remove(self, client: Client, group: Group, uri: str) -> bool:
-        """Unsubscribe a client; tell whether it was subscribed."""
+        """Unsubscribe a client; return whether it was subscribed."""
         clients = self._clients.get((group.name, uri), {})
         was_subscribed = clients.pop(client, None) is not None
         if not clients:
@@ -42,7 +42,7 @@ class ResourceSubscriptions:
 
     @contextlib.contextmanager
     def note_request(self, instance: Instance, uri: str) -> Iterator[None]:
-        """Note that an instance is being subscribed, so that nobody else unsubscribes it meanwhile."""
+        """Record that an instance is being subscribed, so that no other client unsubscribes it."""
         self._in_flight[instance, uri] += 1
         try:
             yield
@@ -52,7 +52,6 @@ class ResourceSubscriptions:
 
     @contextlib.contextmanager
     def note_end(self, instance: Instance, uri: str) -> Iterator[None]:
-        """Note that an instance is being unsubscribed."""
         ended = self._ending[instance, uri] = asyncio.Event()
         try:
             yield
@@ -71,7 +70,7 @@ class ResourceSubscriptions:
             await ended.wait()
 
     def release(self, client: Client, groups: Iterable[Group]) -> None:
-        """Give back all subscriptions of a client that has gone, and whose groups these are."""
+        """Release all subscriptions of a disconnected client, whose groups these are."""
         for group in groups:
             for uri in self._uris_of(client, group):
                 self.remove(client, group, uri)
@@ -121,7 +120,7 @@ class ResourceSubscriptions:
             self._background.create(self._unsubscribe(group, instance, uri))
 
     def close(self) -> None:
-        """Tell upstreams nothing any more."""
+        """Send upstreams no more requests."""
         self._background.cancel_all()
 
     def uris(self, group: Group, instance: Instance) -> list[str]:
@@ -130,12 +129,12 @@ class ResourceSubscriptions:
         return [uri for uri, clients in own if any(client in clients for client in instance.users)]
 
     def has_subscribers(self, instance: Instance, group: Group, uri: str) -> bool:
-        """Tell whether a client of an instance is subscribed."""
+        """Return whether a client of an instance is subscribed."""
         clients = self._clients.get((group.name, uri), {})
         return any(client in clients for client in instance.users)
 
     def is_wanted(self, instance: Instance, group: Group, uri: str) -> bool:
-        """Tell whether a client of an instance is subscribed, or will be as soon as the upstream has answered."""
+        """Return whether a client of an instance is subscribed, or will be as soon as the upstream has answered."""
         return (instance, uri) in self._in_flight or self.has_subscribers(instance, group, uri)
 
     def pass_update_on(
@@ -184,6 +183,6 @@ class ResourceSubscriptions:
                 yield from (client for client in clients if client in users)
 
     def _keep_open(self, group: Group) -> None:
-        """Keep the links open that somebody waits for updates on."""
+        """Keep the links open on which clients await updates."""
         for instance in group.instances.values():
             instance.activity.is_subscribed = bool(self.uris(group, instance))

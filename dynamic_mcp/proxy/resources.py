@@ -1,6 +1,6 @@
 """Resources of all groups: who owns a URI, and the requests that go to the owner.
 
-A URI stays as it is and belongs to the first group that lists it, then to the first whose template may make it.
+A URI is unchanged and belongs to the first group that lists it, then to the first whose template may make it.
 The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`, and the same template as
 `dynamic-mcp://<group>/<template>`; either can be read.
 """
@@ -51,7 +51,7 @@ class Resources:
         return await answer_list(request, ListKind.TEMPLATES, partial(_rename_templates, request.view))
 
     async def read(self, request: Request) -> Frame:
-        """Answer `resources/read`: the owner's result as it is; where nobody lists the URI, whoever has it."""
+        """Answer `resources/read` with the owner's unchanged result; for an unlisted URI, ask all groups."""
         params, uri = _params(request)
         result = self._results.read(request.client, uri, request.view)
         if result is not None:
@@ -93,7 +93,7 @@ class Resources:
         return answer
 
     async def unsubscribe(self, request: Request) -> Frame:
-        """Answer `resources/unsubscribe`; the upstream hears of it when nobody is subscribed any more."""
+        """Answer `resources/unsubscribe`; the upstream receives the last client's only."""
         params, uri = _params(request)
         return await self.unsubscribe_from(request, await _owner_or_not_found(request, uri), params)
 
@@ -145,7 +145,7 @@ class Resources:
 
 
 def is_listed(group: GroupView, uri: str) -> bool:
-    """Tell whether a group is known to have a resource."""
+    """Return whether a group is known to have a resource."""
     return group.known is not None and uri in group.known.entries(ListKind.RESOURCES)
 
 

@@ -1,4 +1,4 @@
-"""What was too long for an answer, readable as `dynamic-mcp://results/<id>` by the client that it was for.
+"""Keeps results that were too long, readable as `dynamic-mcp://results/<id>` by the client that they were for.
 
 `?start=` and `?end=` choose a range of characters. A client has a bounded number of bytes; the oldest go first.
 """
@@ -26,7 +26,7 @@ _ID_BYTES = 16
 
 
 class StoreSize(Struct, frozen=True):
-    """How many results are kept for all clients, and their characters."""
+    """The number of results that are kept for all clients, and their characters."""
 
     results: int
     characters: int

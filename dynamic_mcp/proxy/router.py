@@ -1,4 +1,4 @@
-"""Which use case answers a request: by its method; what the protocol does not know goes to the group it is for."""
+"""Chooses the use case for a request by its method; unknown methods go to the group that they are for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_LOGINS = 2
 _ELICITATION_REQUIRED = b"%d" % URL_ELICITATION_REQUIRED
 
 UseCase = Callable[[Request], Awaitable[Frame]]
-"""What answers one method of MCP."""
+"""Answers one method of MCP."""
 
 
 class Router:
@@ -140,7 +140,7 @@ def _find_extended(request: Request) -> GroupView | None:
     name = wire.text(wire.member(request.params, "_meta", GROUP))
     if name is not None:
         return request.view[name]
-    if not request.client.is_greeted:  # a newer client tries out what it may speak, with us and nobody else
+    if not request.client.is_greeted:  # a newer client probes for the protocol, with us and no upstream
         return None
     able = [group for group in request.view if group.known and any(map(group.known.may, EXTENDING))]
     return able[0] if len(able) == 1 else None

@@ -51,7 +51,7 @@ class _Indexed(Struct, frozen=True, dict=True):
 
     @cached_property
     def summaries(self) -> list[str]:
-        """What each tool is for, in the order of the index."""
+        """The summary of each tool, in the order of the index."""
         from dynamic_mcp.search import summarize
 
         return [summarize(name, tool) for name, tool in self.tools.items()]
@@ -100,7 +100,7 @@ class ToolSearch:
             self._semantic_index.update(self._summarize)
 
     async def close(self) -> None:
-        """Learn nothing any more."""
+        """Stop learning vectors."""
         if self._semantic_index is not None:
             await self._semantic_index.close()
 

@@ -1,6 +1,6 @@
-"""Selects from results in threads: one selection of a principal at a time, so that costly ones delay nobody else.
+"""Selects from results in threads: one selection of a principal at a time, so that costly ones delay no other.
 
-A selection is Python code that never waits. Many at once would keep the event loop from its turn, and so everybody.
+A selection is Python code that never waits. Many at once would block the event loop, and so all clients.
 """
 
 from __future__ import annotations

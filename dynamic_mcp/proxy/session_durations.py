@@ -1,4 +1,4 @@
-"""How long clients and servers were connected, told when they are so no longer."""
+"""Measures how long clients and servers were connected, reported at the end of each connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dynamic-mcp status` shows of a proxy: its sessions, and its groups with their instances."""
+"""The status of a proxy for `dynamic-mcp status`: its sessions, and its groups with their instances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynamic_mcp.proxy.copies import explain_copies, explain_start
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.text import one_line
 
-# A client may call itself anything; nobody needs more of it.
+# A client may call itself anything; this much of it is enough.
 _LONGEST_NAME = 60
 _LONGEST_REASON = 500
 
@@ -107,7 +107,7 @@ def _read_group(group: Group, copies: str) -> GroupStatus:
 
 
 def _missing(group: Group) -> str:
-    """Say which lists could not be read, and that the tools of a connected server are still waited for."""
+    """Return which lists could not be read, and that the tools of a connected server are still awaited."""
     known, is_connected = group.known, any(each.is_connected for each in group.instances.values())
     if known is None or (known.knows(ListKind) or not is_connected):
         return "" if known is None else known.failures
@@ -116,7 +116,7 @@ def _missing(group: Group) -> str:
 
 
 def _count_tools(known: Catalog | None) -> int | None:
-    """Return how many tools there are; None where none is known and there may be some."""
+    """Return the number of tools; None where none is known and there may be some."""
     if known is None or (not known.tools and known.may_have_more(ListKind.TOOLS)):
         return None
     return len(known.tools)

@@ -1,6 +1,6 @@
-"""What each client hears without having asked just now: changed lists, log messages, updates of resources.
+"""Sends each client its notifications: changed lists, log messages, updates of resources.
 
-Each client has a subscription of its own from its greeting to its end. Nothing else here walks over clients.
+Each client has its own subscription from its greeting to its end. Nothing else here walks over clients.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _UNNAMED = LEVELS.index("info")
 
 # What a list answers now, by the feature that it belongs to: objects that are the same as long as the answer is.
-# None is a list that is not known yet: whoever has asked for it waits, and need not be told that it has changed.
+# None is a list that is not known yet: callers that asked for it wait, and need no notification of a change.
 Snapshot = Mapping[str, Sequence[object] | None]
 
 
@@ -68,13 +68,12 @@ class Subscriptions:
         self._last = ref(client)
 
     def remove(self, client: Client) -> None:
-        """Forget a client."""
         self._announced.pop(client, None)
         self._waiting.discard(client)
         self._levels.pop(client, None)
 
     def close(self) -> None:
-        """Announce nothing any more."""
+        """Send no more notifications."""
         if self._announcing is not None:
             self._announcing.cancel()
         self._announced.clear()
@@ -128,7 +127,7 @@ class Subscriptions:
         self._levels[client] = LEVELS.index(name)
 
     def want_level(self, client: Client, level: str) -> bool:
-        """Have this level sent for a client too, which names one in each request; tell whether it is a new one."""
+        """Have this level sent for a client too, which names one in each request; return whether it is a new one."""
         wanted = LEVELS.index(level)
         if wanted >= self._levels.get(client, len(LEVELS)):
             return False
@@ -146,11 +145,11 @@ class Subscriptions:
         return LEVELS[min(levels, default=_UNNAMED)]
 
     def note_level(self, instance: Instance) -> None:
-        """Note that the upstream of an instance is told a level."""
+        """Record the level that an instance's upstream was sent."""
         self._with_level.add(instance)
 
     def forget_level(self, instance: Instance) -> None:
-        """Note that an instance has a new link, which was told no level."""
+        """Record that an instance has a new link, which was sent no level."""
         self._with_level.discard(instance)
 
     def log(self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
@@ -183,7 +182,7 @@ def _is_same(before: Sequence[object] | None, after: Sequence[object] | None) ->
 
 
 def _level_of(frame: Frame) -> int:
-    """Return how severe a log message is; one of an unknown level is for everybody."""
+    """Return the severity of a log message; one of an unknown level goes to all clients."""
     name = wire.text(wire.member(frame.params, "level"))
     return LEVELS.index(name) if name in LEVELS else len(LEVELS)
 
@@ -223,7 +222,7 @@ def _take_of_one(view: View) -> Snapshot:
 
 
 def _listings(view: View, kinds: Sequence[ListKind]) -> Sequence[object] | None:
-    """Return what is known of these lists; None if the group has them to read, nothing if it has gone."""
+    """Return these lists as far as they are known; None if they are still to be read, empty without a group."""
     found: list[object] = []
     for group in view:
         if group.known is None or not group.known.knows(kinds):

@@ -1,4 +1,4 @@
-"""What a request is about, as the audit log names it, also where it was refused before that was looked for."""
+"""Finds the target of a request for the audit log, also where it was refused before the target was looked up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOBODY = "0" * 32
 
 
 class Target(Struct, frozen=True, gc=False):
-    """What a request is about. `shown` is the name that the client wrote, if it is another one."""
+    """The target of a request. `shown` is the name that the client wrote, if it is another one."""
 
     event: EventName
     kind: str
@@ -40,7 +40,7 @@ class Target(Struct, frozen=True, gc=False):
 
 
 def find_target(seen: Observation) -> Target:
-    """Return what a request is about: its group and name if they are known, else what the client wrote."""
+    """Return the target of a request: its group and name if they are known, else what the client wrote."""
     request, group, name = seen.request, seen.group, seen.name
     method = request.method
     kind, event = _KINDS[method], EVENTS[method]
@@ -73,7 +73,7 @@ def find_trace(meta: Raw | None) -> str:
 
 
 class _Members(Struct, frozen=True, gc=False):
-    """What may name a target, in params or in the arguments of our own tools."""
+    """The members that may name a target, in params or in the arguments of our own tools."""
 
     name: str = ""
     uri: str = ""

@@ -48,7 +48,7 @@ class _Task(Struct, frozen=True):
 
 
 class _Owner(Struct, frozen=True):
-    """Whose a task is, and which id it has there. `client` None: its client has gone."""
+    """The owner of a task, and its id for that client. `client` None: it has disconnected."""
 
     group_name: str
     id: str
@@ -56,7 +56,7 @@ class _Owner(Struct, frozen=True):
 
 
 class Tasks:
-    """The use cases of tasks; those of modern clients are an `extension`, with rules of its own."""
+    """The use cases of tasks; those of modern clients are an `extension`, with its own rules."""
 
     def __init__(self, chains: Chains, clients: Subscriptions) -> None:
         self.extension = ExtensionTasks(chains)
@@ -68,7 +68,7 @@ class Tasks:
         self._clients = clients
 
     def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame, *, tool: str) -> Frame:
-        """Note the task that an instance has begun for a call of a tool, and give it the client's id."""
+        """Record the task that an instance has begun for a call of a tool, and give it the client's id."""
         self._chains.record_task(group, _id(wire.member(answer.result, "task", "taskId")), tool)
         return self._to_client(request.client, group, instance, answer, "task", "taskId")
 
@@ -123,7 +123,7 @@ class Tasks:
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         """Return who is asked a question of an upstream: `user`, or the client whose task it is about.
 
-        None where the task is nobody's, or could be somebody else's.
+        None where the task has no owner, or may have another one.
         """
         own_id = _id(wire.member(frame.params, *_RELATED))
         if not own_id:
@@ -142,7 +142,7 @@ class Tasks:
         return structs.replace(frame, params=wire.with_member(frame.params, owner.id, *_RELATED))
 
     def release(self, client: Client) -> None:
-        """Cancel the tasks of a client that has gone; what still runs is nobody's."""
+        """Cancel the tasks of a disconnected client; those that still run have no owner."""
         for key in [key for key in self._by_id if key[0] is client]:
             task = self._by_id.pop(key)
             self._owners[ref(task.instance), task.own_id] = _Owner(task.group.name, key[1], None)
@@ -178,20 +178,20 @@ class Tasks:
             mine, lambda group: self._send(request, group, instances[group], request.params, patience)
         )
         # a server's own words are passed on only while there has been one client: all others are told the same,
-        # whether a task is another client's or nobody's
+        # whether a task is another client's or has no owner
         if found is None or (self._clients.have_been_several and len(found[1].error)):
             raise NotFound("task", id)
         return found[0], instances[found[0]], found[1]
 
     def _may_own(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> bool:
-        """Tell whether a task that nobody here remembers as another's can be this client's."""
+        """Return whether a task that is not recorded as another client's can be this client's."""
         owner = self._owners.get((ref(instance), own_id))
         if owner is not None:
             return owner.client is client
         return group.group.is_alone(client, instance) and not self._is_of_another(client, group, own_id)
 
     def _is_of_another(self, client: Client, group: GroupView, own_id: str) -> bool:
-        """Tell whether another client began this task; a remote server shows it over all its connections."""
+        """Return whether another client began this task; a remote server shows it over all its connections."""
         owners = (owner for (_, id), owner in self._owners.items() if id == own_id)
         return any(owner.group_name == group.name and owner.client is not client for owner in owners)
 
@@ -248,7 +248,7 @@ class Tasks:
         return answer if id == own_id else Frame(result=wire.with_member(answer.result, id, *path))
 
     def _remember(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> str:
-        """Note whose a task is; returns the id that it has for its client."""
+        """Record whose a task is; returns the id that it has for its client."""
         owner = self._owners.get((ref(instance), own_id))
         if owner is not None and owner.client is client:
             return owner.id

@@ -200,7 +200,7 @@ class Transparent:
         return await self._resources.unsubscribe_from(request, (_group_of(request), uri), params)
 
     async def _set_level(self, request: Request) -> Frame:
-        """Answer `logging/setLevel`; an upstream that others share is told the most verbose level of them all."""
+        """Answer `logging/setLevel`; a shared upstream gets the most verbose level of its clients."""
         level = wire.member(request.params, "level")
         if wire.text(level) not in LEVELS:
             return await self._pass_on(request)
@@ -219,8 +219,8 @@ class Transparent:
         return await (self._pass_on if is_foreign else use_case)(request)
 
     async def _pass_on(self, request: Request) -> Frame:
-        """Pass on a request as it is, whatever it asks."""
-        if not request.client.is_greeted:  # a newer client tries out what it may speak, with us and nobody else
+        """Pass on a request unchanged, whatever its method."""
+        if not request.client.is_greeted:  # a newer client probes for the protocol, with us and no upstream
             return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
         return await self._send(request, wire.members(request.params) if len(request.params) else None)
 
@@ -231,12 +231,12 @@ class Transparent:
 
 
 def _is_presented(group: GroupView, tool: str) -> bool:
-    """Tell whether the filter lets a tool through; of overridden ones, it has let those through that are listed."""
+    """Return whether the filter lets a tool through; of overridden ones, it has let those through that are listed."""
     return group.overridden is not None or group.presentation.tools.allows(tool)
 
 
 async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
-    """Tell whether something may be asked for, although it is in no list.
+    """Return whether something may be asked for, although it is in no list.
 
     Where nothing is hidden it may: the upstream says best itself what it does not have. Otherwise its words must not
     tell what does not exist from what is hidden; and of overridden tools, it knows other names.
@@ -254,7 +254,7 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
 
 
 async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
-    """Check the arguments of an overridden tool, of which the server would speak by names that nobody knows here.
+    """Check the arguments of an overridden tool, whose server would use names that clients do not know.
 
     Raises InvalidArguments.
     """
@@ -271,7 +271,7 @@ async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
 
 
 async def _refuse_held(request: Request, kind: ListKind, key: str) -> None:
-    """Raise DefinitionHeld for what is held back. A list that nobody has asked for yet is read and judged first."""
+    """Raise DefinitionHeld for what is held back. A list that is not read yet is read and judged first."""
     group = _group_of(request)
     if group.known is None or (group.known.may(kind.capability) and not group.known.knows([kind])):
         await group.learn_catalog(request.client, [kind])

@@ -32,7 +32,7 @@ class Turns:
         self._locks: WeakKeyDictionary[Instance, asyncio.Lock] = WeakKeyDictionary()
 
     def are_needed(self, group: GroupView, method: str) -> bool:
-        """Tell whether a request of a modern client has to wait for its turn."""
+        """Return whether a request of a modern client has to wait for its turn."""
         return method in MAY_ASK and group.group.asks and not _says_whom(group)
 
     async def run(
@@ -82,7 +82,6 @@ class Turn(ForwardingChannel):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the call waits for its client, while others have their turns."""
         return not self._is_held
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
@@ -103,6 +102,6 @@ class Turn(ForwardingChannel):
 
 
 def _says_whom(group: GroupView) -> bool:
-    """Tell whether a server's questions come in the streams of the calls that they are about."""
+    """Return whether a server's questions come in the streams of the calls that they are about."""
     upstream = group.config.upstream
     return isinstance(upstream, Remote) and upstream.kind != "sse"

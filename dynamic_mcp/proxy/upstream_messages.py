@@ -1,4 +1,4 @@
-"""What upstreams say by themselves: which client is asked a question, and who gets a notification, in which words."""
+"""Delivers messages of upstreams: chooses the client for a question, and the recipients of a notification."""
 
 from __future__ import annotations
 

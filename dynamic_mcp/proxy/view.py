@@ -1,4 +1,4 @@
-"""What a client may see: the only way to a group. A group that is not in a view cannot be told from none at all."""
+"""The groups that a client may see. A group that is not in a view cannot be told from none at all."""
 
 from __future__ import annotations
 
@@ -85,17 +85,16 @@ class GroupView:
 
     @property
     def state(self) -> State:
-        """How the group is."""
         return self.group.state
 
     @property
     def is_down(self) -> bool:
-        """Whether every instance of the group has failed."""
+        """True if every instance of the group has failed."""
         return self.group.state in DOWN
 
     @property
     def reason(self) -> str:
-        """Why the group is down, in one line; empty while it is not."""
+        """The reason why the group is down, in one line; empty otherwise."""
         return self.group.reason
 
     @property
@@ -155,11 +154,11 @@ class GroupView:
 
     @property
     def may_hide(self) -> bool:
-        """Whether something may be hidden, so that the server's own words must not tell of it."""
+        """True if something may be hidden, so that the server's own words must not reveal it."""
         return self.rules is not None
 
     def refuse_held(self, kind: AccessKind, name: str) -> None:
-        """Raise DefinitionHeld for a tool or a prompt that is held back, unless nobody is to know of it here.
+        """Raise DefinitionHeld for a tool or a prompt that is held back, unless it must not be known here.
 
         `name` is the one that clients would know it by.
         """
@@ -205,15 +204,15 @@ class GroupView:
                 return self.may_read(key)
 
     def may_read(self, uri: str) -> bool:
-        """Tell whether a resource exists for this view, if there is one."""
+        """Return whether a resource exists for this view, if there is one."""
         return self.rules is None or self.rules.may_see_resource(uri)
 
     def offers(self, feature: str) -> bool:
-        """Tell whether the config lets this feature through."""
+        """Return whether the config lets this feature through."""
         return feature not in self.switched_off
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
-        """Say what is missing from these lists and why; empty when they are whole."""
+        """Return which of these lists are incomplete and why; empty if none is."""
         complaint, known = self.group.complaint(kinds), self.known
         if known is None or not known.knows(kinds):
             return complaint
@@ -301,7 +300,7 @@ class GroupViews:
 
 
 class ViewScope(Struct, frozen=True):
-    """What a view is besides its groups: `split_calls` and `roots` are the config's, `instructions` the profile's.
+    """A view's settings besides its groups: `split_calls` and `roots` are the config's, `instructions` the profile's.
 
     `access_rules` None is that everything is allowed. `emptiness` says why there is no group. Clients of a view that
     `is_single` see one group as if there were no proxy.
@@ -340,24 +339,23 @@ class View:
         return self._groups.get(name)
 
     def has_tool(self, group: str, tool: str) -> bool:
-        """Tell whether a tool may be used, as far as that is known of its group."""
+        """Return whether a tool may be used, as far as that is known of its group."""
         found = self._groups.get(group)
         if found is None:
             return self.access_rules is None  # what it said is still there when the config has no such group any more
         return found.rules is None or found.judge(AccessKind.TOOL, tool).is_visible
 
     def has_group(self, group: Group) -> bool:
-        """Tell whether this very group is in the view, and not another one of its name."""
+        """Return whether this very group is in the view, and not another one of its name."""
         found = self._groups.get(group.name)
         return found is not None and found.group is group
 
     @property
     def names(self) -> list[str]:
-        """The names, in config order."""
         return list(self._groups)
 
     def names_in_words(self, feature: str = "") -> str:
-        """Say which groups there are, or which of them offer a feature."""
+        """Return the names of the groups, or of those that offer a feature, as a text."""
         names = ", ".join(f"`{group.name}`" for group in self if group.offers(feature))
         if self.scope.is_single and names:
             return ""  # other groups do not exist here

@@ -42,17 +42,17 @@ class Views:
 
     @property
     def are_governed(self) -> bool:
-        """Whether clients of one workspace may have different views."""
+        """True if clients of one workspace may have different views."""
         return self._policy is not None or self._has_had_profiles
 
     @property
     def have_rules(self) -> bool:
-        """Whether access rules decide what somebody sees."""
+        """True if access rules decide what clients see."""
         return self._policy is not None
 
     @property
     def messages(self) -> MessageRules:
-        """The rules on what servers say by themselves."""
+        """The rules on messages that servers send by themselves."""
         if self._messages is None:
             from dynamic_mcp.proxy.message_rules import MessageRules
 
@@ -101,11 +101,11 @@ class Views:
         return view if client.only is None else view.single(client.only)
 
     def view_of(self, authentication: Authentication, profile: str | None = None, *, place: Place = None) -> View:
-        """Return what somebody without a workspace may see who has chosen a profile, or none."""
+        """Return the view of clients without a workspace that have chosen this profile, or none."""
         return self._find_for(authentication, profile, place)
 
     def roles_of(self, authentication: Authentication) -> tuple[str, ...]:
-        """Return the roles of somebody: those that the config knows, where there are access rules."""
+        """Return a principal's roles in the config, where there are access rules."""
         return authentication.roles if self._policy is None else tuple(sorted(self._policy.roles_of(authentication)))
 
     def rules_for(self, client: Client) -> AccessRules | None:
@@ -121,7 +121,7 @@ class Views:
                 yield group, config.presentations[group.name]
 
     def has_profile(self, name: str) -> bool:
-        """Tell whether there is a profile of this name."""
+        """Return whether there is a profile of this name."""
         return name in self._configs[None].profiles
 
     def _find_for(self, authentication: Authentication, profile: str | None, place: Place) -> View:

@@ -1,6 +1,6 @@
-"""The workspaces of the clients: each is resolved once, and known for as long as somebody uses it, or may come back.
+"""The workspaces of the clients: each is resolved once, and known while it is in use or may be used again.
 
-Of those that nobody uses, only the one that a window has left last stays, so that a window that is closed and opened
+Of the unused ones, only the one that a window has left last stays, so that a window that is closed and opened
 again finds its servers running; and the one that a command has left last.
 """
 
@@ -65,7 +65,7 @@ class Workspaces:
         if self._sessions[workspace] > 0:
             return
         del self._sessions[workspace]
-        if workspace not in self._served.state.by_workspace:  # nobody waits for it any more
+        if workspace not in self._served.state.by_workspace:  # no session waits for it any more
             self._forget(workspace)
             return
         older = self._vacated.get(is_command)
