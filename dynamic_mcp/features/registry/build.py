@@ -58,7 +58,7 @@ class EntryDraft(Struct, frozen=True):
 
 
 def build(document: ServerDocument, option: Package | RemoteServer, answers: ServerAnswers) -> EntryDraft:
-    """Return the entry for an option of a document; unanswered questions must have defaults. Raises UnusableOption."""
+    """Return the entry for an option of a document; what is unanswered must have a default. Raises UnusableOption."""
     about: Entry = {"description": document.description} if document.description else {}
     if isinstance(option, Package):
         entry, warnings = _build_program(option, answers)
