@@ -290,48 +290,53 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
-        self._reversed = tuple(reversed(self._observers))
+        # only those that an observer has: each call asks for all of them
+        self._begin = [each.begin for each in observers if type(each).begin is not Observer.begin]
+        self._send = [each.send for each in observers if type(each).send is not Observer.send]
+        self._receive = [each.receive for each in reversed(observers) if type(each).receive is not Observer.receive]
+        self._end = [each.end for each in reversed(observers) if type(each).end is not Observer.end]
 
     async def answer(self, answer: Callable[[Request], Awaitable[Frame]], request: Request) -> Frame:
         """Have a request answered, and observe it."""
         seen = Observation(self, request, time.time(), time.perf_counter())
-        seen.request = request = structs.replace(request, observation=seen)
-        for each in self._observers:
-            each.begin(seen)
+        # the observation keeps the request without itself: a cycle of those two would never be freed
+        request = structs.replace(request, observation=seen)
+        for begin in self._begin:
+            begin(seen)
         try:
             frame = await answer(request)
         except BaseException as exc:
-            self._end(seen, None, exc)
+            self._finish(seen, None, exc)
             raise
-        self._end(seen, frame, None)
+        self._finish(seen, frame, None)
         return frame
 
-    def _end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def _finish(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         seen.outcome = outcome_of(seen.request.method, answer, error)
         if seen.outcome.error_type == TOOL_ERROR:
             seen.outcome = blame_server(seen.outcome, seen.sent_outcome)
-        for each in self._reversed:
-            each.end(seen, answer, error)
+        for end in self._end:
+            end(seen, answer, error)
 
     async def send(self, message: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[Frame]]) -> Frame:
         """Have a request sent to an upstream, and observe it. Raises what keeps it from being sent."""
         seen = message.request.observation
         assert seen is not None
-        for each in self._observers:
-            message = each.send(seen, message)
+        for prepare in self._send:
+            message = prepare(seen, message)
         seen.sent = message.method, None, None
         try:
             frame = await send(message)
         except BaseException as exc:
-            self._receive(seen, message.method, None, exc)
+            self._record_sent(seen, message.method, None, exc)
             raise
-        self._receive(seen, message.method, frame, None)
+        self._record_sent(seen, message.method, frame, None)
         return frame
 
-    def _receive(self, seen: Observation, method: str, answer: Frame | None, error: BaseException | None) -> None:
+    def _record_sent(self, seen: Observation, method: str, answer: Frame | None, error: BaseException | None) -> None:
         seen.sent = method, answer, error
-        for each in self._reversed:
-            each.receive(seen, answer, error)
+        for receive in self._receive:
+            receive(seen, answer, error)
 
     def note(self, event: Event) -> None:
         for each in self._observers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -85,6 +86,24 @@ async def test_a_call_is_told_from_its_beginning_to_its_end() -> None:
         "2 end answer",
         "1 end answer",
     ]
+
+
+async def test_what_was_observed_is_freed_when_the_request_has_ended() -> None:
+    alive: list[int] = []
+
+    class Counter(Observer):
+        def begin(self, seen: Observation) -> None:
+            alive.append(sum(isinstance(each, Observation) for each in gc.get_objects()))
+
+    proxy = Proxy(config_of(group_config("up")), opener=Opener(up=[FakeUpstream({"tools/call": DONE})]))
+    proxy.observers = Observers([Counter()])
+    client = Client(proxy)
+    await client.initialize()
+    for _ in range(3):
+        await client.call("up", "echo", {})
+        gc.collect()
+    await proxy.close()
+    assert alive[-1] == alive[-2]
 
 
 async def test_the_target_is_told_by_the_servers_own_name_with_the_final_arguments() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -73,8 +74,8 @@ class ArgumentRecord:
             return wire.ABSENT
         if self._mode == "full":
             return Raw(_full(arguments))
-        names = [_shorten(mask_string(name)) for name in _members(arguments)]
-        return Raw(_encode(ArgumentNames(names[:_MAX_NAMES], more=max(0, len(names) - _MAX_NAMES))))
+        names = tuple(_members(arguments))
+        return _encode_brief(names) if len(arguments) <= _WHOLE else _encode_brief.__wrapped__(names)
 
     def _names(self, arguments: Raw) -> bytes:
         if len(arguments) <= _WHOLE:
@@ -93,6 +94,12 @@ class ArgumentRecord:
         digest = "" if key is None else f"hmac:{hmac.digest(key, digested, 'sha256').hex()}"
         shown = [_shorten(name) for name in names[:_MAX_NAMES]]
         return _encode(ArgumentNames(shown, digest, len(names) - len(shown), size))
+
+
+@lru_cache(maxsize=256)
+def _encode_brief(names: tuple[str, ...]) -> Raw:
+    shown = [_shorten(mask_string(name)) for name in names[:_MAX_NAMES]]
+    return Raw(_encode(ArgumentNames(shown, more=len(names) - len(shown))))
 
 
 def _nothing(arguments: Raw) -> bytes:

@@ -116,6 +116,11 @@ def encode(value: Struct) -> bytes:
     return _UNSAFE.sub(_escape, data.decode(errors="replace")).encode("ascii")
 
 
+def join(shared: bytes, own: bytes) -> bytes:
+    """Return the JSON of one line from that of two, whose members differ but for `v`; the first may be empty."""
+    return b"%b,%b" % (shared[:-1], own[1:]) if shared else own
+
+
 def finish(data: bytes) -> tuple[bytes, str]:
     """Add the hash to the result of `encode`; return the line with its newline, and the hash."""
     digest = hashlib.sha256(data).hexdigest()

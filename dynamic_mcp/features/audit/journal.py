@@ -41,9 +41,12 @@ class CallJournal:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def add(self, line: AuditLine) -> None:
-        """Write a call that begins, or nothing. Raises OSError."""
-        data = chain.encode(line) + b"\n"
+    def add(self, line: AuditLine, shared: bytes = b"") -> None:
+        """Write a call that begins, or nothing. `shared` is the JSON of members that are not in its line.
+
+        Raises OSError.
+        """
+        data = chain.join(shared, chain.encode(line)) + b"\n"
         _, descriptor = self._file or self._create()
         days.write_whole(descriptor, data, self._size)
         self._size += len(data)

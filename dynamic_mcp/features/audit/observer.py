@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -31,6 +31,7 @@ from dynamic_mcp.errors import (
     RateLimited,
     RefusedByGuard,
 )
+from dynamic_mcp.features.audit import chain
 from dynamic_mcp.features.audit.arguments import ArgumentMode, ArgumentRecord
 from dynamic_mcp.features.audit.chain import VERSION, AuditLine, LineOutcome
 from dynamic_mcp.features.audit.config import Audit
@@ -52,6 +53,7 @@ _REFUSALS = (AccessDenied, RefusedByGuard, MissingScope, ApprovalDenied, Approva
 _LONGEST_ID = 200
 _LONGEST_NAME = 200
 _MAX_TOOLS = 10_000
+_MAX_SHARED = 200
 # Members that are on the line itself, by the names that they have there.
 _LINE_MEMBERS = {
     "address": "address",
@@ -119,7 +121,7 @@ class Auditing(ObserverService):
         return self._trails[settings]
 
 
-class _Ending(Struct, frozen=True):
+class _Ending(Struct, frozen=True, gc=False):
     """The result of a request."""
 
     outcome: LineOutcome
@@ -127,10 +129,12 @@ class _Ending(Struct, frozen=True):
     result_bytes: int = 0
 
 
-class _Use(Struct, frozen=True):
-    """A use of a server before its result is known: its line, without arguments, and the arguments."""
+class _Use(Struct, frozen=True, gc=False):
+    """A use of a server before its result is known: the line that it shares with others, what only it has, and its
+    arguments."""
 
-    line: AuditLine
+    shared: SharedLine
+    own: Mapping[str, Any]
     arguments: Raw | None
 
 
@@ -158,41 +162,53 @@ class AuditObserver(Observer):
         key = id(seen)
         if seen.request.method in EVENTS and key not in self._open:
             use = self._open[key] = self._begin(seen, message.params)
-            line = structs.replace(use.line, arguments=self._arguments.describe_briefly(use.arguments))
-            self._recorder.open(line, message.label or f"`{message.method}`", is_write=line.access != "read")
+            line = AuditLine(v=VERSION, arguments=self._arguments.describe_briefly(use.arguments), **use.own)
+            what, is_write = message.label or f"`{message.method}`", use.shared.line.access != "read"
+            self._recorder.open(line, what, is_write=is_write, shared=use.shared.json)
         return message
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record the result of a request."""
         if seen.request.method not in EVENTS:
             return
-        ms = round((time.perf_counter() - seen.started) * 1000, 3)
+        took_s = time.perf_counter() - seen.started
         open_use = self._open.pop(id(seen), None)
         ending = _judge(seen.outcome, answer, error)
         if open_use is None:
-            self._recorder.record(self._finish(self._begin(seen, seen.params), ending, ms, seen))
+            self._recorder.record(self._finish(self._begin(seen, seen.params), ending, took_s, seen))
         else:
-            self._recorder.close_call(partial(self._finish, open_use, ending, ms, seen))
+            self._recorder.close_call(partial(self._finish, open_use, ending, took_s, seen))
 
     def note(self, event: Event) -> None:
         """Record another event."""
-        line = self._plain if event.client is None else self._clients.find(event.client)
+        line = self._plain if event.client is None else self._clients.find(event.client).line
         self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
 
     def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> _Use:
         """Return what is known of a request, with the params that are sent."""
-        request, group = seen.request, seen.group
+        request = seen.request
         target = find_target(seen)
-        thing = self._things.find(group, target)
         meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
+        own = {"id": self._trail.new_id(), "request": _id_text(request.id), "trace": seen.trace or find_trace(meta)}
+        if seen.approval is not None:
+            own |= self._describe_approval(seen.approval)
+        arguments = target.arguments if seen.group is None else (params or {}).get("arguments")
+        return _Use(self._find_shared(seen, target), own, arguments)
+
+    def _find_shared(self, seen: Observation, target: Target) -> SharedLine:
+        """Return the line that a use shares with others of the same thing by the same client."""
+        address = seen.request.address
+        client = self._clients.find(seen.request.client)
+        thing = self._things.find(seen.group, target)
+        key = (target.event, target.group, target.name, target.shown, seen.decision, seen.rule, address)
+        known = client.shared.get(key)
+        if known is not None and known.thing is thing:
+            return known
         line = structs.replace(
-            self._clients.find(request.client),
-            id=self._trail.new_id(),
+            client.line,
             event=target.event,
             outcome="unknown",
-            address=request.address,
-            request=_id_text(request.id),
-            trace=seen.trace or find_trace(meta),
+            address=address,
             group=target.group,
             kind=target.kind,
             name=target.name,
@@ -204,26 +220,28 @@ class AuditObserver(Observer):
             upstream_version=thing.version,
             definition=thing.definition,
         )
-        if seen.approval is not None:
-            line = structs.replace(line, **self._describe_approval(seen.approval))
-        return _Use(line, target.arguments if group is None else (params or {}).get("arguments"))
+        shared = SharedLine(line, chain.encode(line), thing)
+        if seen.group is not None:  # any other name may be made up
+            client.shared[key] = shared
+        return shared
 
-    def _finish(self, use: _Use, ending: _Ending, ms: float, seen: Observation) -> AuditLine:
+    def _finish(self, use: _Use, ending: _Ending, took_s: float, seen: Observation) -> AuditLine:
         """Return the whole line of a use that has ended."""
         line = structs.replace(
-            use.line,
+            use.shared.line,
             outcome=ending.outcome,
             arguments=self._arguments.describe(use.arguments),
             error=ending.error,
             result_bytes=ending.result_bytes,
             cached=seen.is_cached,
-            ms=ms,
+            ms=round(took_s * 1000, 3),
+            **use.own,
         )
         if seen.denial is None and seen.hidden is None:
             return line
         return structs.replace(line, **_describe_hidden(seen))
 
-    def _describe_approval(self, note: ApprovalNote) -> Mapping[str, object]:
+    def _describe_approval(self, note: ApprovalNote) -> dict[str, Any]:
         return {
             "approval": note.id,
             "approved_by": note.by or note.channel,
@@ -233,20 +251,39 @@ class AuditObserver(Observer):
         }
 
 
+class SharedLine(Struct, frozen=True, gc=False):
+    """What the lines of a client's uses of one thing have in common, and its JSON."""
+
+    line: AuditLine
+    json: bytes
+    thing: UsedThing
+
+
+class ClientLine(Struct, frozen=True):
+    """The line that says only who a client is, and those of what it has used."""
+
+    authentication: Authentication
+    hello: ClientHello
+    line: AuditLine
+    shared: BoundedDict[tuple[str, ...], SharedLine]
+
+
 class ClientLines:
-    """Lines that say only who a client is, built once for each client."""
+    """Lines that say who a client is, built once for each client."""
 
     def __init__(self, plain: AuditLine, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
         self._plain = plain
         self._roles_of = roles_of
-        self._known: WeakKeyDictionary[Client, tuple[Authentication, ClientHello, AuditLine]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Client, ClientLine] = WeakKeyDictionary()
 
-    def find(self, client: Client) -> AuditLine:
+    def find(self, client: Client) -> ClientLine:
         """Return the line of a client, with the address that it came from first."""
         known = self._known.get(client)
-        if known is None or known[0] is not client.authentication or known[1] is not client.hello:
-            known = self._known[client] = (client.authentication, client.hello, self._describe(client))
-        return known[2]
+        if known is None or known.authentication is not client.authentication or known.hello is not client.hello:
+            line = self._describe(client)
+            known = ClientLine(client.authentication, client.hello, line, BoundedDict(_MAX_SHARED))
+            self._known[client] = known
+        return known
 
     def _describe(self, client: Client) -> AuditLine:
         authentication, hello = client.authentication, client.hello
@@ -272,6 +309,9 @@ class UsedThing(Struct, frozen=True, gc=False):
     version: str = ""
 
 
+_UNKNOWN = UsedThing()
+
+
 class UsedThings:
     """What is known of the things that clients use, found out once for each definition."""
 
@@ -283,7 +323,7 @@ class UsedThings:
     def find(self, group: GroupView | None, target: Target) -> UsedThing:
         """Return what is known of a thing."""
         if group is None:
-            return UsedThing()
+            return _UNKNOWN
         things = self._known.get(group)
         if things is None:
             things = self._known[group] = BoundedDict(_MAX_TOOLS)

@@ -55,12 +55,15 @@ class LineRecorder:
     def __repr__(self) -> str:
         return f"<LineRecorder {len(self._journal)} open, {len(self._late)} late, {self._lost} lost>"
 
-    def open(self, line: AuditLine, what: str, *, is_write: bool) -> None:
-        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded if it must not be sent."""
+    def open(self, line: AuditLine, what: str, *, is_write: bool, shared: bytes = b"") -> None:
+        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded if it must not be sent.
+
+        `shared` is the JSON of another line, for what it does not say itself.
+        """
         try:
             if self._late:
                 self._write_late()
-            self._journal.add(line)
+            self._journal.add(line, shared)
         except OSError as exc:
             self._report_failure(exc)
             if self._stops_writes and is_write:
