@@ -22,6 +22,7 @@ ZERO = "0" * 64
 
 LineOutcome = Literal["success", "failure", "denied", "pending", "cancelled", "unknown"]
 
+_VERSION_MEMBER = b'{"v":%d,' % VERSION
 _HASH_MEMBER = b',"hash":"'
 _HASH_LENGTH = len(_HASH_MEMBER) + 64 + len(b'"}')
 _PRINTABLE = bytes(range(0x20, 0x7F))
@@ -118,7 +119,7 @@ def encode(value: Struct) -> bytes:
 
 def join(shared: bytes, own: bytes) -> bytes:
     """Return the JSON of one line from that of two, whose members differ but for `v`; the first may be empty."""
-    return b"%b,%b" % (shared[:-1], own[1:]) if shared else own
+    return b"%b,%b" % (shared[:-1], own.removeprefix(_VERSION_MEMBER)) if shared else own
 
 
 def finish(data: bytes) -> tuple[bytes, str]:
