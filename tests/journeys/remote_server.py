@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -13,13 +14,23 @@ from tests.own_process import Process
 
 STARTS_WITHIN_S = 30.0
 
+_PORTS = 750  # of each worker
+# A run beside this one begins elsewhere.
+_NUMBERS = itertools.count(os.getpid() * 37)
+
 
 def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a free port that the system gives to no socket by itself: it lies below the range from which it chooses.
+
+    Each worker of a run has ports of its own, so what it starts a second later can still listen there.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+    for number in _NUMBERS:
+        port = 20_000 + worker * _PORTS + number % _PORTS
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise AssertionError("the numbers never end")
 
 
 @contextlib.asynccontextmanager

@@ -17,8 +17,9 @@ from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, begin_login
 from dynamic_mcp.web.address_policy import AddressPolicy
 from dynamic_mcp.web.authorization_response import UnexpectedResponse
+from tests.journeys.remote_server import free_port
 from tests.oauth.parts import bearer, refusal, remote, store_login
-from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
+from tests.oauth.visits import abort_reason, browse, fetch_challenge, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
 from tests.web import web_client
 
@@ -166,7 +167,7 @@ async def test_a_registered_client_authenticates_with_a_method_of_the_server(ser
 async def test_the_configs_client_is_used_and_its_secret_encoded_and_not_kept(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    config = remote(server.mcp_url, client_id="me:1", client_secret="s%cret+", redirect_port=await free_port())
+    config = remote(server.mcp_url, client_id="me:1", client_secret="s%cret+", redirect_port=free_port())
     server.clients["me:1"] = {
         "client_secret": "s%cret+",
         "redirect_uris": [f"http://127.0.0.1:{config.oauth.redirect_port}/callback"],
@@ -184,7 +185,7 @@ async def test_the_configs_client_is_used_and_its_secret_encoded_and_not_kept(
 async def test_a_client_metadata_document_is_preferred_to_registration(server: AuthServer) -> None:
     document = "https://example.com/client.json"
     server.manners.metadata = {"client_id_metadata_document_supported": True}
-    port = await free_port()
+    port = free_port()
     server.clients[document] = {"redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
 
     login, _ = await log_in(remote(server.mcp_url, client_metadata_url=document, redirect_port=port))
@@ -236,7 +237,7 @@ async def test_another_authorization_server_gets_another_registration_and_no_old
 
 
 async def test_the_configs_client_is_used_at_no_other_authorization_server_than_before(server: AuthServer) -> None:
-    config = remote(server.mcp_url, client_id="me", redirect_port=await free_port())
+    config = remote(server.mcp_url, client_id="me", redirect_port=free_port())
     client = {"redirect_uris": [f"http://127.0.0.1:{config.oauth.redirect_port}/callback"]}
     server.clients["me"] = client
     old, _ = await log_in(config)
@@ -252,7 +253,7 @@ async def test_the_configs_client_is_used_at_no_other_authorization_server_than_
 
 
 async def test_a_client_metadata_document_is_used_at_every_authorization_server(server: AuthServer) -> None:
-    document, port = "https://example.com/client.json", await free_port()
+    document, port = "https://example.com/client.json", free_port()
     config = remote(server.mcp_url, client_metadata_url=document, redirect_port=port)
     server.manners.metadata = {"client_id_metadata_document_supported": True}
     server.clients[document] = {"redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
@@ -268,7 +269,7 @@ async def test_a_client_metadata_document_is_used_at_every_authorization_server(
 
 
 async def test_what_a_registration_leaves_empty_is_left_out(server: AuthServer) -> None:
-    redirect_port = await free_port()
+    redirect_port = free_port()
     redirects = {"redirect_uris": [f"http://127.0.0.1:{redirect_port}/callback"]}
     server.clients["empty"] = redirects
     empty = {"client_secret": None, "token_endpoint_auth_method": "", "client_secret_expires_at": ""}

@@ -51,14 +51,6 @@ def read_all(folder: Path) -> bytes:
     return b"".join(file.name.encode() + file.read_bytes() for file in folder.iterdir())
 
 
-async def free_port() -> int:
-    """Return a port that was free just now."""
-    probe = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-    port: int = probe.sockets[0].getsockname()[1]
-    probe.close()
-    return port
-
-
 async def abort_reason(config: Remote, *, resolve: Any = None, challenge: BearerChallenge | None = None) -> str:
     """Try to log in, and return why that was aborted before the user was sent anywhere."""
     with pytest.raises(LoginAborted) as raised:

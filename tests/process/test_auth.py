@@ -168,7 +168,7 @@ async def test_a_reload_asks_everybody_who_they_are_before_it_moves(tmp_path: Pa
             await anybody.initialize()
             stream = await anybody.listen()
             write_config(tmp_path, {"odd": odd()}, http={"listen": f"0.0.0.0:{second}", "auth": [BEARER]})
-            await program.says(f"0.0.0.0:{second}")
+            await program.says(f"over HTTP at http://0.0.0.0:{second}")
             while await stream.next() is not None:
                 pass
             assert await status_of(McpClient(moved)) == 401

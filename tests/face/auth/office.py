@@ -19,8 +19,8 @@ from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Json, PresentedGroup, config_of, group_config
 from tests.http_client import HttpClient
+from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient
-from tests.oauth.visits import free_port
 from tests.upstreams.auth_server import AuthServer
 from tests.web import web_client
 
@@ -65,7 +65,7 @@ async def office(
 ) -> AsyncIterator[Office]:
     """Serve a group `far`, which is this server."""
     remote = Remote(kind="http", url=server.mcp_url, headers={}, oauth=OAuth(**oauth))  # type: ignore[arg-type]
-    place = Office(folder, {"far": group_config("far", upstream=remote)}, await free_port())
+    place = Office(folder, {"far": group_config("far", upstream=remote)}, free_port())
     await place.serve(*(auth or (BEARER, FORWARDED)), is_public=is_public)
     try:
         yield place
