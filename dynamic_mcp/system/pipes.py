@@ -124,8 +124,7 @@ class _Reader(asyncio.Protocol):
 class Burst:
     """The handling of messages that arrived together: the data written in response is joined.
 
-    A burst ends after the tasks and callbacks have run that its messages started or woke. `is_open` is true until
-    then.
+    A burst ends after the tasks and callbacks that its messages started or woke; until then `is_open` is true.
     A single message does not open one, which saves a callback and a turn of the loop.
     """
 

@@ -75,7 +75,7 @@ class ArgumentRecord:
         if self._mode == "full":
             return Raw(_full(arguments))
         names = tuple(_members(arguments))
-        return _encode_brief(names) if len(arguments) <= _WHOLE else _encode_brief.__wrapped__(names)
+        return _find_brief(names) if len(arguments) <= _WHOLE else _encode_brief(names)
 
     def _names(self, arguments: Raw) -> bytes:
         if len(arguments) <= _WHOLE:
@@ -96,10 +96,12 @@ class ArgumentRecord:
         return _encode(ArgumentNames(shown, digest, len(names) - len(shown), size))
 
 
-@lru_cache(maxsize=256)
 def _encode_brief(names: tuple[str, ...]) -> Raw:
     shown = [_shorten(mask_string(name)) for name in names[:_MAX_NAMES]]
     return Raw(_encode(ArgumentNames(shown, more=len(names) - len(shown))))
+
+
+_find_brief = lru_cache(maxsize=256)(_encode_brief)  # for names that are short enough to be kept
 
 
 def _nothing(arguments: Raw) -> bytes:

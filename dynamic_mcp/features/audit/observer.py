@@ -130,8 +130,7 @@ class _Ending(Struct, frozen=True, gc=False):
 
 
 class _Use(Struct, frozen=True, gc=False):
-    """A use of a server before its result is known: the line that it shares with others, what only it has, and its
-    arguments."""
+    """A use of a server before its result is known: the shared line, the members of its own, and its arguments."""
 
     shared: SharedLine
     own: Mapping[str, Any]
