@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 System = Literal["linux", "darwin", "win32"]
 SYSTEMS: tuple[System, ...] = ("linux", "darwin", "win32")
+SECONDS, MILLISECONDS = 1.0, 0.001
 
 
 class Meaning(Enum):
@@ -136,6 +137,8 @@ class Adapter:
     `off_elsewhere` other files with such names; `is_off_in_any_case` ignores the case of the names. A server that is
     missing in the lists at `allowed` gets a notice. `inputs` are JSONPaths of the values that the tool prompts for.
 
+    `fields` are those that are its own, or mean something else than in `COMMON`; `ignored` ones have no counterpart.
+
     `variables` are expanded everywhere, `env_variables` only in variables and headers; `empties` are the places where
     an unset variable becomes an empty text instead of staying unchanged. `inherits` is the part of the tool's
     environment that programs get, None if unknown. `untyped` is the type of a `url` without one; None is detected at
@@ -153,6 +156,7 @@ class Adapter:
     fallback: tuple[str, ...] = ()
     is_bare: bool = False
     fields: Mapping[str, Meaning | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
+    ignored: tuple[str, ...] = ()
     variables: tuple[Syntax, ...] = ()
     env_variables: tuple[Syntax, ...] = ()
     empties: Literal["nowhere", "env", "everywhere"] = "nowhere"
@@ -171,41 +175,33 @@ class Adapter:
     checked: str = "2026-11"
 
 
-def user(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[FileLocation, ...]:
-    """Return places of the user's files."""
-    return _make_places(ToolScope.USER, paths, systems, options)
+def _places(
+    scope: ToolScope,
+    *paths: str,
+    systems: tuple[System, ...] = SYSTEMS,
+    up: bool = False,
+    legacy: bool = False,
+    borrowed: bool = False,
+    ambiguous: bool = False,
+    servers: tuple[str, ...] = (),
+    variables: tuple[Syntax, ...] | None = None,
+    inherits: Inherit | None = None,
+) -> tuple[FileLocation, ...]:
+    return tuple(
+        FileLocation(scope, path, systems, up, legacy, borrowed, ambiguous, servers, variables, inherits)
+        for path in paths
+    )
 
 
-def project(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[FileLocation, ...]:
-    """Return places of a project's files."""
-    return _make_places(ToolScope.PROJECT, paths, systems, options)
-
-
-def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[FileLocation, ...]:
-    """Return places of files with the user's settings for one project."""
-    return _make_places(ToolScope.LOCAL, paths, systems, options)
+# The places of the user's files, of a project's, and of those with the user's settings for one project.
+user = partial(_places, ToolScope.USER)
+project = partial(_places, ToolScope.PROJECT)
+local = partial(_places, ToolScope.LOCAL)
 
 
 def find_values(document: object, path: str) -> list[object]:
     """Return the values at a JSONPath. The path must be one of the program's, never a foreign one."""
     return [match.value for match in _compile(path).find(document)]
-
-
-def _make_places(
-    scope: ToolScope, paths: tuple[str, ...], systems: tuple[System, ...], options: Mapping[str, bool]
-) -> tuple[FileLocation, ...]:
-    return tuple(
-        FileLocation(
-            scope,
-            path,
-            systems,
-            up=options.get("up", False),
-            legacy=options.get("legacy", False),
-            borrowed=options.get("borrowed", False),
-            ambiguous=options.get("ambiguous", False),
-        )
-        for path in paths
-    )
 
 
 @cache

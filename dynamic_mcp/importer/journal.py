@@ -34,20 +34,32 @@ class FileChange:
     is_private: bool = False
 
 
-@dataclass(frozen=True)
-class JournalEntry:
+class FileNote(Struct):
+    """One changed file; `mode` is that before the change, and `directories` were created for the file."""
+
+    file: str
+    has_before: bool
+    mode: int | None
+    directories: list[str] = []
+
+
+class JournalEntry(Struct):
     """One change: its `id`, a `title`, the tool as `subject`, an ISO time.
 
     The changes that one command made, if it made several, have the same `run`.
     """
 
-    id: str
     title: str
     subject: str
     when: str
-    files: tuple[Path, ...]
-    is_undone: bool = False
+    changes: list[FileNote]
     run: str = ""
+    is_undone: bool = False
+    id: str = ""
+
+    @property
+    def files(self) -> list[Path]:
+        return [Path(change.file) for change in self.changes]
 
 
 class ChangedSince(DynamicMcpError):
@@ -61,7 +73,7 @@ class Restoration:
     file: Path
     now: bytes | None = field(repr=False)
     before: bytes | None = field(repr=False)
-    note: _FileNote = field(repr=False)
+    note: FileNote = field(repr=False)
 
     @property
     def is_needed(self) -> bool:
@@ -100,7 +112,7 @@ class ChangeJournal:
 
     def apply(self, title: str, subject: str, when: str, changes: Sequence[FileChange]) -> JournalEntry:
         """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
-        entry, folder = self._record(title, subject, when, changes)
+        entry = self._record(title, subject, when, changes)
         done: list[FileChange] = []
         try:
             for number, change in enumerate(changes):
@@ -108,12 +120,14 @@ class ChangeJournal:
                     change.file, change.after, expected=change.before, is_private=change.is_private
                 )
                 done.append(change)
-                _record_directories(folder, number, directories)
+                if directories:
+                    entry.changes[number].directories = [str(directory) for directory in directories]
+                    self._save(entry)
         except DynamicMcpError:
-            note = _load(folder)
-            for number, change in reversed(list(enumerate(done))):
-                Restoration(change.file, change.after, change.before, note.changes[number]).apply()
-            self._mark_undone(entry.id)
+            for change, note in reversed(list(zip(done, entry.changes, strict=False))):
+                Restoration(change.file, change.after, change.before, note).apply()
+            entry.is_undone = True
+            self._save(entry)
             raise
         return entry
 
@@ -157,13 +171,15 @@ class ChangeJournal:
         (restorations,) = self.plan_undo([entry])
         for restoration in restorations:
             restoration.apply()
-        self._mark_undone(entry.id)
+        current = _load(self._folder / entry.id)
+        current.is_undone = True
+        self._save(current)
         return restorations
 
     def _plan_restorations(self, entry: JournalEntry, contents: dict[Path, bytes | None]) -> Iterator[Restoration]:
         """Yield the restorations of an entry; `contents` are those of the files restored by earlier ones."""
         folder = self._folder / entry.id
-        for number, note in reversed(list(enumerate(_load(folder).changes))):
+        for number, note in reversed(list(enumerate(entry.changes))):
             file = Path(note.file)
             now = contents[file] if file in contents else files.read_bytes(file)
             before = _read_copy(folder / f"{number}.before") if note.has_before else None
@@ -174,9 +190,7 @@ class ChangeJournal:
             contents[file] = before if now is not None else None
             yield Restoration(file, now, before, note)
 
-    def _record(
-        self, title: str, subject: str, when: str, changes: Sequence[FileChange]
-    ) -> tuple[JournalEntry, Path]:
+    def _record(self, title: str, subject: str, when: str, changes: Sequence[FileChange]) -> JournalEntry:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         if self._command and not self._run:
@@ -188,17 +202,17 @@ class ChangeJournal:
                 if change.before is not None:
                     paths.write_private(folder / f"{place}.before", change.before)
                 paths.write_private(folder / f"{place}.after", change.after)
-            _save(folder, _Note(title, subject, when, [_make_note(change) for change in changes], self._run))
+            notes = [_make_note(change) for change in changes]
+            entry = JournalEntry(title, subject, when, notes, self._run, id=str(number))
+            self._save(entry)
         except OSError as exc:
             raise files.FileError(folder, f"cannot make a backup: {os_reason(exc)}") from exc
         for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        names = tuple(change.file for change in changes)
-        return JournalEntry(str(number), title, subject, when, names, run=self._run), folder
+        return entry
 
-    def _mark_undone(self, id: str) -> None:
-        folder = self._folder / id
-        _save(folder, msgspec.structs.replace(_load(folder), is_undone=True))
+    def _save(self, entry: JournalEntry) -> None:
+        _store(self._folder / entry.id).save(msgspec.to_builtins(entry))
 
     def _folders(self) -> Iterator[Path]:
         if self._folder.is_dir():
@@ -211,37 +225,9 @@ class ChangeJournal:
             if not (folder / _NOTE).exists():  # the command was killed before it changed anything
                 continue
             try:
-                note = _load(folder)
+                yield _load(folder), ""
             except files.FileError as exc:
                 yield None, f"change {folder.name} is skipped: {exc.message}"
-                continue
-            changed = tuple(Path(change.file) for change in note.changes)
-            yield (
-                JournalEntry(
-                    folder.name, note.title, note.subject, note.when, changed, is_undone=note.is_undone, run=note.run
-                ),
-                "",
-            )
-
-
-class _FileNote(Struct):
-    """One changed file; `mode` is that before the change, and `directories` were created for the file."""
-
-    file: str
-    has_before: bool
-    mode: int | None
-    directories: list[str] = []
-
-
-class _Note(Struct):
-    """The note of one entry."""
-
-    title: str
-    subject: str
-    when: str
-    changes: list[_FileNote]
-    run: str = ""
-    is_undone: bool = False
 
 
 def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
@@ -249,9 +235,9 @@ def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
     return entry.id == latest.id or bool(latest.run and entry.run == latest.run and not entry.is_undone)
 
 
-def _make_note(change: FileChange) -> _FileNote:
+def _make_note(change: FileChange) -> FileNote:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
-    return _FileNote(str(change.file.absolute()), change.before is not None, mode)
+    return FileNote(str(change.file.absolute()), change.before is not None, mode)
 
 
 def _make_refusal(
@@ -291,14 +277,7 @@ def _read_copy(file: Path) -> bytes:
         raise files.FileError(file, f"cannot be read: {os_reason(exc)}") from exc
 
 
-def _record_directories(folder: Path, number: int, directories: list[Path]) -> None:
-    if directories:
-        note = _load(folder)
-        note.changes[number].directories = [str(directory) for directory in directories]
-        _save(folder, note)
-
-
-def _load(folder: Path) -> _Note:
+def _load(folder: Path) -> JournalEntry:
     """Raises FileError."""
     store = _store(folder)
     try:
@@ -310,13 +289,9 @@ def _load(folder: Path) -> _Note:
     if note is None:
         raise files.FileError(store.file, "is missing")
     try:
-        return msgspec.convert(note, _Note)
+        return msgspec.convert({**note, "id": folder.name}, JournalEntry)
     except msgspec.ValidationError as exc:
         raise files.FileError(store.file, f"is not a note of this journal: {exc}") from exc
-
-
-def _save(folder: Path, note: _Note) -> None:
-    _store(folder).save(msgspec.to_builtins(note))
 
 
 def _store(folder: Path) -> FileStore[dict[str, Any]]:

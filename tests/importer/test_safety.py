@@ -91,7 +91,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 OAUTH_SETTINGS = st.dictionaries(st.sampled_from(sorted(OAUTH)), VALUES, max_size=4)
-FIELDS = sorted({name for adapter in TOOLS for name in (*COMMON, *adapter.fields)})
+FIELDS = sorted({name for adapter in TOOLS for name in (*COMMON, *adapter.ignored, *adapter.fields)})
 UPSTREAM = st.one_of(
     st.just({"command": "npx"}),
     st.just({"url": "https://h.example.test/mcp"}),

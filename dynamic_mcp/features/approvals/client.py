@@ -9,14 +9,15 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dynamic_mcp.features.approvals.queued import (
+from dynamic_mcp.features.approvals.store import (
     ApprovalAnswer,
     ApprovalDecision,
+    ApprovalStore,
     QueuedApproval,
+    StoredApproval,
     approvals_dir,
     parse_id,
 )
-from dynamic_mcp.features.approvals.store import ApprovalStore, StoredApproval
 from dynamic_mcp.observe.proxies import is_alive
 
 # How long a proxy may take to answer a decision; it looks for decisions every 0.25 s.

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from typing import Final, Literal
 from weakref import WeakSet
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.secrets import count_hidden, mask_text, mask_values
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.features.approvals.pending import PendingApproval
 from dynamic_mcp.features.approvals.questions import Verdict
-from dynamic_mcp.features.approvals.queued import Scope
+from dynamic_mcp.features.approvals.store import Scope
 from dynamic_mcp.features.approvals.subject import Subject
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import wire
@@ -37,7 +38,7 @@ _LONGEST_LINE = 200
 _LONGEST_DESCRIPTION = 300
 _MOST_READ = 3000
 _MOST_NOTES = 5
-_DENY = "deny"
+_DENY: Final = "deny"
 _TITLES = {
     "once": "Allow once",
     "hour": "Allow for an hour, with any arguments",
@@ -47,16 +48,6 @@ _TITLES = {
 _CLASSES = {"read": "only reads", "write": "may change something"}
 
 Decide = Callable[[Verdict, Client | None], None]
-
-
-class Decline(Struct, frozen=True):
-    """A refusal."""
-
-
-class NoAnswer(Struct, frozen=True):
-    """The client did not ask a user; `is_temporary` if it may ask next time."""
-
-    is_temporary: bool = False
 
 
 class ElicitationForms:
@@ -96,16 +87,15 @@ class ElicitationForms:
             return
         is_quick = self._clock.now() - asked_at < NO_PERSON_WITHIN_S
         by = pending.subject.key.principal.subject
-        match read_answer(answer, offered):
-            case NoAnswer(is_temporary=is_temporary):
-                if not is_temporary:
-                    self._unable.add(client)
-            case _ if is_quick:
-                self._unable.add(client)
-            case Decline():
-                decide(Verdict("denied", by=by, channel="client"), client)
-            case scope:
-                decide(Verdict("allowed", scope=scope, by=by, channel="client"), client)
+        choice = read_answer(answer, offered)
+        if choice is None and wire.value(wire.member(answer.error, "code")) == INTERNAL_ERROR:
+            return  # it may ask next time
+        if choice is None or is_quick:
+            self._unable.add(client)
+        elif choice == _DENY:
+            decide(Verdict("denied", by=by, channel="client"), client)
+        else:
+            decide(Verdict("allowed", scope=choice, by=by, channel="client"), client)
 
 
 def can_show(client: Client) -> bool:
@@ -142,17 +132,13 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
     return Frame(method="elicitation/create", params=Raw(wire.encode(params)))
 
 
-def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | NoAnswer:
-    """Return a client's answer. Accepting without an offered decision approves nothing."""
-    if not len(answer.result):
-        return NoAnswer(is_temporary=wire.value(wire.member(answer.error, "code")) == INTERNAL_ERROR)
+def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Literal["deny"] | None:
+    """Return the user's decision; None if the client did not ask. Accepting without a decision approves nothing."""
     action = wire.text(wire.member(answer.result, "action"))
     decision = wire.text(wire.member(answer.result, "content", "decision"))
-    if action == "accept" and decision == _DENY:
-        return Decline()
-    if action == "accept":
-        return next((scope for scope in offered if scope == decision), NoAnswer())
-    return Decline() if action in ("decline", "cancel") else NoAnswer()
+    if action in ("decline", "cancel") or (action == "accept" and decision == _DENY):
+        return _DENY
+    return next((scope for scope in offered if scope == decision), None) if action == "accept" else None
 
 
 def write_message(subject: Subject) -> str | None:

@@ -31,8 +31,8 @@ from dynamic_mcp.features.approvals.questions import (
     Approvals,
     Verdict,
 )
-from dynamic_mcp.features.approvals.queue import OpenServer, Queue
-from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope, make_id
+from dynamic_mcp.features.approvals.queue import ApprovalServer, Queue
+from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.features.approvals.subject import Right, Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import envelope, wire
@@ -62,7 +62,7 @@ class HumanApproval:
         note: Callable[[Event], None],
         *,
         make_id: Callable[[], str] = make_id,
-        open_server: OpenServer | None = None,
+        open_server: Callable[[Callable[[ApprovalDecision], None]], ApprovalServer] | None = None,
         notices: ApprovalNotices | None = None,
         clock: Clock | None = None,
         is_command: bool = False,
@@ -76,7 +76,7 @@ class HumanApproval:
         self._notices = notices
         self._queue = None
         if open_server is not None:
-            self._queue = Queue(open_server(self._receive), notify=self._notify_person, config=str(config.file))
+            self._queue = Queue(open_server(self._receive), notify=self._notify_user, config=str(config.file))
         self._forms = ElicitationForms(self._clock)
         self._subjects: dict[str, Subject] = {}
         self._expiries: dict[str, asyncio.Task[None]] = {}
@@ -281,7 +281,7 @@ class HumanApproval:
             if outcome in ("expired", "dropped", "withdrawn"):
                 self._emit("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
 
-    def _notify_person(self, pending: QueuedApproval) -> None:
+    def _notify_user(self, pending: QueuedApproval) -> None:
         if self._notices is not None:
             self._notices.notify(self._settings, pending)
 

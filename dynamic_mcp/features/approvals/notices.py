@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 
 from dynamic_mcp.features.approvals.config import Approval
-from dynamic_mcp.features.approvals.queued import QueuedApproval, to_json
+from dynamic_mcp.features.approvals.store import QueuedApproval, to_json
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 

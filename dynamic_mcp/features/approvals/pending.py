@@ -105,15 +105,15 @@ class PendingApproval:
         if left_s <= 0:
             work.close()
             return None
-        own = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(work)
         others = [self._decided.wait(), self._clock.sleep(left_s)]
-        tasks = [own, *map(asyncio.ensure_future, others)]
+        tasks = [task, *map(asyncio.ensure_future, others)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return own.result() if own.done() else None
+            return task.result() if task.done() else None
         finally:
-            for task in tasks:
-                task.cancel()
+            for each in tasks:
+                each.cancel()
             await asyncio.wait(tasks)  # the client receives the cancellation of its question
 
 

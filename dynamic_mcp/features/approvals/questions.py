@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.features.approvals.queued import Scope
+from dynamic_mcp.features.approvals.store import Scope
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -97,41 +97,20 @@ class ApprovalQuestion:
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def join(self, tell: Callable[[], object]) -> None:
-        """Call `tell` when there is an answer."""
-        self._waiting.append(tell)
+    def join(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when there is an answer."""
+        self._waiting.append(callback)
 
-    def leave(self, tell: Callable[[], object]) -> None:
+    def leave(self, callback: Callable[[], object]) -> None:
         """Undo `join`."""
-        if tell in self._waiting:
-            self._waiting.remove(tell)
+        if callback in self._waiting:
+            self._waiting.remove(callback)
 
     def settle(self, verdict: Verdict) -> None:
         """Set the answer, and call the callbacks in the order in which they joined."""
         self.verdict = verdict
-        for tell in self._waiting:
-            tell()
-
-
-class DenialHistory:
-    """The times of denials: after several denials of one request, it is denied without a question for a while."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._times: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
-
-    def record(self, key: ApprovalKey) -> None:
-        latest = self._times.pop(_subject_of(key), ())[1 - MAX_DENIALS :]
-        self._times[_subject_of(key)] = (*latest, self._now())
-
-    def paused_s(self, key: ApprovalKey) -> float:
-        """Return for how many seconds such requests are denied without a question, or 0."""
-        times = self._times.get(_subject_of(key)) or ()
-        left_s = times[0] + DENIALS_WITHIN_S - self._now() if len(times) >= MAX_DENIALS else 0.0
-        return max(left_s, 0.0)
-
-    def clear(self) -> None:
-        self._times.clear()
+        for callback in self._waiting:
+            callback()
 
 
 class Approvals:
@@ -146,7 +125,7 @@ class Approvals:
         self._make_id = make_id
         self._open: dict[ApprovalKey, ApprovalQuestion] = {}
         self._grants: BoundedDict[ApprovalKey, ApprovalGrant] = BoundedDict(MAX_GRANTS)
-        self._denials = DenialHistory(now)
+        self._denied_at: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -169,7 +148,10 @@ class Approvals:
 
     def paused_s(self, key: ApprovalKey) -> float:
         """Return for how many seconds such requests are denied without a question, or 0."""
-        return 0.0 if key in self._open else self._denials.paused_s(key)
+        times = self._denied_at.get(_subject_of(key)) or ()
+        if key in self._open or len(times) < MAX_DENIALS:
+            return 0.0
+        return max(times[0] + DENIALS_WITHIN_S - self._now(), 0.0)
 
     def ask(self, key: ApprovalKey, asker: Hashable = None) -> ApprovalQuestion | None:
         """Return the open question about such a request, or a new one; None if the asker has too many.
@@ -200,7 +182,8 @@ class Approvals:
         """
         del self._open[question.key]
         if verdict.outcome == "denied":
-            self._denials.record(question.key)
+            subject = _subject_of(question.key)
+            self._denied_at[subject] = (*self._denied_at.pop(subject, ())[1 - MAX_DENIALS :], self._now())
         if verdict.is_allowed or not question.has_waiting:
             self._keep(question, verdict, session)
         question.settle(verdict)
@@ -224,17 +207,17 @@ class Approvals:
     def drop(self, reason: str) -> list[ApprovalQuestion]:
         """Deny all questions, and forget all grants and denials; return the questions."""
         self._grants.clear()
-        self._denials.clear()
+        self._denied_at.clear()
         return self._deny([*self._open.values()], Verdict("dropped", reason=reason))
 
     # --- inside ----------------------------------------------------------------------------------------
 
     def _has_room(self, asker: Hashable) -> bool:
         """Return whether an asker may ask more; over the total limit, only an asker without open questions may."""
-        own = sum(each.asker == asker for each in self._open.values())
+        count = sum(each.asker == asker for each in self._open.values())
         if len(self._open) >= MAX_OPEN:
-            return own == 0 and len(self._open) < MAX_OPEN_OF_ALL
-        return own < MAX_OF_ONE_ASKER
+            return count == 0 and len(self._open) < MAX_OPEN_OF_ALL
+        return count < MAX_OF_ONE_ASKER
 
     def _new_id(self) -> str:
         while self.find(id := self._make_id()) is not None:
@@ -252,9 +235,9 @@ class Approvals:
 
     def _add(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
         self._forget_expired_grants()
-        own = [each for each in self._grants if each.principal == key.principal]
-        if len(own) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
-            del self._grants[own[0]]
+        earlier = [each for each in self._grants if each.principal == key.principal]
+        if len(earlier) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
+            del self._grants[earlier[0]]
         self._grants[key] = grant
 
     def _deny(self, questions: list[ApprovalQuestion], verdict: Verdict) -> list[ApprovalQuestion]:

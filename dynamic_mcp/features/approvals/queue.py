@@ -1,46 +1,49 @@
-"""Questions that wait in the queue, where a command answers them."""
+"""The proxy's side of the approvals folder: questions that wait in the queue, where a command answers them.
+
+It is idle while no call waits. The disk is only used in threads, so that a slow one does not block the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from msgspec import structs
+
+from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.approvals.questions import ApprovalQuestion
-from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.features.approvals.store import (
+    ApprovalAnswer,
+    ApprovalDecision,
+    ApprovalStore,
+    QueuedApproval,
+    Scope,
+    StoredApproval,
+)
 from dynamic_mcp.features.approvals.subject import Subject
+from dynamic_mcp.observe.proxies import HEARTBEAT_S
+from dynamic_mcp.system.file_store import Stamp
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 
 log = logging.getLogger(__name__)
 
+POLL_S = 0.25
+_CLOSE_WITHIN_S = 2.0
 _LONGEST_DESCRIPTION = 2000
 
-
-class QueueServer(Protocol):
-    """Shows waiting calls to commands, and takes their decisions; see `ApprovalServer`."""
-
-    async def put(self, pending: QueuedApproval) -> None:
-        """Show a call. Raises OSError."""
-
-    def remove(self, id: str, why: str = ...) -> None:
-        """Stop showing a call, if it is there."""
-
-    async def close(self) -> None:
-        """Stop showing all calls."""
-
-
-OpenServer = Callable[[Callable[[ApprovalDecision], None]], QueueServer]
-Notify = Callable[[QueuedApproval], None]
+Receive = Callable[[ApprovalDecision], None]
 
 
 class Queue:
     """The questions of one proxy that commands can answer. `notify` notifies a user of a new one."""
 
-    def __init__(self, server: QueueServer, *, notify: Notify, config: str) -> None:
+    def __init__(self, server: ApprovalServer, *, notify: Callable[[QueuedApproval], None], config: str) -> None:
         self._server = server
         self._notify = notify
         self._config = config
@@ -82,6 +85,175 @@ class Queue:
         self._puts.clear()
         await self._tasks.wait()
         await self._server.close()
+
+
+class ApprovalServer:
+    """The calls that wait in this proxy. `receive` is called in the event loop with each decision that may count.
+
+    If `receive` raises a DynamicMcpError, the command shows it, and the call keeps waiting.
+    """
+
+    def __init__(self, folder: Path, receive: Receive, *, poll_s: float = POLL_S) -> None:
+        self._store = ApprovalStore(folder)
+        self._receive = receive
+        self._poll_s = poll_s
+        self._pending: dict[str, QueuedApproval] = {}
+        self._removed: dict[str, str] = {}  # the reasons, for calls whose files still exist
+        self._stamps: dict[str, Stamp | None] = {}
+        self._tasks = TaskSet(log)
+        self._changed = asyncio.Event()
+        self._is_serving = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<ApprovalServer {len(self._pending)} pending>"
+
+    async def put(self, pending: QueuedApproval) -> None:
+        """Show a call until it is decided, removed or expired. Must not be cancelled. Raises OSError."""
+        await asyncio.to_thread(self._store.create, pending)
+        self._pending[pending.id] = pending
+        if self._is_closed:  # meanwhile
+            self.remove(pending.id, "the proxy has ended")
+        if not self._is_serving:
+            self._is_serving = True
+            self._tasks.create(self._serve(), name="approvals")
+
+    def remove(self, id: str, why: str = "it was decided elsewhere") -> None:
+        """Stop showing a call, if it is there; a later decision is answered with `why`."""
+        if self._pending.pop(id, None) is not None:
+            self._removed[id] = why
+            self._changed.set()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for id in [*self._pending]:
+            self.remove(id, "the proxy has ended")
+        try:
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await self._tasks.wait()
+        except TimeoutError:
+            self._tasks.cancel_all()
+            log.debug("the disk does not answer; %s stays as it is", self._store)
+
+    async def _serve(self) -> None:
+        try:
+            await self._take_decisions()
+        finally:
+            self._is_serving = False
+
+    async def _take_decisions(self) -> None:
+        """Receive decisions while calls wait."""
+        touched_at = time.monotonic()
+        while self._pending or self._removed:
+            self._changed.clear()
+            self._remove_expired(time.time())
+            if time.monotonic() - touched_at >= HEARTBEAT_S:
+                touched_at = time.monotonic()
+                await asyncio.to_thread(self._touch, [*self._pending])
+            removed, self._removed = self._removed, {}
+            decisions = await asyncio.to_thread(self._synchronize, dict(self._pending), removed)
+            answers = {id: self._decide(id, decision) for id, decision in decisions.items()}
+            if answers:
+                await asyncio.to_thread(self._write_answers, answers)
+            elif self._pending:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await self._changed.wait()
+
+    def _remove_expired(self, now: float) -> None:
+        for id, pending in [*self._pending.items()]:
+            if pending.expires <= now:
+                self.remove(id, "it has expired")
+
+    def _decide(self, id: str, decision: ApprovalDecision) -> ApprovalAnswer:
+        pending = self._pending.get(id)
+        if pending is None:
+            return ApprovalAnswer(outcome="gone", reason=self._removed.get(id, "it was decided before"))
+        if fault := _find_fault(decision, pending):
+            log.warning("a decision about the call that waits as %s does not count: %s", id, fault)
+            return ApprovalAnswer(outcome="refused", reason=fault)
+        try:
+            self._receive(decision)
+        except DynamicMcpError as exc:
+            return ApprovalAnswer(outcome="refused", reason=str(exc))
+        self.remove(id)
+        return ApprovalAnswer(outcome="taken")
+
+    # --- in a thread ---------------------------------------------------------------------------------------
+
+    def _synchronize(
+        self, pending: Mapping[str, QueuedApproval], removed: Mapping[str, str]
+    ) -> dict[str, ApprovalDecision]:
+        """Claim and return the decisions about waiting calls; remove the files of other calls."""
+        for id, why in removed.items():
+            self._stamps.pop(id, None)
+            with self._removing_on_error(id), self._store.locked(id):
+                self._end(id, why)
+        decisions: dict[str, ApprovalDecision] = {}
+        for id, call in pending.items():
+            if id in self._stamps and self._store.stamp(id) == self._stamps[id]:
+                continue
+            try:
+                with self._store.locked(id):
+                    decision = self._claim(call)
+                    self._stamps[id] = self._store.stamp(id)
+            except OSError as exc:  # tried again in the next round
+                log.debug("the approval %s cannot be written: %s", id, exc)
+            else:
+                if decision is not None:
+                    decisions[id] = decision
+        return decisions
+
+    def _claim(self, pending: QueuedApproval) -> ApprovalDecision | None:
+        """Return the new decision about a call, if there is one; only a claimed decision counts."""
+        stored = self._store.read(pending.id)
+        if stored is None:  # it was removed or damaged
+            self._store.write(StoredApproval(pending=pending))
+        elif stored.decision is not None and not stored.is_claimed and stored.answer is None:
+            self._store.write(structs.replace(stored, pending=pending, is_claimed=True))
+            return stored.decision
+        return None
+
+    def _end(self, id: str, why: str) -> None:
+        """Remove the file of a finished call, or answer the decision in it, whose command removes the file."""
+        stored = self._store.read(id)
+        if stored is None or stored.is_open:
+            self._store.remove(id)
+        elif stored.answer is None:
+            self._store.write(structs.replace(stored, answer=ApprovalAnswer(outcome="gone", reason=why)))
+
+    def _write_answers(self, answers: Mapping[str, ApprovalAnswer]) -> None:
+        for id, answer in answers.items():
+            with self._removing_on_error(id), self._store.locked(id):
+                stored = self._store.read(id)
+                if stored is not None and stored.is_claimed:
+                    self._store.write(structs.replace(stored, answer=answer))
+
+    @contextlib.contextmanager
+    def _removing_on_error(self, id: str) -> Iterator[None]:
+        """Remove a file that cannot be written, so that it does not show an outdated state."""
+        try:
+            yield
+        except OSError as exc:
+            log.warning("the approval %s cannot be written and is removed: %s", id, exc)
+            self._store.remove(id)
+
+    def _touch(self, ids: Sequence[str]) -> None:
+        for id in ids:
+            self._store.touch(id)
+
+
+def _find_fault(decision: ApprovalDecision, pending: QueuedApproval) -> str:
+    """Return why a decision cannot count; empty if it can."""
+    if decision.id != pending.id:
+        return "it is about another call"
+    if decision.verdict == "allow" and decision.scope not in pending.offered:
+        offered = ", ".join(f"`{scope}`" for scope in pending.offered)
+        return f"it can be approved for {offered}, and not for `{decision.scope}`"
+    arguments = decision.arguments.strip()
+    if arguments and not arguments.startswith(b"{"):
+        return "arguments are an object"
+    return ""
 
 
 def _to_pending(

@@ -23,8 +23,8 @@ def make_approval(services: Services) -> HumanApproval:
     """Return an approval that asks in clients and, unless the proxy is a command's, in the queue of `approve`."""
     from dynamic_mcp.features.approvals.human import HumanApproval
     from dynamic_mcp.features.approvals.notices import ApprovalNotices
-    from dynamic_mcp.features.approvals.queued import FOLDER
-    from dynamic_mcp.features.approvals.server import ApprovalServer
+    from dynamic_mcp.features.approvals.queue import ApprovalServer
+    from dynamic_mcp.features.approvals.store import FOLDER
 
     folder = services.state_folder
     if folder is None:

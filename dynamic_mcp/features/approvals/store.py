@@ -1,35 +1,98 @@
 """The folder of calls that wait for a user: one file per call, `ID.json`, written by its proxy and by commands.
 
 A file has the call, a command's decision, and the outcome of the decision; it changes only under a lock. A file
-counts only if it is a regular file of this user that other users could not have written.
+counts only if it is a regular file of this user that other users could not have written. `ApprovalServer` is the
+proxy's side, `ApprovalClient` the command's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import logging
 import os
+import secrets
 import stat
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct, structs
 
-from dynamic_mcp.features.approvals.queued import ApprovalAnswer, ApprovalDecision, QueuedApproval, parse_id
+from dynamic_mcp.config.secrets import count_hidden, mask_values
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_store import FileStore, JsonCodec, Stamp, StoreError, stamp_of
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", QueuedApproval, ApprovalDecision)
+Scope = Literal["once", "hour", "session"]
 
 # A call with larger arguments cannot be shown to a user.
 MOST_BYTES = 16 << 20
 _LOCK_WITHIN_S = 5.0
 _SUFFIX = ".json"
 _LOCK = "lock"
+# In the state directory.
+FOLDER = "approvals"
+# Crockford's base 32: no letter that looks like a digit.
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LOOKALIKES = str.maketrans("ILO", "110")
+_ID_LENGTH = 6
+
+
+class QueuedApproval(Struct, frozen=True, kw_only=True):
+    """A call that waits for a user. Times are seconds since 1970; the client gives up at `held_until`.
+
+    `rule` is the rule that asks, and `allowed_by` the one that allows the caller, who has these `roles`, to make the
+    call at all; it is empty without access rules. `description` is the tool's own, `notes` are the repairs of the
+    arguments, and `offered` lists the scopes that can be approved. `pid` is the proxy's, and `config` its config.
+    """
+
+    id: str
+    pid: int
+    config: str = ""
+    since: float = 0.0
+    held_until: float = 0.0
+    expires: float = 0.0
+    subject: str = ""
+    issuer: str = ""
+    client: str = ""
+    group: str = ""
+    kind: str = "tool"
+    name: str = ""
+    access: str = ""
+    description: str = ""
+    arguments: bytes = b"{}"
+    notes: tuple[str, ...] = ()
+    rule: str = ""
+    roles: tuple[str, ...] = ()
+    allowed_by: str = ""
+    offered: tuple[Scope, ...] = ("once",)
+
+
+class ApprovalDecision(Struct, frozen=True, kw_only=True):
+    """A user's decision about a call. `arguments` replace those of the call, unless empty."""
+
+    id: str
+    verdict: Literal["allow", "deny"]
+    scope: Scope = "once"
+    reason: str = ""
+    by: str = ""
+    arguments: bytes = b""
+
+
+class ApprovalAnswer(Struct, frozen=True, kw_only=True):
+    """The outcome of a decision: accepted, refused for a `reason`, or too late because the call has ended.
+
+    A `silent` proxy has not answered in time; the decision does not count then.
+    """
+
+    outcome: Literal["taken", "refused", "gone", "silent"]
+    reason: str = ""
+
+
+T = TypeVar("T", QueuedApproval, ApprovalDecision)
 
 
 class StoredApproval(Struct, frozen=True, kw_only=True):
@@ -160,3 +223,44 @@ def _with_escapes(value: T) -> T:
     texts = {name: each for name, each in structs.asdict(value).items() if isinstance(each, str)}
     escaped = {name: each.encode("utf-8", "backslashreplace").decode() for name, each in texts.items()}
     return structs.replace(value, **escaped)
+
+
+# --- ids and JSON --------------------------------------------------------------------------------------
+
+
+def approvals_dir() -> Path:
+    """Return the folder of all waiting calls of this user."""
+    return paths.state_dir() / FOLDER
+
+
+def make_id() -> str:
+    """Return a new id, short enough to type."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
+
+
+def parse_id(typed: str) -> str:
+    """Return a typed id or id prefix in its normal form; empty if it is not one."""
+    typed = typed.strip()
+    id = typed.upper().translate(_LOOKALIKES) if typed.isascii() else ""
+    return id if len(id) <= _ID_LENGTH and set(id) <= set(_ALPHABET) else ""
+
+
+def to_json(pending: QueuedApproval, now: float, *, reveals: bool = False) -> dict[str, object]:
+    """Return a call as JSON, with its age and remaining time; secrets show only their length."""
+    fields: dict[str, object] = {name: getattr(pending, name) for name in pending.__struct_fields__}
+    times = {"age_s": round(now - pending.since, 1), "expires_in_s": round(pending.expires - now, 1)}
+    return {**fields, **times, "arguments": arguments_of(pending, reveals=reveals)}
+
+
+def arguments_of(pending: QueuedApproval, *, reveals: bool = False) -> object:
+    """Return the arguments of a call."""
+    value = read_arguments(pending.arguments)
+    return value if reveals else mask_values(value, mask=count_hidden)
+
+
+def read_arguments(arguments: bytes) -> object:
+    """Return decoded arguments, or their text if they are not valid JSON."""
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments.decode("utf-8", "replace")

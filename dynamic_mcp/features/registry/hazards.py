@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
-from msgspec import Struct
-
 # Variables that make a program load foreign code, or connect to another host.
 _HEEDED = re.compile(
     r"(LD|DYLD|PIP|PIPX|UV|BUN|PNPM|NPM_CONFIG|NUGET|DOTNET|CONTAINERS|XDG)_.*|GLIBC_TUNABLES"
@@ -40,15 +38,11 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.IGNORECASE)
 _INNER = ("localhost", "local", "internal", "lan", "home.arpa")
 
 
-class Examination(Struct, frozen=True):
-    """The unusual flags among the arguments of a runtime, and the word that it would use as the package."""
+def examine(kind: str, words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the unusual flags among the arguments of a runtime, and the word that it would use as the package.
 
-    unusual: tuple[str, ...] = ()
-    operand: str | None = None
-
-
-def examine(kind: str, words: Sequence[str]) -> Examination:
-    """Parse the arguments like a runtime; the word after an unknown flag may be its value."""
+    The word after an unknown flag may be its value.
+    """
     settings, switches = _SETTINGS[kind].split(), (*_SWITCHES[kind].split(), "--")
     unusual: list[str] = []
     is_value = may_be_value = False
@@ -57,14 +51,14 @@ def examine(kind: str, words: Sequence[str]) -> Examination:
         if is_value or (may_be_value and not word.startswith("-")):
             is_value = may_be_value = False
         elif not word.startswith("-"):
-            return Examination(tuple(unusual), word)
+            return unusual, word
         elif name in settings:
             is_value, may_be_value = not equals, False
         else:
             is_known = name in switches
             may_be_value = not is_known and not equals
             unusual += [] if is_known else [word]
-    return Examination(tuple(unusual))
+    return unusual, None
 
 
 def is_heeded(variable: str) -> bool:
@@ -74,7 +68,7 @@ def is_heeded(variable: str) -> bool:
 
 def warnings_about_runtime(kind: str, program: str, words: Sequence[str]) -> list[str]:
     """Return what the user should know about the arguments of a runtime."""
-    unusual = examine(kind, words).unusual
+    unusual, _ = examine(kind, words)
     if kind != "oci":
         return [f"`{word}` may make `{program}` start something else than the package" for word in unusual]
     found = [f"`{word}` may open this machine to the container, or change what runs in it" for word in unusual]

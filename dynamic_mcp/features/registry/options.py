@@ -71,11 +71,6 @@ def best(options: Sequence[Option], has_program: Callable[[str], bool]) -> Optio
     return min(options, key=lambda each: _rank(each, has_program))
 
 
-def find_same(options: Sequence[Option], label: str) -> Option | None:
-    """Return the option with this label in another version of the document."""
-    return next((each for each in options if each.label == label), None)
-
-
 def questions_about(option: Option) -> list[ServerQuestion]:
     """Return the questions about an option."""
     return list(questions_of(parts_of(option)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.features.registry.document import ServerDocument
@@ -11,9 +12,10 @@ from dynamic_mcp.features.registry.options import Option
 from dynamic_mcp.features.registry.questions import ServerAnswers
 
 KEY = "x-registry"
+_NAMES = {"option": "from", "answers": "set", "is_linked": "linked"}
 
 
-class ServerOrigin(Struct, frozen=True, kw_only=True):
+class ServerOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_NAMES):
     """The registry, the server and its version, the chosen option, and the answers.
 
     If it `is_linked`, the entry was not built from the document, and only follows its version.
@@ -28,16 +30,9 @@ class ServerOrigin(Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, object]:
         """Return the origin for the config."""
-        answers: dict[str, object] = {
-            key: values[0] if len(values) == 1 else list(values) for key, values in self.answers.items()
-        }
-        facts: dict[str, object] = {
-            "registry": self.registry,
-            "name": self.name,
-            "version": self.version,
-            "from": self.option,
-        }
-        return facts | ({"set": answers} if answers else {}) | ({"linked": True} if self.is_linked else {})
+        facts: dict[str, object] = msgspec.to_builtins(self)
+        answers = {key: values[0] if len(values) == 1 else list(values) for key, values in self.answers.items()}
+        return {**facts, "set": answers} if answers else facts
 
 
 def origin_of(
@@ -59,22 +54,10 @@ def read_origin(entry: object) -> ServerOrigin | None:
     written = entry.get(KEY) if isinstance(entry, Mapping) else None
     if not isinstance(written, Mapping):
         return None
-    texts = [written.get(key) for key in ("registry", "name", "version", "from")]
-    registry, name, version, option = (text if isinstance(text, str) else "" for text in texts)
-    if not (registry and name and version and option):
+    answers = written.get("set") or {}
+    try:
+        lists = {key: value if isinstance(value, list) else [value] for key, value in answers.items()}
+        origin = msgspec.convert({**written, "set": lists}, ServerOrigin)
+    except (msgspec.ValidationError, AttributeError):
         return None
-    return ServerOrigin(
-        registry=registry,
-        name=name,
-        version=version,
-        option=option,
-        answers=_read_answers(written.get("set")),
-        is_linked=written.get("linked") is True,
-    )
-
-
-def _read_answers(written: object) -> ServerAnswers:
-    if not isinstance(written, Mapping):
-        return {}
-    lists = {str(key): value if isinstance(value, list) else [value] for key, value in written.items()}
-    return {key: tuple(each for each in values if isinstance(each, str)) for key, values in lists.items()}
+    return origin if origin.registry and origin.name and origin.version and origin.option else None

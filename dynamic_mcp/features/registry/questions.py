@@ -115,13 +115,13 @@ def _places(option: Package | RemoteServer) -> Iterator[tuple[ValuePlace, str, s
             False,
         )
         for header in option.headers:
-            yield ValuePlace.HEADER, header.name, header.name, header.input, False
+            yield ValuePlace.HEADER, header.name, header.name, header, False
         return
     for place, arguments in ((ValuePlace.RUNTIME, option.runtime_arguments), (ValuePlace.ARGUMENT, option.arguments)):
         for number, each in enumerate(arguments, 1):
-            yield place, each.name, _label(each, number), each.input, each.is_repeated
+            yield place, each.name, _label(each, number), each, each.is_repeated
     for variable in option.variables:
-        yield ValuePlace.VARIABLE, variable.name, variable.name, variable.input, False
+        yield ValuePlace.VARIABLE, variable.name, variable.name, variable, False
 
 
 def _label(argument: PackageArgument, number: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.features.registry.document import Package
 from dynamic_mcp.features.registry.hazards import examine
@@ -56,22 +57,21 @@ class StartWords(Struct, frozen=True):
 def programs_of(package: Package) -> tuple[str, ...]:
     """Return the command that starts a package. Raises UnusableOption."""
     _check(package)
-    known = _PROGRAMS[package.kind]
-    if package.hint in known:
-        return known[package.hint]
+    programs = _PROGRAMS[package.kind]
+    if package.hint in programs:
+        return programs[package.hint]
     if package.hint and package.runtime_arguments:
         raise UnusableOption(f"it is to be started by `{package.hint[:50]}`, with arguments for that")
-    return next(iter(known.values()))
+    return next(iter(programs.values()))
 
 
 def start(package: Package, words: StartWords) -> list[str]:
     """Return the whole command line. Raises UnusableOption."""
     program = programs_of(package)
     runtime = own_words(package, words.runtime)
-    if (operand := examine(package.kind, runtime).operand) is not None:
+    if (operand := examine(package.kind, runtime)[1]) is not None:
         raise UnusableOption(f"`{operand[:100]}` would be started instead of the package")
-    own = StartWords(runtime, words.package, words.variables)
-    return [*program, *_STARTS[package.kind](package, program[0], own)]
+    return [*program, *_STARTS[package.kind](package, program[0], replace(words, runtime=runtime))]
 
 
 def own_words(package: Package, runtime: Sequence[str]) -> tuple[str, ...]:

@@ -139,7 +139,8 @@ class ServerDraft:
 def make_draft(context: Context, name: str, server: Mapping[str, object]) -> ServerDraft:
     """Sort the fields of a server by meaning; unknown fields get a notice."""
     draft = ServerDraft(context, name, {}, [])
-    meanings = {**COMMON, **context.adapter.fields}
+    adapter = context.adapter
+    meanings = {**COMMON, **dict.fromkeys(adapter.ignored, Meaning.NOTHING), **adapter.fields}
     for original in _flatten(server, meanings):
         meaning = meanings.get(original.name)
         if isinstance(meaning, TimeoutField):

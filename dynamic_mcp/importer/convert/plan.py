@@ -127,6 +127,10 @@ class Plan:
         """Return whether there is anything to write into the output."""
         return self.before != self.after and (self.before is not None or bool(self.servers))
 
+    def with_servers(self, entries: Mapping[str, Entry]) -> Plan:
+        """Return the plan with these entries added or replaced."""
+        return replace(self, servers={**self.servers, **entries})
+
     def without(self, names: Collection[str]) -> Plan:
         """Return the plan without the new servers of these names."""
         items = tuple(item for item in self.items if item.name not in names)

@@ -1,8 +1,6 @@
-"""Data that several tools share: sets of variable syntaxes and the directories of editors."""
+"""Data that several tools share: sets of variable syntaxes, fields, and the directories of editors."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from dynamic_mcp.config.types import Inherit
 from dynamic_mcp.importer.adapter import FileLocation, Syntax, user
@@ -27,7 +25,7 @@ ANY = (
 )
 """For files whose tool is not known, and for tools that do not document what they expand."""
 
-SECONDS, MILLISECONDS = 1.0, 0.001
+GEMINI_IGNORED = ("targetAudience", "targetServiceAccount", "authProviderType")
 
 _EDITORS = (
     "Code",
@@ -47,5 +45,5 @@ def in_editors(
 ) -> tuple[FileLocation, ...]:
     """Return the locations of an extension's file, in every editor based on VS Code and on remote hosts."""
     directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
-    places = user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)
-    return tuple(replace(place, variables=variables, inherits=inherits) for place in places)
+    paths = (f"{directory}/User/{path}" for directory in directories)
+    return user(*paths, legacy=legacy, variables=variables, inherits=inherits)

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import structs
 
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval
-from dynamic_mcp.features.approvals.server import ApprovalServer
+from dynamic_mcp.features.approvals.queue import ApprovalServer
+from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval
 
 BOUND_S = 30
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access
@@ -16,8 +18,9 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.human import HumanApproval
 from dynamic_mcp.features.approvals.notices import ApprovalNotices
-from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.features.approvals.queue import ApprovalServer
 from dynamic_mcp.features.approvals.step import AskForApproval
+from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.identity import LOCAL_USER
 from dynamic_mcp.proxy.chain import MakeStep, Services
 from dynamic_mcp.proxy.proxy import Proxy
@@ -71,18 +74,17 @@ ANSWERS: dict[str, Json] = {
 }
 
 
-class FakeQueue:
-    """The queue, and the person who sees it."""
+class FakeQueue(ApprovalServer):
+    """The queue without a folder, and the person who sees it."""
 
     def __init__(self, receive: Callable[[ApprovalDecision], None]) -> None:
+        super().__init__(Path(os.devnull), receive)
         self.pending: dict[str, QueuedApproval] = {}
         self.put_count = 0
         self.is_broken = False
         self.is_closed = False
         self.gate = asyncio.Event()
         self.gate.set()
-        self._receive = receive
-        self._changed = asyncio.Event()
 
     async def put(self, pending: QueuedApproval) -> None:
         if self.is_broken:
@@ -109,13 +111,13 @@ class FakeQueue:
     def allow(self, id: str, scope: Scope = "once", arguments: Json = None) -> str:
         """Allow a call; returns why that does not count, if it does not."""
         edited = b"" if arguments is None else json.dumps(arguments).encode()
-        return self._decide(ApprovalDecision(id=id, verdict="allow", scope=scope, by="eve", arguments=edited))
+        return self._send(ApprovalDecision(id=id, verdict="allow", scope=scope, by="eve", arguments=edited))
 
     def deny(self, id: str, reason: str = "") -> str:
         """Deny a call."""
-        return self._decide(ApprovalDecision(id=id, verdict="deny", by="eve", reason=reason))
+        return self._send(ApprovalDecision(id=id, verdict="deny", by="eve", reason=reason))
 
-    def _decide(self, decision: ApprovalDecision) -> str:
+    def _send(self, decision: ApprovalDecision) -> str:
         try:
             self._receive(decision)
         except DynamicMcpError as exc:

@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.features.approvals.commands.view import facts_of
-from dynamic_mcp.features.approvals.queued import QueuedApproval
+from dynamic_mcp.features.approvals.store import QueuedApproval
 from dynamic_mcp.observe.proxies import ProxyRegistry, ProxyStatus
 from tests.cli.commands import CliRunner, CommandResult
 from tests.features.approvals.queue_server import Proxy, running, waiting

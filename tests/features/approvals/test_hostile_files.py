@@ -15,8 +15,7 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.features.approvals.client import ApprovalClient
-from dynamic_mcp.features.approvals.queued import ApprovalDecision
-from dynamic_mcp.features.approvals.store import ApprovalStore, StoredApproval
+from dynamic_mcp.features.approvals.store import ApprovalDecision, ApprovalStore, StoredApproval
 from dynamic_mcp.system.file_store import JsonCodec
 from tests.features.approvals.queue_server import Proxy, running, waiting
 from tests.program import BOUND_S

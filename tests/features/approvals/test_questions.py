@@ -22,7 +22,7 @@ from dynamic_mcp.features.approvals.questions import (
     Approvals,
     Verdict,
 )
-from dynamic_mcp.features.approvals.queued import Scope
+from dynamic_mcp.features.approvals.store import Scope
 from dynamic_mcp.identity import Principal
 from tests.examples import examples
 

@@ -13,8 +13,14 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.features.approvals.client import ApprovalClient
-from dynamic_mcp.features.approvals.queued import ApprovalAnswer, ApprovalDecision, make_id, parse_id
-from dynamic_mcp.features.approvals.store import ApprovalStore, StoredApproval
+from dynamic_mcp.features.approvals.store import (
+    ApprovalAnswer,
+    ApprovalDecision,
+    ApprovalStore,
+    StoredApproval,
+    make_id,
+    parse_id,
+)
 from tests.features.approvals.queue_server import running, waiting
 from tests.program import BOUND_S
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from dynamic_mcp.cli.invocation import Invocation
-    from dynamic_mcp.features.approvals.queued import Scope
+    from dynamic_mcp.features.approvals.store import Scope
 
 
 def _complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from dynamic_mcp.features.approvals.client import ApprovalClient
-    from dynamic_mcp.features.approvals.queued import parse_id
+    from dynamic_mcp.features.approvals.store import parse_id
 
     typed = parse_id(incomplete)
     waiting = ApprovalClient().list_pending() if typed or not incomplete else []

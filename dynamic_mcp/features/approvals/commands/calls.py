@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +19,7 @@ from dynamic_mcp.config import jsonc
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
-from dynamic_mcp.features.approvals.queued import (
+from dynamic_mcp.features.approvals.store import (
     ApprovalAnswer,
     ApprovalDecision,
     QueuedApproval,
@@ -40,7 +36,6 @@ from dynamic_mcp.system.text import escape
 
 _LONGEST_REASON = 1000
 _MOST_BYTES = 8 << 20
-_EDITORS = ("sensible-editor", "nano", "vi", "notepad")
 
 
 def list_pending(this: Invocation) -> None:
@@ -215,25 +210,14 @@ def _run_editor(text: str) -> str:
         file = Path(folder) / "arguments.json"
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8", errors="backslashreplace")
-        words = _editor()
         try:
-            done = subprocess.run([*words, str(file)], check=False)
-        except OSError as exc:
-            raise DynamicMcpError(f"the editor `{words[0]}` does not start: {exc.strerror}") from exc
-        if done.returncode:
-            raise DynamicMcpError(f"the editor `{words[0]}` ended with {done.returncode}; nothing was sent")
+            click.edit(filename=str(file))
+        except click.ClickException as exc:
+            raise DynamicMcpError(
+                f"the editor failed: {exc.message}; nothing was sent",
+                hint="set `$EDITOR`, or give the arguments with `--args`",
+            ) from exc
         return read_bytes(file, most=_MOST_BYTES).decode("utf-8", "replace")
-
-
-def _editor() -> list[str]:
-    """Return the user's editor command. Raises InvalidArguments."""
-    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if chosen:
-        return shlex.split(chosen, posix=sys.platform != "win32")
-    for name in _EDITORS:
-        if found := shutil.which(name):
-            return [found]
-    raise InvalidArguments("there is no editor", hint="set `$EDITOR`, or give the arguments with `--args`")
 
 
 # --- allow --always: how to change the config so that it does not ask -----------------------------------
@@ -271,8 +255,9 @@ def _without_approve(document: Mapping[str, object], pending: QueuedApproval) ->
     """Return the globs of the tools to approve that do not match this one."""
     if pending.rule != f"mcpServers.{pending.group}.approve":
         return None
-    own = _at(document, "mcpServers", pending.group, "approve")
-    globs = own if isinstance(own, list) else _at(document, "settings", "approve")
+    globs = _at(document, "mcpServers", pending.group, "approve")
+    if not isinstance(globs, list):
+        globs = _at(document, "settings", "approve")
     if not isinstance(globs, list):
         return None
     matching = [glob for glob in globs if Globs((str(glob),)).matches_variant(pending.name)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import secrets
 from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT
-from dynamic_mcp.features.approvals.queued import QueuedApproval, arguments_of
+from dynamic_mcp.features.approvals.store import QueuedApproval, arguments_of
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.system.blank import format_json, reveal
 from dynamic_mcp.system.shell import format_command

@@ -11,7 +11,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
 from dynamic_mcp.features.approvals.commands.calls import edit_in_editor, of_config, send
-from dynamic_mcp.features.approvals.queued import ApprovalDecision, QueuedApproval, Scope
+from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.system.os_user import os_user
 
 _EVERY_S = 0.5

@@ -21,12 +21,14 @@ from dynamic_mcp.features.registry.commands.answers import (
     store_secrets,
 )
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
-from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
+from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.options import Kind, Option, best, matching, questions_about, usable_options
 from dynamic_mcp.features.registry.origin import KEY, origin_of
 from dynamic_mcp.features.registry.questions import ServerAnswers
 from dynamic_mcp.features.registry.runtimes import UnusableOption
+from dynamic_mcp.importer.convert.plan import Plan
+from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.shell import format_command, quote
 from dynamic_mcp.system.text import one_line, replace_unprintable
 
@@ -51,30 +53,28 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
     """Add a server of a registry to the config; return the exit code."""
     plan = start_plan(this.config_path(may_be_new=True))
     prompt = find_prompt(this, may_ask=not options.yes)
-    hit = Inquiry(this, plan.file).find(options.reference, options.registry)
+    hit = Inquiry(this, plan.output).find(options.reference, options.registry)
     server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
     if server in plan.servers and not options.may_replace and not options.is_print:
         hint = "--replace overwrites it, --as NAME gives this one another name"
-        raise InvalidArguments(f"`{plan.file}` already has a server `{server}`", hint=hint)
+        raise InvalidArguments(f"`{plan.output}` already has a server `{server}`", hint=hint)
     refuse_deleted(hit.document)
     option = _choose(this, hit.document, options, prompt)
     collected = parse_answers(options.values, option)
     taken = complete(collected, option, prompt, kept_variables(plan))
-    answers = store_secrets(collected, option, server, plan.vault)
+    answers = store_secrets(collected, option, server, plan.target.vault)
     draft = build_or_refuse(hit.document, option, answers)
-    shown = {"description": options.description} if options.description else {}
-    plan.entries[server] = {
-        **draft.entry,
-        **shown,
-        KEY: origin_of(hit.registry, hit.document, option, answers).to_json(),
-    }
+    description = {"description": options.description} if options.description else {}
+    origin = origin_of(hit.registry, hit.document, option, answers).to_json()
+    entry: Entry = {**draft.entry, **description, KEY: origin}
+    plan = plan.with_servers({server: entry})
     this.out.say(f"{hit.document.name} {one_line(hit.document.version)} of registry `{hit.registry}`")
     show_warnings(this, hit.document, (*taken, *draft.warnings))
     if options.is_print:
-        this.out.print_json({"mcpServers": dict(plan.entries)})
+        this.out.print_json({"mcpServers": {server: entry}})
         return 0
     _show(this, plan, option, answers, draft.entry)
-    if not agree(this, f"Add it to {plan.file}?", done="written", yes=options.yes):
+    if not agree(this, f"Add it to {plan.output}?", done="written", yes=options.yes):
         return 1
     write_plan(this, plan, f"add {server}")
     _report(this, plan, server)
@@ -96,9 +96,9 @@ def refuse_deleted(document: ServerDocument) -> None:
         raise DynamicMcpError(f"`{document.name}` {document.version} was deleted from the registry{why}")
 
 
-def kept_variables(plan: ConfigPlan) -> Mapping[str, str]:
+def kept_variables(plan: Plan) -> Mapping[str, str]:
     """Return the variables that already have a value."""
-    return {name: value for name, value in {**os.environ, **plan.vault.values}.items() if value}
+    return {name: value for name, value in {**os.environ, **plan.target.vault.values}.items() if value}
 
 
 def show_warnings(this: Invocation, document: ServerDocument, warnings: Iterable[str]) -> None:
@@ -132,26 +132,24 @@ def _choose(this: Invocation, document: ServerDocument, options: AddOptions, pro
     return chosen
 
 
-def _show(
-    this: Invocation, plan: ConfigPlan, option: Option, answers: ServerAnswers, entry: Mapping[str, object]
-) -> None:
+def _show(this: Invocation, plan: Plan, option: Option, answers: ServerAnswers, entry: Mapping[str, object]) -> None:
     words = command_line(entry)
     this.out.say(f"  runs: {format_words(words)}" if words else f"  reaches: {entry['url']}")
     for kind, verb in (("env", "with"), ("headers", "sends")):
         values = entry.get(kind)
         for name, value in values.items() if isinstance(values, Mapping) else ():
             this.out.say(f"  {verb}: {name}={value}")
-    if variables := plan.variables():
-        names = ", ".join(f"`{name}`" for name in variables)
-        this.out.say(f"  secrets: {names} in {plan.vault.file}, which only you can read")
+    if plan.variables:
+        names = ", ".join(f"`{name}`" for name in plan.variables)
+        this.out.say(f"  secrets: {names} in {plan.env_file}, which only you can read")
     for question in questions_about(option):
         if not question.is_required and question.key not in answers:
             this.out.say(f"  optional: {one_line(format_question(question), 200)}")
 
 
-def _report(this: Invocation, plan: ConfigPlan, server: str) -> None:
-    this.out.say(f"added `{server}` to `{plan.file}`")
+def _report(this: Invocation, plan: Plan, server: str) -> None:
+    this.out.say(f"added `{server}` to `{plan.output}`")
     if this.out.is_json_requested:
-        this.out.print_json({"file": str(plan.file), "server": server, "entry": plan.entries[server]})
+        this.out.print_json({"file": str(plan.output), "server": server, "entry": plan.servers[server]})
     else:
         this.out.say(f"next: `{format_command('doctor', server)}` checks that it works")

@@ -14,7 +14,6 @@ from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MAX_BYTES
 from dynamic_mcp.features.registry.config import read_registries
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
-from dynamic_mcp.features.registry.origin import ServerOrigin
 from dynamic_mcp.system import paths
 
 T = TypeVar("T")
@@ -26,7 +25,7 @@ class Inquiry:
     def __init__(self, this: Invocation, file: Path) -> None:
         self._this = this
         self._file = file
-        self._said: set[str] = set()
+        self._shown: set[str] = set()
 
     def lookup(self, only: str | None = None) -> Lookup:
         """Return a lookup in the registries, or in one of them. Raises ConfigError and NotFound."""
@@ -47,19 +46,15 @@ class Inquiry:
                 return run(work)
         finally:
             for note in dict.fromkeys(lookup.notes):
-                if note not in self._said:
+                if note not in self._shown:
                     self._this.out.say(f"warning: {note}")
-            self._said.update(lookup.notes)
+            self._shown.update(lookup.notes)
             lookup.notes.clear()
 
     def find(self, reference: str, only: str | None = None) -> Hit:
         """Return the server of `NAME` or `NAME@VERSION`. Raises NotFound, ConfigError and RegistryError."""
         lookup = self.lookup(only)
         return self.ask(lookup, lookup.find(*split_version(reference)))
-
-    def find_newest(self, origin: ServerOrigin) -> Hit:
-        """Return the newest version of a server that comes from a registry. Raises as `find` does."""
-        return self.find(origin.name, origin.registry)
 
 
 def split_version(reference: str) -> tuple[str, str]:

@@ -10,12 +10,13 @@ from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
-from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
+from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.features.registry.identity import EntryTarget, find_image, find_option, has_version
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
 from dynamic_mcp.features.registry.options import Option
 from dynamic_mcp.features.registry.origin import KEY, ServerOrigin, origin_of, read_origin
 from dynamic_mcp.importer.convert.identity import identify, pinned_version
+from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import one_line, pluralize
@@ -35,7 +36,7 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
     plan = start_plan(this.config_path())
     if server is not None and server not in plan.servers:
         raise NotFound("server", server, plan.servers)
-    inquiry = Inquiry(this, plan.file)
+    inquiry = Inquiry(this, plan.output)
     lookup = inquiry.lookup()
     found: dict[str, ServerOrigin] = {}
     for name, entry in _unlinked(plan, server):
@@ -43,20 +44,20 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
         if len(matches) == 1:
             (match,) = matches
             found[name] = inquiry.ask(lookup, _origin_of(lookup, match))
-            plan.entries[name] = {**entry, KEY: found[name].to_json()}
         _say_match(this, name, matches, found.get(name), is_named=server is not None)
     if this.out.is_json_requested:
         this.out.print_json({name: origin.to_json() for name, origin in found.items()})
     if not found:
         return 0
-    if not agree(this, f"Note that in {plan.file}?", done="written", yes=yes):
+    plan = plan.with_servers({name: {**plan.servers[name], KEY: origin.to_json()} for name, origin in found.items()})
+    if not agree(this, f"Note that in {plan.output}?", done="written", yes=yes):
         return 1
     write_plan(this, plan, f"link {' '.join(found)}")
-    this.out.say(f"linked {pluralize(len(found), 'server')} in `{plan.file}`")
+    this.out.say(f"linked {pluralize(len(found), 'server')} in `{plan.output}`")
     return 0
 
 
-def _unlinked(plan: ConfigPlan, server: str | None) -> Iterator[tuple[str, Entry]]:
+def _unlinked(plan: Plan, server: str | None) -> Iterator[tuple[str, Entry]]:
     for name, entry in plan.servers.items():
         if isinstance(entry, Mapping) and server in (None, name) and (server or read_origin(entry) is None):
             yield name, entry

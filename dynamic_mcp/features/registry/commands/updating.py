@@ -21,13 +21,14 @@ from dynamic_mcp.features.registry.commands.answers import (
     store_secrets,
 )
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
-from dynamic_mcp.features.registry.commands.plan import ConfigPlan, start_plan, write_plan
+from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.identity import with_version
-from dynamic_mcp.features.registry.options import Option, find_same, questions_about, usable_options
+from dynamic_mcp.features.registry.options import Option, questions_about, usable_options
 from dynamic_mcp.features.registry.origin import KEY, ServerOrigin, origin_of, read_origin
 from dynamic_mcp.features.registry.questions import ServerAnswers
 from dynamic_mcp.importer.convert.merge import replace_entry
+from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.convert.vault import rewritten, secrets, text_at
 from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.shell import format_command
@@ -59,14 +60,15 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
         this.out.print_json([_to_json(each) for each in updates])
     if is_print or not updates:
         return 0
-    if not agree(this, f"Write this to {plan.file}?", done="written", yes=yes):
+    if not agree(this, f"Write this to {plan.output}?", done="written", yes=yes):
         return 1
-    write_plan(this, plan, f"update {' '.join(each.server for each in updates)}")
-    this.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.file}`")
+    entries = {each.server: {**each.after, KEY: each.new.to_json()} for each in updates}
+    write_plan(this, plan.with_servers(entries), f"update {' '.join(each.server for each in updates)}")
+    this.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.output}`")
     return 0
 
 
-def _chosen(plan: ConfigPlan, names: Sequence[str]) -> Iterator[tuple[str, ServerOrigin]]:
+def _chosen(plan: Plan, names: Sequence[str]) -> Iterator[tuple[str, ServerOrigin]]:
     """Yield the servers to update with their origins. Raises NotFound and DynamicMcpError."""
     for name in names:
         if name not in plan.servers:
@@ -81,17 +83,17 @@ def _chosen(plan: ConfigPlan, names: Sequence[str]) -> Iterator[tuple[str, Serve
 
 
 class _Planner:
-    """Builds the new entry of each server, and adds it to the plan."""
+    """Builds the new entry of each server."""
 
-    def __init__(self, this: Invocation, plan: ConfigPlan, prompt: Prompt | None) -> None:
+    def __init__(self, this: Invocation, plan: Plan, prompt: Prompt | None) -> None:
         self._this = this
         self._plan = plan
         self._prompt = prompt
-        self._inquiry = Inquiry(this, plan.file)
+        self._inquiry = Inquiry(this, plan.output)
 
     def plan(self, server: str, old: ServerOrigin) -> Update | None:
-        """Add the new entry of a server to the plan; None if it is up to date or cannot be updated."""
-        hit = self._inquiry.find_newest(old)
+        """Return the update of a server; None if it is up to date or cannot be updated."""
+        hit = self._inquiry.find(old.name, old.registry)
         document = hit.document
         if document.status == "deleted":
             why = document.message or "as is done with what is harmful"
@@ -99,7 +101,8 @@ class _Planner:
             return None
         if document.version == old.version:
             return None
-        option = find_same(usable_options(document)[0], old.option)
+        usable, _ = usable_options(document)
+        option = next((each for each in usable if each.label == old.option), None)
         if option is None:
             label, replacing = one_line(old.option, 100), format_command("add", old.name, "--as", server, "--replace")
             self._say(f"warning: {document.name} {document.version} cannot be run as {label} any more")
@@ -115,7 +118,6 @@ class _Planner:
             answers = self._answer(server, old, option)
             after, public = self._build(document, option, answers, before)
         new = origin_of(hit.registry, document, option, answers, is_linked=old.is_linked)
-        self._plan.entries[server] = {**after, KEY: new.to_json()}
         return Update(server, old, new, before, after, public)
 
     def _build(
@@ -135,7 +137,7 @@ class _Planner:
                 collected.answers[question.key] = values
         for taken in complete(collected, option, self._prompt, kept_variables(self._plan)):
             self._say(f"warning: {taken}")
-        return store_secrets(collected, option, server, self._plan.vault)
+        return store_secrets(collected, option, server, self._plan.target.vault)
 
     def _say(self, text: str) -> None:
         self._this.out.say(text)

@@ -72,7 +72,7 @@ def show(this: Invocation, reference: str, *, registry: str | None) -> int:
 def outdated(this: Invocation) -> int:
     """Print which servers have a newer version in their registry; return the exit code."""
     plan = start_plan(this.config_path())
-    inquiry = Inquiry(this, plan.file)
+    inquiry = Inquiry(this, plan.output)
     origins = {name: origin for name, entry in plan.servers.items() if (origin := read_origin(entry)) is not None}
     rows = [_row(name, origin, _newest(inquiry, origin)) for name, origin in origins.items()]
     keys = ("server", "name", "current", "latest", "state")
@@ -91,7 +91,7 @@ def outdated(this: Invocation) -> int:
 def _newest(inquiry: Inquiry, origin: ServerOrigin) -> ServerDocument | str:
     """Return the newest version of a server, or why it is unknown."""
     try:
-        return inquiry.find_newest(origin).document
+        return inquiry.find(origin.name, origin.registry).document
     except NotFound:
         return "not in the registry any more"
     except RegistryError as exc:
