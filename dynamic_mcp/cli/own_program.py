@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynamic_mcp.importer.formats.shapes import NAME
-
-# Cache directories of runners: uvx, `uv run --with`, npx.
-_CACHES = frozenset(("archive-v0", "builds-v0", "environments-v2", "_npx"))
+from dynamic_mcp.system.extras import is_temporary
 
 
 def find_own_program() -> tuple[list[str], str]:
@@ -29,12 +27,6 @@ def find_own_program() -> tuple[list[str], str]:
             " (`uv tool install` or `pipx install`) and run this command again"
         )
     return [sys.executable, "-m", "dynamic_mcp"], ""
-
-
-def is_temporary(file: Path) -> bool:
-    """Return whether a program is in the cache of a runner, which may be cleared at any time."""
-    parts = file.parts
-    return not _CACHES.isdisjoint(parts) or ("pipx" in parts and ".cache" in parts)
 
 
 def _find_scripts() -> Iterator[Path]:

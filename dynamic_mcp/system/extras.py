@@ -1,4 +1,4 @@
-"""Optional packages: the contents of each extra, and the command that installs them beside this program."""
+"""Optional packages: the contents of each extra, and how to add them to this program as it was installed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
+from urllib.parse import parse_qs, urlsplit
 
 DISTRIBUTION = "dynamic-mcp-proxy"
 # As in `[project.optional-dependencies]` of pyproject.toml, without the versions.
@@ -15,24 +16,40 @@ PACKAGES = {
     "keyring": ("keyring",),
     "otel": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"),
 }
+# Cache directories of runners: uvx, `uv run --with`, npx.
+_CACHES = frozenset(("archive-v0", "builds-v0", "environments-v2", "_npx"))
+# Where `pipx --global` keeps its environments.
+_PIPX_GLOBAL = Path("/opt/pipx")
 
 
-def install_hint(extra: str, prefix: Path | None = None) -> str:
-    """Return the command that adds an extra's packages to the environment in `prefix`, by default the running one.
+def install_hint(
+    extra: str, prefix: Path | None = None, *, python: str = sys.executable, has_pip: bool | None = None
+) -> str:
+    """Return how to add an extra's packages to the environment in `prefix`, by default the running one.
 
-    pipx and uv mark the environments of their tools with a file.
+    pipx and uv mark the environments of their tools with a file. Those of `pipx run` and uvx are built anew from the
+    command line, so adding a package to them would not last.
     """
     prefix = prefix or Path(sys.prefix)
     packages = PACKAGES[extra]
+    if is_temporary(prefix):
+        return f"add `{' '.join(f'--with {each}' for each in packages)}` to the command that runs dynamic-mcp"
     if (prefix / "pipx_metadata.json").is_file():
-        command = ["pipx", "inject", DISTRIBUTION, *packages]
+        scope = ["--global"] if prefix.is_relative_to(_PIPX_GLOBAL) else []
+        command = ["pipx", "inject", *scope, prefix.name, *packages]
     elif (receipt := prefix / "uv-receipt.toml").is_file():
         command = ["uv", "tool", "install", *_list_requirements(receipt, packages)]
-    elif find_spec("pip") is None:
-        command = ["uv", "pip", "install", "--python", sys.executable, *packages]
+    elif has_pip or (has_pip is None and find_spec("pip") is not None):
+        command = [python, "-m", "pip", "install", *packages]
     else:
-        command = [sys.executable, "-m", "pip", "install", *packages]
+        command = ["uv", "pip", "install", "--python", python, *packages]
     return f"install it: `{' '.join(map(quote, command))}`"
+
+
+def is_temporary(path: Path) -> bool:
+    """Return whether a program or environment is in the cache of a runner, which may be cleared at any time."""
+    parts = path.parts
+    return not _CACHES.isdisjoint(parts) or ("pipx" in parts and ".cache" in parts)
 
 
 def _list_requirements(receipt: Path, packages: tuple[str, ...]) -> Iterator[str]:
@@ -40,15 +57,37 @@ def _list_requirements(receipt: Path, packages: tuple[str, ...]) -> Iterator[str
     import tomllib
 
     installed = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"]
-    others = (_describe_source(each) for each in installed if each["name"] not in (DISTRIBUTION, *packages))
-    for package in (*others, *packages):
+    for each in installed:
+        if each["name"] not in (DISTRIBUTION, *packages):
+            yield "--with-editable" if "editable" in each else "--with"
+            yield _describe_source(each)
+    for package in packages:
         yield from ("--with", package)
-    yield next((_describe_source(each) for each in installed if each["name"] == DISTRIBUTION), DISTRIBUTION)
+    program = next((each for each in installed if each["name"] == DISTRIBUTION), {"name": DISTRIBUTION})
+    if "editable" in program:
+        yield "--editable"
+    yield _describe_source(program)
 
 
-def _describe_source(requirement: Mapping[str, str]) -> str:
-    """Return a requirement in the syntax of uv's command line."""
-    if git := requirement.get("git"):
-        return f"git+{git}"
+def _describe_source(requirement: Mapping[str, str | list[str]]) -> str:
+    """Return a requirement of a receipt in the syntax of uv's command line."""
+    name, extras = requirement["name"], ",".join(requirement.get("extras", ()))
+    extras = f"[{extras}]" if extras else ""
+    if isinstance(git := requirement.get("git"), str):
+        source = _describe_repository(git)
+        return f"{name}{extras} @ {source}" if extras else source
     sources = ("directory", "editable", "path", "url")
-    return next((requirement[key] for key in sources if key in requirement), requirement["name"])
+    source = next((str(requirement[key]) for key in sources if key in requirement), f"{name}")
+    if "url" in requirement and extras:
+        return f"{name}{extras} @ {source}"
+    specifier = requirement.get("specifier", "") if source == name else ""
+    return f"{source}{extras}{specifier}"
+
+
+def _describe_repository(git: str) -> str:
+    """Return the URL of a repository; uv's receipts have its revision and folder in the query."""
+    parts = urlsplit(git)
+    query = parse_qs(parts.query)
+    revision = next((f"@{query[key][0]}" for key in ("rev", "tag", "branch") if key in query), "")
+    folder = "".join(f"#subdirectory={each}" for each in query.get("subdirectory", ()))
+    return f"git+{git.partition('?')[0]}{revision}{folder}"

@@ -47,8 +47,8 @@ async def test_a_kill_in_the_middle_of_calls_loses_none_that_was_executed(
         for each in islice(asyncio.as_completed(calls), answered):
             await each
         program.kill()
-        for each in calls:
-            each.cancel()
+        for task in calls:
+            task.cancel()
         await asyncio.wait(calls)
     async with serving(tmp_path, servers, **root) as program:
         await call(program, count)
