@@ -412,8 +412,8 @@ async def test_tools_are_shown_with_the_members_that_their_server_gave_them(
 async def _visit_all(peer: Peer) -> None:
     resources, *others = zip(LISTS, ("full://text", "full://item/{id}", "greet"), strict=True)
     uris = [json.loads(bytes(entry))["uri"] for entry in await peer.list_all(*resources[0], wanted=resources[1])]
-    for names, wanted in others:
-        await peer.list_all(*names, wanted=wanted)
+    for which, wanted in others:
+        await peer.list_all(*which, wanted=wanted)
     for uri in (*uris, "full://item/7", "full://full/files/x?rev=1", "full://hidden", "full://nowhere"):
         await peer.ask("resources/read", b'{"uri":%s,"x-v":{"twice":1,"twice":2}}' % _json(uri))
     for name in ("greet", "only_full", offers.LONG_PROMPT + "1", offers.LONG_PROMPT + "2"):
