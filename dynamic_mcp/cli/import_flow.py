@@ -25,7 +25,7 @@ from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description
-from dynamic_mcp.importer.convert.merge import MergeChoice, ServerDifference
+from dynamic_mcp.importer.convert.merge import MergeChoice
 from dynamic_mcp.importer.convert.plan import Action, ImportItem, Plan, count_actions, describe_difference
 from dynamic_mcp.importer.convert.vault import set_variables
 from dynamic_mcp.importer.formats import files
@@ -195,14 +195,14 @@ def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, 
     return NOTHING_FOUND
 
 
-def _make_decider(options: ImportOptions, respondent: Respondent) -> Callable[[ServerDifference], MergeChoice]:
+def _make_decider(options: ImportOptions, respondent: Respondent) -> Callable[[ImportItem], MergeChoice]:
     """Return the function that resolves a difference: by options, by asking the user, or in favor of the config."""
 
-    def decide(difference: ServerDifference) -> MergeChoice:
-        names = (difference.name, difference.server.name)
+    def decide(item: ImportItem) -> MergeChoice:
+        names = (item.name, item.server.name)
         if any(fnmatchcase(name, glob) for name in names for glob in options.replaced):
             return MergeChoice.REPLACE
-        return respondent.decide(difference) if respondent.is_terminal else MergeChoice.KEEP
+        return respondent.decide(item) if respondent.is_terminal else MergeChoice.KEEP
 
     return decide
 

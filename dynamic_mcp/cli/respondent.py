@@ -16,8 +16,8 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.convert.description import describe, with_description
-from dynamic_mcp.importer.convert.merge import MergeChoice, ServerDifference
-from dynamic_mcp.importer.convert.plan import describe_difference
+from dynamic_mcp.importer.convert.merge import MergeChoice
+from dynamic_mcp.importer.convert.plan import ImportItem, describe_difference
 from dynamic_mcp.importer.model import Entry, ForeignServer, Reading
 
 # Piped answers come at once; without any, stdin stays silent or is closed.
@@ -52,20 +52,20 @@ class Respondent:
         chosen = questionary.checkbox("Import from", choices=choices).ask()
         return [usable[number] for number in chosen] if chosen is not None else _require_answer(None)
 
-    def decide(self, difference: ServerDifference) -> MergeChoice:
+    def decide(self, item: ImportItem) -> MergeChoice:
         """Show how a server differs from the one in the config, and ask which one to take."""
         import questionary
 
-        server = difference.server
-        self._out.say(f"`{difference.name}` differs in {server.source.file}: {', '.join(difference.fields)}")
-        for line in describe_difference(difference.entry, difference.proposal):
+        server = item.server
+        self._out.say(f"`{item.name}` differs in {server.source.file}: {', '.join(item.fields)}")
+        for line in describe_difference(item.before, item.proposal):
             self._out.say(f"  {line}")
         choices = [
             questionary.Choice("keep the one in the config", value=MergeChoice.KEEP),
             questionary.Choice(f"replace it by the one of {server.source.tool}", value=MergeChoice.REPLACE),
             questionary.Choice("add it under another name", value=MergeChoice.ADD),
         ]
-        answer = questionary.select(f"{difference.name}?", choices=choices).ask()
+        answer = questionary.select(f"{item.name}?", choices=choices).ask()
         if answer is None:
             raise KeyboardInterrupt
         return MergeChoice(answer)

@@ -21,8 +21,6 @@ from dynamic_mcp.importer.convert.matching import INHERIT_ENV, Matcher
 from dynamic_mcp.importer.convert.merge import (
     Merge,
     MergeChoice,
-    MergeRules,
-    ServerDifference,
     describe_wider,
     with_environment,
 )
@@ -64,20 +62,21 @@ def plan_import(
     readings: Sequence[Reading],
     request: ImportRequest,
     *,
-    decide: Callable[[ServerDifference], MergeChoice] = lambda difference: MergeChoice.KEEP,
+    decide: Callable[[ImportItem], MergeChoice] = lambda item: MergeChoice.KEEP,
     describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
 ) -> Plan:
     """Compute the effects of an import. Raises ConfigError and FileError if the output cannot be merged into."""
     target = read_output(request.output, request.home, is_afresh=request.is_afresh)
     matcher = Matcher(target.servers, request.home, known_values(target.vault, request.environment))
-    rules = MergeRules(
-        decide,
-        describe,
+    merge = Merge(
+        target.servers,
+        matcher,
+        decide=decide,
+        describe=describe,
         write=target.vault.move if request.secrets == "env" else lambda name, entry, before: entry,
         has_environment_setting=_has_environment_setting(target.document),
         starting_us={reading.source.tool for reading in readings if reading.has_own_entry},
     )
-    merge = Merge(target.servers, matcher, rules)
     placed = [_resolve_paths(reading, request.output, request.project) for reading in readings]
     shadowing = _find_shadowing(placed, request)
     items = tuple(

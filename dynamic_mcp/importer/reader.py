@@ -391,15 +391,15 @@ def _parse_input(each: Mapping[str, object]) -> PromptedInput:
 def _look_elsewhere(collected: _ServerCollection, document: Mapping[str, object], adapter: Adapter) -> None:
     for path in adapter.fallback:
         for value in find_values(document, path):
-            members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-            if any(_is_server_like(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
+            items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            if any(_is_server_like(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in items):
                 _add_servers(collected, value, path, adapter)
         if collected.has_container:
             return
     if adapter.is_bare and document:
-        own = {name: value for name, value in document.items() if name != "$schema"}
-        if own and all(map(_is_server_like, own.values())):
-            _add_servers(collected, own, "$", adapter)
+        members = {name: value for name, value in document.items() if name != "$schema"}
+        if members and all(map(_is_server_like, members.values())):
+            _add_servers(collected, members, "$", adapter)
 
 
 def _add_servers(collected: _ServerCollection, value: object, path: str, adapter: Adapter) -> None:
@@ -439,12 +439,9 @@ def _switch_off(
     listed = [name for path in adapter.off for name in find_values(document, path) if isinstance(name, str)]
     off = [name for name in collected.servers if _is_among(name, (*listed, *elsewhere), adapter)]
     for name in off:
-        raw = collected.servers[name]
-        collected.servers[name] = RawServer(raw.name, raw.value, is_off=True, remarks=raw.remarks)
+        collected.servers[name] = replace(collected.servers[name], is_off=True)
     allowed = [name for path in adapter.allowed for name in find_values(document, path) if isinstance(name, str)]
     for name, raw in collected.servers.items() if allowed else ():
         if not _is_among(name, allowed, adapter) and name not in off:
             remark = ("", "is not in the tool's list of allowed servers, so the tool does not start it")
-            collected.servers[name] = RawServer(
-                raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark)
-            )
+            collected.servers[name] = replace(raw, remarks=(*raw.remarks, remark))

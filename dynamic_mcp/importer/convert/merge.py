@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum, auto
 
 from dynamic_mcp.config.types import NAME_LENGTH
@@ -20,41 +20,34 @@ class MergeChoice(Enum):
     ADD = auto()  # under another name
 
 
-@dataclass(frozen=True)
-class ServerDifference:
-    """A server that the config has with other content; `proposal` is the entry that a replace writes."""
+class Merge:
+    """An import in progress: the servers of the config so far.
 
-    server: ForeignServer
-    name: str
-    fields: tuple[str, ...]
-    entry: Entry = field(repr=False)
-    proposal: Entry = field(repr=False)
-
-
-@dataclass(frozen=True)
-class MergeRules:
-    """How to merge: `decide` settles differences, `describe` and `write` prepare a new entry for the config.
-
-    `has_environment_setting` means that the config's settings decide what programs inherit, so that new entries do
-    not. The tools in `starting_us` have our entry, and may have disabled a server because of it.
+    `decide` settles differences, `describe` and `write` prepare a new entry for the config. `has_environment_setting`
+    means that the config's settings decide what programs inherit, so that new entries do not. The tools in
+    `starting_us` have our entry, and may have disabled a server because of it.
     """
 
-    decide: Callable[[ServerDifference], MergeChoice]
-    describe: Callable[[ForeignServer], Entry] = lambda server: server.entry
-    write: Callable[[str, Entry, Entry | None], Entry] = lambda name, entry, before: entry
-    has_environment_setting: bool = False
-    starting_us: Collection[str] = ()
-
-
-class Merge:
-    """An import in progress: the servers of the config so far."""
-
-    def __init__(self, servers: Mapping[str, Entry], matcher: Matcher, rules: MergeRules) -> None:
+    def __init__(
+        self,
+        servers: Mapping[str, Entry],
+        matcher: Matcher,
+        *,
+        decide: Callable[[ImportItem], MergeChoice],
+        describe: Callable[[ForeignServer], Entry],
+        write: Callable[[str, Entry, Entry | None], Entry],
+        has_environment_setting: bool,
+        starting_us: Collection[str],
+    ) -> None:
         self.servers = dict(servers)
         self.remarks: list[str] = []
         self._before = dict(servers)
         self._matcher = matcher
-        self._rules = rules
+        self._decide = decide
+        self._describe = describe
+        self._write = write
+        self._has_environment_setting = has_environment_setting
+        self._starting_us = starting_us
 
     def take(self, server: ForeignServer, siblings: Collection[str]) -> ImportItem:
         """Merge one server. The order of calls matters: the first of several sources of one server counts.
@@ -75,10 +68,10 @@ class Merge:
 
     def _add(self, server: ForeignServer) -> ImportItem:
         name = self._make_name(server)
-        entry = self._rules.describe(server)
-        if self._rules.has_environment_setting:
+        entry = self._describe(server)
+        if self._has_environment_setting:
             entry = without_environment(entry)
-        entry = self._rules.write(name, entry, None)
+        entry = self._write(name, entry, None)
         self._put(name, entry)
         self._matcher.claim(name, server)
         return ImportItem(server, name, Action.NEW, None, entry, notices=server.notices)
@@ -91,25 +84,18 @@ class Merge:
 
     def _settle(self, server: ForeignServer, name: str, fields: tuple[str, ...]) -> ImportItem:
         before = self.servers[name]
-        difference = ServerDifference(server, name, fields, before, replace_entry(before, server.entry))
-        match self._rules.decide(difference):
+        proposal = replace_entry(before, server.entry)
+        item = ImportItem(
+            server, name, Action.DIFFERS, before, before, fields=fields, proposal=proposal, notices=server.notices
+        )
+        match self._decide(item):
             case MergeChoice.KEEP:
-                action = Action.DIFFERS
+                return item
             case MergeChoice.REPLACE:
-                action = Action.REPLACED
-                self._put(name, self._rules.write(name, difference.proposal, before))
+                self._put(name, self._write(name, proposal, before))
+                return replace(item, action=Action.REPLACED, entry=self.servers[name])
             case MergeChoice.ADD:
                 return replace(self._add(server), fields=fields)
-        return ImportItem(
-            server,
-            name,
-            action,
-            before,
-            self.servers[name],
-            fields=fields,
-            proposal=difference.proposal,
-            notices=server.notices,
-        )
 
     def _take_duplicate(
         self, server: ForeignServer, name: str, fields: Sequence[str], first: ForeignServer
@@ -120,7 +106,7 @@ class Merge:
         notices = [_make_notice(server, each, f"`{name}` keeps {kept}, which differs") for each in fields]
         if name in self._before:
             self._compare_environment(server, name)
-        elif not self._rules.has_environment_setting:
+        elif not self._has_environment_setting:
             entry, remarks = _with_wider_environment(server, name, self.servers[name], first.source.tool)
             self._put(name, entry)
             notices += remarks
@@ -129,7 +115,7 @@ class Merge:
     def _compare_environment(self, server: ForeignServer, name: str) -> None:
         """Add a notice if an entry, which keeps its environment, gets less than the tool passes on."""
         entry = self.servers[name]
-        is_settled = self._rules.has_environment_setting or INHERIT_ENV in entry or "url" in entry
+        is_settled = self._has_environment_setting or INHERIT_ENV in entry or "url" in entry
         if not is_settled and _is_wider(server.entry, entry):
             self.remarks.append(
                 f"`{name}` gets less of your environment than {server.source.tool} passes on: set its `{INHERIT_ENV}`"
@@ -138,7 +124,7 @@ class Merge:
 
     def _without_our_switch(self, server: ForeignServer, name: str) -> ForeignServer:
         """Return the server as enabled if its tool may have disabled it only because it starts us."""
-        is_ours = server.is_off and server.source.tool in self._rules.starting_us
+        is_ours = server.is_off and server.source.tool in self._starting_us
         return (
             server.without_field("enabled") if is_ours and self.servers[name].get("enabled") is not False else server
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dynamic_mcp.importer.formats import parser
 from dynamic_mcp.importer.model import Machine, SettingsSource, ToolScope
-from dynamic_mcp.importer.tools.document import ToolDocument, fill_in
+from dynamic_mcp.importer.tools.document import Object, ToolDocument, fill_in
 
 _OFF_IN_PROJECT = "is disabled for this project in Claude Code; it stays enabled here"
 
@@ -28,8 +28,7 @@ def normalize(document: ToolDocument, source: SettingsSource, machine: Machine) 
         _switch_off(document, document.refused_servers)
     else:
         here = _to_strings(_project_part(document.settings, machine).get("disabledMcpServers"))
-        servers = document.settings.get("mcpServers")
-        for name in here & (servers.keys() if isinstance(servers, dict) else set()):
+        for name in here & document.servers().keys():
             document.add_remark(name, "", _OFF_IN_PROJECT)
 
 
@@ -57,7 +56,7 @@ def _normalize_plugin(document: ToolDocument, source: SettingsSource, machine: M
             id = f"{plugin}@{marketplace}"
             fill_in(document, {"CLAUDE_PLUGIN_DATA": str(plugins / "data" / re.sub(r"[^A-Za-z0-9_-]", "-", id))})
             if any(_has_disabled(settings, id) for settings in _read_settings(machine)):
-                _switch_off(document, _server_names(document))
+                _switch_off(document, set(document.servers()))
         case _:
             _note_unknown_data(document)
 
@@ -69,26 +68,18 @@ def _has_disabled(settings: Mapping[str, object], plugin: str) -> bool:
 
 def _note_unknown_data(document: ToolDocument) -> None:
     reference = "${CLAUDE_PLUGIN_DATA}"
-    servers = document.settings.get("mcpServers")
-    for name, server in servers.items() if isinstance(servers, dict) else ():
+    for name, server in document.servers().items():
         if reference in json.dumps(server, default=str):
             document.add_remark(
                 name, "", f"uses `{reference}`, whose directory is not known for this plugin: set the variable"
             )
 
 
-def _server_names(document: ToolDocument) -> set[str]:
-    servers = document.settings.get("mcpServers")
-    return set(servers) if isinstance(servers, dict) else set()
-
-
 def _switch_off(document: ToolDocument, names: set[str]) -> None:
-    servers = document.settings.get("mcpServers")
-    for name in names & (servers.keys() if isinstance(servers, dict) else set()):
-        assert isinstance(servers, dict)
-        if isinstance(servers[name], dict):
-            servers = {**servers, name: {**servers[name], "disabled": True}}
-    document.settings["mcpServers"] = servers
+    def change(name: str, server: Object) -> Object:
+        return {**server, "disabled": True} if name in names else server
+
+    document.change_servers("mcpServers", change)
 
 
 def _refused_servers(machine: Machine) -> set[str]:

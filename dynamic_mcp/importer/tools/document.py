@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 Object = dict[str, object]
@@ -20,6 +20,19 @@ class ToolDocument:
     server_remarks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     refused_servers: set[str] = field(default_factory=set)
 
+    def servers(self, key: str = "mcpServers") -> Object:
+        """Return the servers in this member; none if it is not an object."""
+        servers = self.settings.get(key)
+        return servers if isinstance(servers, dict) else {}
+
+    def change_servers(self, key: str, change: Callable[[str, Object], object]) -> None:
+        """Replace each server in this member that is an object."""
+        if isinstance(self.settings.get(key), dict):
+            self.settings[key] = {
+                name: change(name, server) if isinstance(server, dict) else server
+                for name, server in self.servers(key).items()
+            }
+
     def remarks_on(self, server: str) -> list[tuple[str, str]]:
         return self.server_remarks.get(server, [])
 
@@ -29,9 +42,7 @@ class ToolDocument:
 
 def fill_in(document: ToolDocument, values: Mapping[str, str]) -> None:
     """Replace these references in the servers of a document by their values at the time of the import."""
-    servers = document.settings.get("mcpServers")
-    if isinstance(servers, dict):
-        document.settings["mcpServers"] = {name: _fill(server, values) for name, server in servers.items()}
+    document.change_servers("mcpServers", lambda name, server: _fill(server, values))
 
 
 def _fill(value: object, values: Mapping[str, str]) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import naming
@@ -55,22 +56,18 @@ def _switch_tools(document: ToolDocument, servers: Object) -> None:
         if is_on is not False or not isinstance(server, dict):
             continue
         name = max(owners, key=len)
-        known = server.get("excludeTools")
-        excluded = [*(known if isinstance(known, list) else []), pattern.removeprefix(f"{name}_")]
+        earlier = server.get("excludeTools")
+        excluded = [*(earlier if isinstance(earlier, list) else []), pattern.removeprefix(f"{name}_")]
         servers[name] = {**server, "excludeTools": excluded}
 
 
 def _normalize_kilocode(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Convert the file of versions before 7: `mcpServers`, seconds, and `sse` as the default type."""
     _normalize_opencode(document, source, machine)
-    servers = document.settings.get("mcpServers")
-    if isinstance(servers, dict):
-        document.settings["mcpServers"] = {name: _convert_old_kilo(server) for name, server in servers.items()}
+    document.change_servers("mcpServers", _convert_old_kilo)
 
 
-def _convert_old_kilo(server: object) -> object:
-    if not isinstance(server, dict):
-        return server
+def _convert_old_kilo(name: str, server: Object) -> Object:
     changed = dict(server)
     if "timeout" in changed:
         changed["tool_timeout_sec"] = changed.pop("timeout")
@@ -89,8 +86,7 @@ def _normalize_gemini(document: ToolDocument, source: SettingsSource, machine: M
 
 def _normalize_claude_desktop(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Add remarks about URLs: Claude Desktop only starts programs, so it ignores them."""
-    servers = document.settings.get("mcpServers")
-    for name, server in servers.items() if isinstance(servers, dict) else ():
+    for name, server in document.servers().items():
         if isinstance(server, dict) and server.get("url") and not server.get("command"):
             document.add_remark(
                 name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used"
@@ -99,11 +95,8 @@ def _normalize_claude_desktop(document: ToolDocument, source: SettingsSource, ma
 
 def _normalize_zed(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Leave out the servers of extensions: the file has only their settings."""
-    servers = document.settings.get("context_servers")
-    if not isinstance(servers, dict):
-        return
     kept: Object = {}
-    for name, server in servers.items():
+    for name, server in document.servers("context_servers").items():
         is_defined = isinstance(server, dict) and bool(server.keys() & {"command", "url"})
         if isinstance(server, dict) and not is_defined and server.keys() & {"settings", "source"}:
             document.remarks.append(
@@ -111,7 +104,8 @@ def _normalize_zed(document: ToolDocument, source: SettingsSource, machine: Mach
             )
         else:
             kept[name] = server
-    document.settings["context_servers"] = kept
+    if document.servers("context_servers"):
+        document.settings["context_servers"] = kept
 
 
 def _normalize_openhands(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
@@ -161,27 +155,23 @@ def _normalize_continue(document: ToolDocument, source: SettingsSource, machine:
 
 def _normalize_hermes(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """Hermes: the filter of tools also has switches for resources and prompts."""
-    servers = document.settings.get("mcp_servers")
-    if not isinstance(servers, dict):
-        return
-    changed: Object = dict(servers)
-    for name, server in servers.items():
-        tools = server.get("tools") if isinstance(server, dict) else None
-        if isinstance(server, dict) and isinstance(tools, dict):
-            off = [switch for switch in ("resources", "prompts") if tools.get(switch) is False]
-            for switch in off:
+
+    def change(name: str, server: Object) -> Object:
+        tools = server.get("tools")
+        if not isinstance(tools, dict):
+            return server
+        for switch in ("resources", "prompts"):
+            if tools.get(switch) is False:
                 document.add_remark(name, f"tools.{switch}", "has no counterpart here and is left out")
-            rest = {key: value for key, value in tools.items() if key not in ("resources", "prompts")}
-            changed[name] = {**server, "tools": rest}
-    document.settings["mcp_servers"] = changed
+        rest = {key: value for key, value in tools.items() if key not in ("resources", "prompts")}
+        return {**server, "tools": rest}
+
+    document.change_servers("mcp_servers", change)
 
 
 def _normalize_librechat(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
     """LibreChat: a key is an object that names its header and its owner."""
-    servers = document.settings.get("mcpServers")
-    if isinstance(servers, dict):
-        changed = {name: _with_key(document, name, server) for name, server in servers.items()}
-        document.settings["mcpServers"] = changed
+    document.change_servers("mcpServers", partial(_with_key, document))
 
 
 def _normalize_mistral_vibe(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
@@ -202,9 +192,9 @@ def _with_options(document: ToolDocument, server: object) -> object:
     return {**server, "requestOptions": {"headers": options.get("headers")}}
 
 
-def _with_key(document: ToolDocument, name: str, server: object) -> object:
-    key = server.get("apiKey") if isinstance(server, dict) else None
-    if not isinstance(server, dict) or not isinstance(key, dict):
+def _with_key(document: ToolDocument, name: str, server: Object) -> Object:
+    key = server.get("apiKey")
+    if not isinstance(key, dict):
         return server
     rest = {field: value for field, value in server.items() if field != "apiKey"}
     header = {"custom": key.get("custom_header"), "bearer": "Authorization"}.get(str(key.get("authorization_type")))
@@ -212,9 +202,9 @@ def _with_key(document: ToolDocument, name: str, server: object) -> object:
     if not (isinstance(text, str) and isinstance(header, str)):
         document.add_remark(name, "apiKey", "comes from each user or in a custom way and is left out: set the header")
         return rest
-    known = rest.get("headers")
-    headers = known if isinstance(known, dict) else {}
-    return {**rest, "headers": {**headers, header: f"Bearer {text}" if header == "Authorization" else text}}
+    headers = rest.get("headers")
+    value = f"Bearer {text}" if header == "Authorization" else text
+    return {**rest, "headers": {**(headers if isinstance(headers, dict) else {}), header: value}}
 
 
 def _with_key_of_env(document: ToolDocument, server: object) -> object:
