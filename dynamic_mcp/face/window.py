@@ -16,6 +16,8 @@ from dynamic_mcp.system.installation import Installation
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.system.private_socket import Socket
 
@@ -53,11 +55,11 @@ def may_be_thinner() -> bool:
     return _is_plain(split_profile(sys.argv[1:])[0]) and not _is_restarted
 
 
-def restart() -> None:
+def restart(arguments: Sequence[str] = tuple(sys.orig_argv[1:])) -> None:
     """Restart the program in the same process, now that its daemon runs. Returns only if that fails."""
     os.environ[_RESTARTED] = str(os.getpid())
     try:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
     except OSError:  # the interpreter has been replaced meanwhile
         del os.environ[_RESTARTED]
 
@@ -107,7 +109,7 @@ def _restart_if_upgraded(shim: Shim, installation: Installation) -> None:
             file.seek(0)
             os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - takes no keyword
             os.environ[_STATE] = str(file.fileno())
-            restart()
+            restart(["-P", "-m", "dynamic_mcp", *sys.argv[1:]])  # installers write the script last
     except OSError:  # the disk is full: this process continues
         pass
     os.environ.pop(_STATE, None)

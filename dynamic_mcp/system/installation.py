@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _PACKAGE = "dynamic_mcp"
+_DISTRIBUTION = "dynamic-mcp-proxy"
+# The directories that installers write to; a program elsewhere was not installed.
+_INSTALLED_IN = ("site-packages", "dist-packages")
 # The time limit for the new program to print its version, or to start a daemon.
 _RUN_WITHIN_S = 10.0
 
@@ -35,8 +38,22 @@ class Installation:
         return _identify(self._file) != self._started_from
 
     def is_complete(self) -> bool:
-        """Return whether the program can be started now. Runs it, which takes a moment."""
-        return self.run("--version")
+        """Return whether the program can be started now. Runs it, which takes a moment.
+
+        An installer that is not done may have written what `--version` needs, and not yet what serving needs.
+        """
+        return self._has_all_files() and self.run("--version")
+
+    def _has_all_files(self) -> bool:
+        """Return whether all files are there that the installer has listed, which it does at its end."""
+        from importlib.metadata import PackageNotFoundError, distribution
+        from pathlib import Path
+
+        try:
+            files = distribution(_DISTRIBUTION).files
+        except PackageNotFoundError:
+            return Path(self._file).parent.parent.name not in _INSTALLED_IN
+        return all(Path(str(each.locate())).exists() for each in files or ())
 
     def run(self, *arguments: str) -> bool:
         """Run the currently installed program; return whether it succeeds in time."""

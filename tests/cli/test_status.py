@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,7 +102,7 @@ async def test_status_shows_a_running_proxy_its_client_and_its_groups(cli: CliRu
 
 async def test_each_server_has_its_process_memory_and_durations(cli: CliRunner, state: Path) -> None:
     cli.configure(
-        {"full": full(), "tiny": {"command": "python3", "args": [str(UPSTREAMS / "tiny.py")]}, "idle": full()}
+        {"full": full(), "tiny": {"command": sys.executable, "args": [str(UPSTREAMS / "tiny.py")]}, "idle": full()}
     )
     async with running(str(cli.config)) as program:
         await program.initialize()

@@ -323,7 +323,7 @@ def test_any_document_is_a_config_or_a_config_error(servers: object, settings: o
         ('{"mcpServers": {} /* }', "line 1, column 19", "is not JSON: unterminated comment"),
         ('{"a": "x', "line 1, column 7", "is not JSON: unterminated string"),
         ('{"a": NaN}', "line 1, column 7", "is not JSON: `NaN`"),
-        ("[" * 100_000, "line 1, column 1", "is not JSON: nested too deeply"),
+        ("[" * 200_000, "line 1, column 1", "is not JSON: nested too deeply"),
         ('{"mcpServers": {"\\ud800": {}}}', "line 1, column 18", "is not JSON: half of a surrogate pair"),
         (
             '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',

@@ -140,7 +140,7 @@ def test_encoding_mark_and_line_ends_stay(world: World, encoding: str, mark: byt
         ("cursor", ".cursor/mcp.json", '{"mcpServers": {', "line 1, column 17"),
         ("cursor", ".cursor/mcp.json", '{"mcpServers": []}', "neither an object"),
         ("cursor", ".cursor/mcp.json", '{"a": 1, "a": 2}', "more than once"),
-        ("cursor", ".cursor/mcp.json", "[" * 10_000, "nested"),
+        ("cursor", ".cursor/mcp.json", "[" * 200_000, "nested"),
         ("codex", ".codex/config.toml", "[mcp_servers\n", "is not TOML"),
         ("codex", ".codex/config.toml", "mcp_servers = 1\n", "cannot be changed"),
         ("goose", ".config/goose/config.yaml", "extensions:\n  - a\n b: {", "is not YAML"),

@@ -206,7 +206,7 @@ def test_integers_of_5000_digits_pass() -> None:
         pytest.param(b'{"id":1,"result":[-Infinity]}', id="infinity"),
         pytest.param(b'{"id":1,"result":{"s":"\\ud800","n":NaN}}', id="NaN after a lone surrogate"),
         pytest.param(b"[" * 200_000, id="deep arrays without an end"),
-        pytest.param(b'{"id":1,"result":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001, id="deep objects"),
+        pytest.param(b'{"id":1,"result":' + b'{"a":' * 1_000_000, id="deep objects"),
         pytest.param(b'{"id":1}{"id":2}', id="two messages in a line"),
         pytest.param(b'{"id":1,"result":{}', id="half a message"),
         pytest.param(b'{"id":1,"result":"a\tb"}', id="a control character in a string"),

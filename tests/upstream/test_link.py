@@ -206,7 +206,7 @@ def _oversized(line: bytes) -> bytes:
     [
         b'{"jsonrpc":"2.0","id":%d,"result":{"temperature":NaN}}',
         b'{"result":{"half":tru},"jsonrpc":"2.0","id":%d}\r',
-        b'{"jsonrpc":"2.0","id":%d,"result":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"jsonrpc":"2.0","id":%d,"result":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}",
     ],
     ids=["NaN", "half a word", "deep nesting"],
 )

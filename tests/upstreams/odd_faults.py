@@ -333,8 +333,8 @@ def big_int(to: str, size: int) -> Iterator[bytes]:
 
 @fault
 def deep(to: str, size: int) -> Iterator[bytes]:
-    """Answers with 100000 lists in each other."""
-    levels = size or 100_000
+    """Answers with a million lists in each other, which no parser of Python reads."""
+    levels = size or 1_000_000
     yield result_frame(to, b'{"content":[],"structuredContent":{"deep":%s}}' % (b"[" * levels + b"]" * levels))
 
 
