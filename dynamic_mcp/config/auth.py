@@ -160,8 +160,8 @@ def resolve_provider(own: Provider, number: int, texts: Substitution, access: Ac
             jwks_url = None if own.jwks_url is None else texts.fill_url((*at, "jwks_url"), own.jwks_url)
             return replace(own, issuer=texts.fill_url((*at, "issuer"), own.issuer), jwks_url=jwks_url)
         case Forwarded():
-            for everybody in (each for each in own.trusted if each.endswith("/0")):
-                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{everybody}` lets everybody be anybody")
+            for network in (each for each in own.trusted if each.endswith("/0")):
+                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{network}` lets any client be any user")
             return own
         case LoginAuth():
             oidc = None if own.oidc is None else _resolve_oidc(own.oidc, (*at, "oidc"), texts)

@@ -114,7 +114,7 @@ class Http(Section, frozen=True):
         has_forwarded = any(isinstance(each, Forwarded) for each in self.auth)
         if any(isinstance(each, LoginAuth) and each.oidc is None for each in self.auth) and not has_forwarded:
             hint = "add `oidc` to `login`, or a `forwarded` for what the reverse proxy says"
-            raise FlawError("`login` needs somebody who asks for a password: `oidc` or `forwarded`", hint=hint)
+            raise FlawError("`login` needs a provider that authenticates users: `oidc` or `forwarded`", hint=hint)
 
     @property
     def forwarders(self) -> tuple[str, ...]:

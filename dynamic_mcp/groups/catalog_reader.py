@@ -139,7 +139,7 @@ class CatalogReader:
 
     def read_due(self) -> None:
         """Begin to read the lists that are due, each by itself, so that none waits for another."""
-        assert self._catalog.known is not None, "a link says hello before its lists are read"
+        assert self._catalog.known is not None, "a link is initialized before its lists are read"
         due = [kind for kind in ListKind if self._due_at(kind) <= self._clock.now()]
         readable = self._catalog.readable(self._catalog.known)
         self._stale -= frozenset(due)

@@ -37,7 +37,7 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 class Phase(Enum):
     """The phase of a group's life, independent of its links."""
 
-    NEW = "nobody has been served"
+    NEW = "no client has been served"
     SERVING = "serving"
     RETIRED = "taking no more calls"
     CLOSED = "ended"
@@ -370,7 +370,8 @@ class Group:
         self._catalog.asks = True
         if self.config.share is Share.AUTO and not self._is_over():
             group_logger(log, self.name).info(
-                "group %s: the server asks its client; each session has its own from now on", self.name
+                "group %s: the server sends requests to its client; each session now has its own instance",
+                self.name,
             )
             self._split(asked)
 

@@ -112,7 +112,7 @@ class Groups:
                 group = self._create(each, config)
                 if namesakes:
                     level = logging.DEBUG if isinstance(place, Principal) else logging.INFO
-                    group_logger(log, each.name).log(level, "group %s: %r has one of its own", each.name, place)
+                    group_logger(log, each.name).log(level, "group %s: %r has its own", each.name, place)
             groups[each.name] = group
         self._spaces[place] = Space(config, groups)
 

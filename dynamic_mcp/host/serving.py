@@ -233,10 +233,10 @@ class Serving:
             except Upgraded:
                 return
             except OSError as exc:  # there is no free descriptor
-                log.debug("not all can be loaded yet: %s", exc)
+                log.debug("some modules cannot be loaded yet: %s", exc)
             await asyncio.sleep(0)
         gc.freeze()
-        log.debug("loaded what a client may come to")
+        log.debug("preloaded the modules for clients")
 
     def _loads(self) -> Iterator[Callable[[], object]]:
         """Yield functions that load the modules for most clients, a few at a time."""
@@ -252,7 +252,7 @@ class Serving:
         gc.freeze()
         while not self.installation.has_changed():  # noqa: ASYNC110 - files have no events
             await asyncio.sleep(_CHECK_INSTALLATION_EVERY_S)
-        log.warning("dynamic-mcp was upgraded while it runs; what runs is the old version until it is restarted")
+        log.warning("dynamic-mcp was upgraded; this process runs the old version until it is restarted")
 
     async def open(self) -> None:
         """Load the modules that clients need, and open the plug-ins of the config, before the first client connects.

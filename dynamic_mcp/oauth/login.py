@@ -108,7 +108,7 @@ class Attempt:
             sources = {browser, self._pasted_response}
             done, _ = await asyncio.wait(sources, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                raise LoginAborted(f"nobody logged in within {within_s / 60:.2g} minutes")
+                raise LoginAborted(f"the login was not completed within {within_s / 60:.2g} minutes")
             return await self._exchange(done.pop().result())
         finally:
             browser.cancel()

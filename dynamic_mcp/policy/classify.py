@@ -171,7 +171,7 @@ class _Traits(Struct, frozen=True):
         if _SAYS_READ_ONLY.search(self.text, 0, _MAX_SAYING):
             yield "the description says that it only reads"
         if self.reads_by_choices:
-            yield "all that its arguments can ask for reads"
+            yield "everything that its arguments can select only reads"
 
 
 def _read_name(parts: tuple[str, ...]) -> tuple[_Named, str]:

@@ -31,7 +31,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_TASKS = 10_000
 _TASKS = frozenset(("tasks/get", "tasks/cancel", "tasks/update", "tasks/result"))
-_NO_APPROVALS = "this dynamic-mcp has no approvals, so nobody can be asked"
+_NO_APPROVALS = "this dynamic-mcp has no approvals, so the call cannot be approved"
 _RESOURCES = frozenset(("resources/read", "resources/subscribe"))
 
 

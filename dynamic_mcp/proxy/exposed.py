@@ -65,7 +65,7 @@ class ExposedTools:
 
     def _offering(self) -> list[GroupView]:
         view = self._view()
-        assert view is not None, "whoever asks has the view"
+        assert view is not None, "only clients with a view ask"
         return view.offering("tools")
 
     def _look(self) -> None:

@@ -29,8 +29,8 @@ from dynamic_mcp.proxy.view import GroupView
 
 log = logging.getLogger(__name__)
 
-_NOT_OURS = "whoever runs dynamic-mcp must log in there"
-_NO_LINKS = "there is no link to log in, since `settings.http.public_url` is not set; tell whoever runs dynamic-mcp"
+_NOT_OURS = "the administrator of dynamic-mcp must log in there"
+_NO_LINKS = "no link to log in, since `settings.http.public_url` is not set; tell the administrator of dynamic-mcp"
 
 
 class _Login(Protocol):

@@ -156,7 +156,7 @@ class Subscriptions:
         """Send a log message of an upstream to those whom it concerns and who want it."""
         if not recipients and instance.users:
             group_logger(log, group.name).debug(
-                "group %s: kept back a log message, which could be about calls of several clients", group.name
+                "group %s: withheld a log message that may concern several clients", group.name
             )
         level = _level_of(frame)
         has_level = self.level_for(instance) is not None

@@ -379,7 +379,7 @@ class View:
         found = self._singles.get(name)
         if found is not None:
             return found
-        emptiness = "the config does not have this group any more"
+        emptiness = "this group is no longer in the config"
         scope = structs.replace(self.scope, split_calls=False, instructions="", emptiness=emptiness, is_single=True)
         group = self._groups.get(name)
         if group is None:

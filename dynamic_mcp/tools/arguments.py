@@ -182,7 +182,7 @@ def _parse_object(args: Raw | None) -> Interpretation | None:
 
 
 def refuse_duplicates(data: Raw, *, is_flat: bool = False) -> None:
-    """Raise InvalidArguments if an object has a name twice, since it is unclear which value counts."""
+    """Raise InvalidArguments if an object has a duplicate name, since it is unclear which value counts."""
     name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")

@@ -242,5 +242,5 @@ def _check(data: bytes) -> Raw:
     if b"\n" in data or b"\r" in data:
         raise ValueError("it is not in one line")
     if (name := wire.find_duplicate_name(data)) is not None:
-        raise ValueError(f"`{name}` is there twice")
+        raise ValueError(f"duplicate key `{name}`")
     return Raw(data)

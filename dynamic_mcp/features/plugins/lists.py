@@ -281,7 +281,7 @@ def _check(use: str, given: Sequence[Item], found: object) -> list[Item]:
     for item in found:
         known = before.pop(item.name, None)
         if known is None:
-            raise PluginError(use, f"has added `{item.name[:100]}`, which the list does not have, or twice")
+            raise PluginError(use, f"has added `{item.name[:100]}`, which is not in the list or is a duplicate")
         if item.raw is not known.raw and not _is_same_entry(item, known):
             raise PluginError(use, f"has returned no valid definition of `{item.name[:100]}`")
     return list(found)
