@@ -45,7 +45,7 @@ _LOAD_WITHIN_S = 3.0
 _POLL_S = 0.05
 
 
-async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False) -> DaemonClient | None:
+async def find_daemon(context: Invocation, config: Config, *, may_ask: bool = False) -> DaemonClient | None:
     """Open a session with the daemon of a config; None if none runs, or if it has just ended.
 
     Raises DaemonError if it does not respond, or has not loaded the config.
@@ -54,7 +54,7 @@ async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False
     connection = window.find_daemon(file)
     if connection is None:
         return None
-    client = DaemonClient(this, config, may_ask=may_ask)
+    client = DaemonClient(context, config, may_ask=may_ask)
     try:
         async with asyncio.timeout(_GREET_WITHIN_S):
             await client.open(connection)
@@ -74,10 +74,10 @@ async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False
 class DaemonClient:
     """A session with the daemon. Timeouts and limits on results come from the config of the command."""
 
-    def __init__(self, this: Invocation, config: Config, *, may_ask: bool = False) -> None:
-        self._this = this
+    def __init__(self, context: Invocation, config: Config, *, may_ask: bool = False) -> None:
+        self._this = context
         self._config = config
-        self._inbox = Inbox(this.out, lambda line: self._connection.send(line), may_ask=may_ask)
+        self._inbox = Inbox(context.out, lambda line: self._connection.send(line), may_ask=may_ask)
         self._connection = DaemonConnection(self._inbox.receive)
         self._groups: dict[str, DaemonGroup] = {}
 

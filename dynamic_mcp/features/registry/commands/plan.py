@@ -49,11 +49,11 @@ def start_plan(file: Path) -> ConfigPlan:
     return ConfigPlan(read_output(file.absolute(), str(Path.home())))
 
 
-def write_plan(this: Invocation, plan: ConfigPlan, title: str) -> None:
+def write_plan(context: Invocation, plan: ConfigPlan, title: str) -> None:
     """Write the config and the file with its secrets, or neither. Raises ConfigError and FileError."""
     result = Plan(plan.config, (), {**plan.servers, **plan.entries})
     parse_server_names(result.after, plan.file)
     with hold_change_lock():
         write_changes(result, title, is_private=plan.config.before is None)
     word = "replaced" if any(name in plan.servers for name in plan.entries) else "added"
-    record(this, plan.file, "config.changed", {"command": title.partition(" ")[0], word: list(plan.entries)})
+    record(context, plan.file, "config.changed", {"command": title.partition(" ")[0], word: list(plan.entries)})

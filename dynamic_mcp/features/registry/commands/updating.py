@@ -46,23 +46,23 @@ class Update:
     public: frozenset[str]
 
 
-def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
+def update(context: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
     """Update servers, all that come from a registry if none is named; return the exit code."""
-    plan = start_plan(this.config_path())
-    planner = _Planner(this, plan, find_prompt(this, may_ask=not (yes or is_print)))
+    plan = start_plan(context.config_path())
+    planner = _Planner(context, plan, find_prompt(context, may_ask=not (yes or is_print)))
     updates = [found for name, origin in _chosen(plan, names) if (found := planner.plan(name, origin))]
     if not updates:
-        this.out.say("nothing to update")
+        context.out.say("nothing to update")
     for each in updates:
-        _show(this, each)
-    if this.out.is_json_requested or is_print:
-        this.out.print_json([_to_json(each) for each in updates])
+        _show(context, each)
+    if context.out.is_json_requested or is_print:
+        context.out.print_json([_to_json(each) for each in updates])
     if is_print or not updates:
         return 0
-    if not agree(this, f"Write this to {plan.file}?", done="written", yes=yes):
+    if not agree(context, f"Write this to {plan.file}?", done="written", yes=yes):
         return 1
-    write_plan(this, plan, f"update {' '.join(each.server for each in updates)}")
-    this.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.file}`")
+    write_plan(context, plan, f"update {' '.join(each.server for each in updates)}")
+    context.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.file}`")
     return 0
 
 
@@ -83,11 +83,11 @@ def _chosen(plan: ConfigPlan, names: Sequence[str]) -> Iterator[tuple[str, Serve
 class _Planner:
     """Builds the new entry of each server, and adds it to the plan."""
 
-    def __init__(self, this: Invocation, plan: ConfigPlan, prompt: Prompt | None) -> None:
-        self._this = this
+    def __init__(self, context: Invocation, plan: ConfigPlan, prompt: Prompt | None) -> None:
+        self._this = context
         self._plan = plan
         self._prompt = prompt
-        self._inquiry = Inquiry(this, plan.file)
+        self._inquiry = Inquiry(context, plan.file)
 
     def plan(self, server: str, old: ServerOrigin) -> Update | None:
         """Add the new entry of a server to the plan; None if it is up to date or cannot be updated."""
@@ -141,8 +141,8 @@ class _Planner:
         self._this.out.say(text)
 
 
-def _show(this: Invocation, update: Update) -> None:
-    this.out.say(
+def _show(context: Invocation, update: Update) -> None:
+    context.out.say(
         f"{update.server}: {update.old.name} {one_line(update.old.version)} -> {one_line(update.new.version)}"
     )
     before, after = (
@@ -151,7 +151,7 @@ def _show(this: Invocation, update: Update) -> None:
     )
     for line in list(unified_diff(before, after, n=1, lineterm=""))[2:]:
         if not line.startswith("@@"):
-            this.out.say(f"  {line}")
+            context.out.say(f"  {line}")
 
 
 def _mask(entry: Entry, public: frozenset[str]) -> dict[str, object]:
