@@ -64,9 +64,9 @@ class NotFound(DynamicMcpError):
     exit_code = 2
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, kind: str, name: str, known: Iterable[str] = (), *, hint: str = "") -> None:
+    def __init__(self, kind: str, name: str, names: Iterable[str] = (), *, hint: str = "") -> None:
         self.name = name
-        self.near = tuple(closest(name, known))
+        self.near = tuple(closest(name, names))
         guess = "did you mean " + " or ".join(f"`{n}`" for n in self.near) + "?" if self.near else ""
         shown = name if len(name) <= LONGEST_NAME_SHOWN else f"{name[:LONGEST_NAME_SHOWN]}…"
         super().__init__(f"no {kind} is named `{shown}`", hint=" ".join(filter(None, (guess, hint))))

@@ -44,7 +44,7 @@ def _connect(context: Invocation, config: Config) -> None:
 
     async def read(group: ClientGroup) -> None:
         try:
-            await group.catalog(ListKind)  # the whole catalog, so that it is stored
+            await group.read_catalog(ListKind)  # the whole catalog, so that it is stored
         except DynamicMcpError as exc:
             context.out.print_error(str(exc))
 

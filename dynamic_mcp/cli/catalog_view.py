@@ -91,7 +91,7 @@ async def _list_groups(context: Invocation, config: Config, kinds: Sequence[List
 async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupListing:
     allowed = [kind for kind in kinds if group.offers(kind.capability)]
     try:
-        catalog = await group.catalog(ListKind)  # the whole catalog, so that it can be cached
+        catalog = await group.read_catalog(ListKind)  # the whole catalog, so that it can be cached
     except DynamicMcpError as exc:
         return GroupListing(group.name, group.description, None, exc)
     missing = group.complaint(allowed)

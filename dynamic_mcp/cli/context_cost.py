@@ -128,7 +128,7 @@ async def _load_catalog(group: ClientGroup) -> str:
     if not group.offers("tools"):
         return ""
     try:
-        await group.catalog(ListKind)  # the whole catalog, so that it can be cached
+        await group.read_catalog(ListKind)  # the whole catalog, so that it can be cached
     except DynamicMcpError as exc:
         return str(exc)
     return ""
@@ -149,9 +149,9 @@ class _Meter:
 
     async def measure_group(self, group: ClientGroup, error: str) -> GroupStats:
         """Measure one group; a failed one has its error and no cost."""
-        if error or group.known is None or not group.known.tools:
+        if error or group.catalog is None or not group.catalog.tools:
             return GroupStats(group.name, 0, Cost(), Cost(), Cost(), error)
-        catalog = group.known
+        catalog = group.catalog
         direct = self._count([_array(catalog.tools.values()), catalog.instructions])
         search = await self._measure_answer(query=_query_for(next(iter(catalog.tools))))
         full = await self._measure_answer(group=group.name, detail="full")

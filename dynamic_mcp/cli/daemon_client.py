@@ -150,7 +150,7 @@ class DaemonGroup:
     def __init__(self, client: DaemonClient, config: GroupConfig, facts: GroupFacts) -> None:
         self.name = config.name
         self.config = config
-        self.known: Catalog | None = None
+        self.catalog: Catalog | None = None
         self._client = client
         self._facts = facts
 
@@ -168,10 +168,10 @@ class DaemonGroup:
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Return the reason why these lists are incomplete; empty if they are complete."""
-        complaint = None if self.known is None else self.known.complaint(kinds)
+        complaint = None if self.catalog is None else self.catalog.complaint(kinds)
         return self._facts.complaint if complaint is None else complaint
 
-    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+    async def read_catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return the catalog of the group; the daemon connects if it is not known. Raises DynamicMcpError."""
         return await self._learn(CATALOG, CatalogRequest(self.name, [kind.name for kind in kinds]))
 
@@ -185,5 +185,5 @@ class DaemonGroup:
 
     async def _learn(self, method: str, request: CatalogRequest) -> Catalog:
         answer = await self._client.ask_group(method, request)
-        self._facts, self.known = answer.group, answer.read_catalog()
-        return self.known
+        self._facts, self.catalog = answer.group, answer.read_catalog()
+        return self.catalog

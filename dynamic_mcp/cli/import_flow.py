@@ -433,7 +433,7 @@ async def _connect_and_describe(context: Invocation, config: Config) -> dict[str
 async def _describe(group: ClientGroup, out: Output) -> str:
     try:
         async with asyncio.timeout(_DESCRIBED_WITHIN_S):
-            return _summarize(await group.catalog())
+            return _summarize(await group.read_catalog())
     except TimeoutError:
         reason = f"no answer within {_DESCRIBED_WITHIN_S:g} s"
     except DynamicMcpError as exc:

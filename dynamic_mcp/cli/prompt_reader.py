@@ -78,7 +78,7 @@ async def _find_prompt(client: CommandClient, group: str, name: str) -> str:
     """Return a prompt's name in its group; `name` may be the one that clients see. Raises NotFound and Disabled."""
     if not client.group(group).offers("prompts"):
         raise Disabled("prompts", group)
-    prompts = (await client.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
+    prompts = (await client.group(group).read_catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for prompt_name in prompts:
         if name in (prompt_name, names.qualified_name(group, prompt_name)):
             return prompt_name

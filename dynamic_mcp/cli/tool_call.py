@@ -101,7 +101,7 @@ async def _find_tools(client: CommandClient, options: CallOptions) -> Mapping[st
     Raises NotFound and UpstreamError.
     """
     group = client.group(options.group)
-    catalog = await group.catalog()
+    catalog = await group.read_catalog()
     if options.tool not in catalog.tools and not catalog.may_have_more(ListKind.TOOLS):
         catalog = await group.reread()
     tools = catalog.tools

@@ -248,7 +248,7 @@ async def _check_all(context: Invocation, config: Config, progress: Progress) ->
 async def _check(group: ClientGroup) -> _CheckResult:
     try:
         async with asyncio.timeout(_CHECK_WITHIN_S):
-            count = len((await group.catalog()).tools)
+            count = len((await group.read_catalog()).tools)
     except (TimeoutError, TimedOut):
         return _CheckResult(f"not ready within {_CHECK_WITHIN_S:g} s; it may still be downloading")
     except LoginNeeded as exc:

@@ -313,12 +313,12 @@ def _check_values(each: Flag | Positional) -> None:
 
 
 def _find_twice(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    return next(_repeated(names, seen), None)
+    names_so_far: set[str] = set()
+    return next(_repeated(names, names_so_far), None)
 
 
-def _repeated(names: Iterable[str], seen: set[str]) -> Iterator[str]:
+def _repeated(names: Iterable[str], names_so_far: set[str]) -> Iterator[str]:
     for name in names:
-        if name in seen:
+        if name in names_so_far:
             yield name
-        seen.add(name)
+        names_so_far.add(name)

@@ -20,11 +20,11 @@ class ProfileFilter(ToolFilter, frozen=True):
     """
 
     server: str = ""
-    own: ToolFilter = ToolFilter()
+    base: ToolFilter = ToolFilter()
     foreign: frozenset[str] = frozenset()
 
     def allows(self, name: str) -> bool:
-        if not self.own.allows(name):
+        if not self.base.allows(name):
             return False
         return self._matches(name, self.include, self.foreign) and not self._matches(name, self.exclude)
 

@@ -394,9 +394,9 @@ class Proxy:
         Raises DynamicMcpError if the one group that the client sees cannot be reached.
         """
         self.groups.start(client)
-        said = {} if client.only is None else await self._transparent.greet(client, self.view_for)
+        initialize_result = {} if client.only is None else await self._transparent.greet(client, self.view_for)
         self._add(client)
-        return said or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
+        return initialize_result or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
 
     def _add(self, client: Client) -> None:
         if self.observers is not None and client not in self._subscriptions:
@@ -460,17 +460,19 @@ class Proxy:
     async def discover(self, client: Client) -> Frame:
         """Answer `server/discover`. Raises DynamicMcpError if the one group of the client cannot be reached."""
         if client.only is None:
-            said = self._describe(client)
+            initialize_result = self._describe(client)
         else:
-            said = await self._transparent.greet(client, self.view_for)
-        described = {name: value for name, value in said.items() if name not in ("protocolVersion", "serverInfo")}
+            initialize_result = await self._transparent.greet(client, self.view_for)
+        described = {
+            name: value for name, value in initialize_result.items() if name not in ("protocolVersion", "serverInfo")
+        }
         return wire.result_frame({"supportedVersions": SUPPORTED, **described})
 
     def server_info(self, client: Client) -> Raw:
         """Return the name and version of the server that a client sees."""
         for group in self.view_for(client) if client.only is not None else ():
-            said = group.known.hello if group.known else None
-            return (said or {}).get("serverInfo", OURSELVES)
+            initialize_result = group.catalog.hello if group.catalog else None
+            return (initialize_result or {}).get("serverInfo", OURSELVES)
         return OURSELVES
 
     def cache_hint(self, client: Client, method: str) -> CacheHint | None:
@@ -487,7 +489,7 @@ class Proxy:
         feature = method.split("/")[1]
         if client.only is None:
             return feature in capabilities(self.view_for(client), client.hello.revision)
-        return any(group.known is None or group.known.may(feature) for group in self.view_for(client))
+        return any(group.catalog is None or group.catalog.may(feature) for group in self.view_for(client))
 
     def want_level(self, client: Client, level: str) -> None:
         """See to it that servers send log messages of this level, before the client's next request."""

@@ -407,14 +407,14 @@ class _ModernQuestions:
         self._group = group
         self._capabilities_of = capabilities_of
         self._prepare = prepare
-        self._asked: set[asyncio.Task[Raw]] = set()
+        self._tasks: set[asyncio.Task[Raw]] = set()
 
     def are_open(self) -> bool:
-        return bool(self._asked)
+        return bool(self._tasks)
 
     def end(self) -> None:
         """Withdraw all questions, because no request waits for the answers."""
-        for task in self._asked:
+        for task in self._tasks:
             task.cancel("the server disconnected")
 
     async def ask(self, requests: Raw, caller: Caller, *, label: str, until: float) -> Raw:
@@ -429,7 +429,7 @@ class _ModernQuestions:
         }
         loop = asyncio.get_running_loop()
         tasks = {key: loop.create_task(self._ask(frame, caller, label)) for key, frame in frames.items()}
-        self._asked.update(tasks.values())
+        self._tasks.update(tasks.values())
         reason = "the server no longer needs the answer"
         try:
             left_s = until - loop.time()
@@ -443,7 +443,7 @@ class _ModernQuestions:
             reason = exc.args[0] if exc.args else reason
             raise
         finally:
-            self._asked.difference_update(tasks.values())
+            self._tasks.difference_update(tasks.values())
             for task in tasks.values():
                 task.cancel(reason)
 

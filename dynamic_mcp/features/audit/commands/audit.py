@@ -50,9 +50,9 @@ class _AuditGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer the options of `show` too."""
         show = self.commands[_SHOW]
-        own = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         with click.Context(show, ctx, _SHOW, resilient_parsing=True) as shown:
-            return [*own, *(each for each in show.shell_complete(shown, incomplete) if each.value != "--help")]
+            return [*items, *(each for each in show.shell_complete(shown, incomplete) if each.value != "--help")]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of `show`, then the commands."""

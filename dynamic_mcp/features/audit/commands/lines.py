@@ -187,7 +187,7 @@ def show_lines(context: Invocation, options: LineOptions, *, directory: str | No
         if context.out.is_json:
             _print_each(context.out, lines)
         elif lines:
-            context.out.print_table(_COLUMNS, [_cells(each.known) for each in lines])
+            context.out.print_table(_COLUMNS, [_cells(each.record) for each in lines])
         if most is not None and len(lines) == most and (count := index.count(wanted)) > most:
             context.out.say(f"the last {most} of {count:,} lines; `-n all` shows all")
     if not lines and not place.is_dir():
@@ -202,9 +202,9 @@ def _print_each(out: Output, lines: list[StoredLine]) -> None:
         if out.is_json:
             _print_json(out, each)
         else:
-            when, who, event, result, took, what = _cells(each.known)
+            when, who, event, result, took, what = _cells(each.record)
             text = f"{when} {who or '-'} {event} {what or '-'}: {result}{took and ', '}{took}"
-            out.print_line(text, _STYLES.get(each.known.outcome, ""))
+            out.print_line(text, _STYLES.get(each.record.outcome, ""))
 
 
 def _print_json(out: Output, stored: StoredLine) -> None:

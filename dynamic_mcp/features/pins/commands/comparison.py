@@ -158,7 +158,7 @@ def _read_live(context: Invocation, config: Config) -> dict[str, Catalog | Dynam
     async def read(group: object) -> Catalog | DynamicMcpError:
         assert isinstance(group, ViewedGroup)
         try:
-            await group.catalog(ListKind)
+            await group.read_catalog(ListKind)
         except DynamicMcpError as exc:
             return exc
         return group.whole or Catalog()
