@@ -144,4 +144,4 @@ async def _end_servers(serving: Serving) -> None:
         async with asyncio.timeout(_SERVERS_END_WITHIN_S):
             await serving.proxy.close()
     except TimeoutError:
-        log.warning("some servers have not ended within %g s", _SERVERS_END_WITHIN_S)
+        log.warning("some servers did not end within %g s", _SERVERS_END_WITHIN_S)

@@ -64,9 +64,9 @@ class NotFound(DynamicMcpError):
     exit_code = 2
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, kind: str, name: str, known: Iterable[str] = (), *, hint: str = "") -> None:
+    def __init__(self, kind: str, name: str, names: Iterable[str] = (), *, hint: str = "") -> None:
         self.name = name
-        self.near = tuple(closest(name, known))
+        self.near = tuple(closest(name, names))
         guess = "did you mean " + " or ".join(f"`{n}`" for n in self.near) + "?" if self.near else ""
         shown = name if len(name) <= LONGEST_NAME_SHOWN else f"{name[:LONGEST_NAME_SHOWN]}…"
         super().__init__(f"no {kind} is named `{shown}`", hint=" ".join(filter(None, (guess, hint))))
@@ -76,7 +76,7 @@ class NothingToUndo(NotFound):
     """There is no change left to undo."""
 
     def __init__(self) -> None:
-        DynamicMcpError.__init__(self, "there is nothing to undo")
+        DynamicMcpError.__init__(self, "nothing to undo")
         self.name = ""
         self.near = ()
 
@@ -146,7 +146,7 @@ class ApprovalPending(DynamicMcpError):
         self.id, self.expires = id, expires
         ask = f"ask the user to run `dynamic-mcp approve allow {id}`"
         if not is_local:
-            ask = f"only those who run this dynamic-mcp server can approve it: have the user ask them for `{id}`"
+            ask = f"only the administrator of this dynamic-mcp server can approve it: have the user ask for `{id}`"
         super().__init__(
             f"{what} waits for approval `{id}`; nothing was sent yet",
             hint=f"{ask}, then call again with the same arguments",
@@ -201,7 +201,7 @@ class NotRecorded(DynamicMcpError):
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(
             f"{what} may change something, and the audit log cannot be written: {reason}; nothing was sent",
-            hint="ask who runs dynamic-mcp to repair the audit log; what only reads goes on",
+            hint="ask the administrator of dynamic-mcp to repair the audit log; calls that only read still work",
         )
 
 

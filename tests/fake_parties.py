@@ -165,7 +165,7 @@ class LoneGroup(Group):
     async def send(self, method: str, params: Mapping[str, Raw] | None = None, *, timeout_s: float) -> Frame:
         return await self.request(method, params, timeout_s=timeout_s, caller=self.client)
 
-    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+    async def read_catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         return await self.learn_catalog(self.client, kinds)
 
     async def read_again(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:

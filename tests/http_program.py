@@ -55,7 +55,7 @@ class HttpProgram:
     async def has_loaded(self) -> None:
         """Wait until it has loaded in the background what it may need; its log must be that of `debug`."""
         async with asyncio.timeout(BOUND_S):
-            while "loaded all that serving may need" not in self.log():  # noqa: ASYNC110 - a file raises no event
+            while "preloaded the modules for serving" not in self.log():  # noqa: ASYNC110 - a file raises no event
                 await asyncio.sleep(0.05)
 
     def peak_mib(self) -> int:

@@ -21,21 +21,21 @@ def known_catalogs(config: Config) -> dict[str, Catalog]:
     return {name: each.catalog for name, each in stored.items() if each is not None}
 
 
-def read_catalogs(this: Invocation, config: Config, *, connects: bool) -> Mapping[str, Catalog]:
+def read_catalogs(context: Invocation, config: Config, *, connects: bool) -> Mapping[str, Catalog]:
     """Return the stored catalogs by group, and report missing ones; with `connects`, fetch those first."""
     catalogs = known_catalogs(config)
     missing = tuple(group for group in config.groups if group.name not in catalogs)
     if missing and connects:
-        _connect(this, replace(config, groups=missing))
+        _connect(context, replace(config, groups=missing))
         catalogs = known_catalogs(config)
     for group in config.groups:
         if group.name not in catalogs:
             hint = "" if connects else "; `--connect` reads them"
-            this.out.say(f"the tools of group `{group.name}` are not known{hint}")
+            context.out.say(f"the tools of group `{group.name}` are not known{hint}")
     return catalogs
 
 
-def _connect(this: Invocation, config: Config) -> None:
+def _connect(context: Invocation, config: Config) -> None:
     """Fetch and store the whole catalogs, without the limits of access rules and profiles."""
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
@@ -44,13 +44,13 @@ def _connect(this: Invocation, config: Config) -> None:
 
     async def read(group: ClientGroup) -> None:
         try:
-            await group.catalog(ListKind)  # the whole catalog, so that it is stored
+            await group.read_catalog(ListKind)  # the whole catalog, so that it is stored
         except DynamicMcpError as exc:
-            this.out.print_error(str(exc))
+            context.out.print_error(str(exc))
 
     async def connect() -> None:
-        with this.out.progress("connecting to", [group.name for group in config.groups]) as progress:
-            async with open_own_client(this, replace(config, access=None, profiles={})) as client:
+        with context.out.progress("connecting to", [group.name for group in config.groups]) as progress:
+            async with open_own_client(context, replace(config, access=None, profiles={})) as client:
                 await for_each_group(client, progress, read)
 
     run(connect())

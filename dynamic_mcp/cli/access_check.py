@@ -86,32 +86,32 @@ class _Case:
         return {id(rule): why for rule, why in group_rules.explain(self.kind, self.name, self.access, self.arguments)}
 
 
-def check_access(this: Invocation, question: AccessQuery) -> int:
+def check_access(context: Invocation, question: AccessQuery) -> int:
     """Print the decision; return its exit code. Raises InvalidArguments and NotFound."""
-    case = _read_case(this, question)
-    decision, facts = _decide(this, case)
-    if this.out.is_json:
-        this.out.print_json(facts)
+    case = _read_case(context, question)
+    decision, facts = _decide(context, case)
+    if context.out.is_json:
+        context.out.print_json(facts)
     else:
-        _show_decision(this, decision, str(facts["reason"]))
+        _show_decision(context, decision, str(facts["reason"]))
     return _EXIT_CODES[decision.effect]
 
 
-def explain_access(this: Invocation, question: AccessQuery) -> int:
+def explain_access(context: Invocation, question: AccessQuery) -> int:
     """Print the decision and all considered rules; return its exit code."""
-    case = _read_case(this, question)
-    decision, facts = _decide(this, case)
+    case = _read_case(context, question)
+    decision, facts = _decide(context, case)
     considered = case.considered()
-    if this.out.is_json:
-        this.out.print_json({**facts, "rules": considered})
+    if context.out.is_json:
+        context.out.print_json({**facts, "rules": considered})
         return _EXIT_CODES[decision.effect]
-    _show_decision(this, decision, str(facts["reason"]))
-    this.out.print_line(f"roles: {', '.join(case.rules.roles) if case.rules and case.rules.roles else 'none'}")
+    _show_decision(context, decision, str(facts["reason"]))
+    context.out.print_line(f"roles: {', '.join(case.rules.roles) if case.rules and case.rules.roles else 'none'}")
     if case.kind is AccessKind.TOOL:
-        this.out.print_line(f"the tool counts as `{case.access}`")
+        context.out.print_line(f"the tool counts as `{case.access}`")
     rows = [[each.id, each.effect, each.about, each.mismatch or "matches"] for each in considered]
     if rows:
-        this.out.print_table(["RULE", "EFFECT", "ABOUT", "RESULT"], rows)
+        context.out.print_table(["RULE", "EFFECT", "ABOUT", "RESULT"], rows)
     return _EXIT_CODES[decision.effect]
 
 
@@ -134,20 +134,20 @@ def describe_rule(rule: AccessRule) -> str:
     return "; ".join(parts)
 
 
-def _read_case(this: Invocation, question: AccessQuery) -> _Case:
-    config = this.read_config()
+def _read_case(context: Invocation, question: AccessQuery) -> _Case:
+    config = context.read_config()
     if question.group not in config.presentations:
         raise unknown_group(question.group, config)
     kind, name = question.target
-    access = _class_of(this, config, question.group, name) if kind is AccessKind.TOOL else "read"
+    access = _class_of(context, config, question.group, name) if kind is AccessKind.TOOL else "read"
     policy = Policy(config.access) if config.access is not None else None
     who = question.authentication(config)
     case = _Case(question.group, kind, name, access, who, question.raw_arguments, policy)
-    _say_if_hidden(this, config, case)
+    _say_if_hidden(context, config, case)
     return case
 
 
-def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
+def _class_of(context: Invocation, config: Config, group: str, tool: str) -> str:
     """Return `read` or `write`; an unknown tool counts as `write`."""
     shown = config.presentations[group]
     catalog = known_catalogs(config).get(group)
@@ -158,20 +158,20 @@ def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
             if catalog is not None
             else (f"the tools of group `{group}` are not known")
         )
-        this.out.say(f"{unknown}; `{tool}` counts as one that writes")
+        context.out.say(f"{unknown}; `{tool}` counts as one that writes")
         return "write"
     return access_of(tool, entry, shown.access).access
 
 
-def _say_if_hidden(this: Invocation, config: Config, case: _Case) -> None:
+def _say_if_hidden(context: Invocation, config: Config, case: _Case) -> None:
     """Print whether a profile or the config hides the item from the subject."""
     roles = case.rules.roles if case.rules is not None else ()
     profile = choose(config.profiles, None, (*case.who.roles, *roles))
     narrowed = config.presentations if profile is None else narrow(config.presentations, profile)
     if profile is not None and not _shows(narrowed, case):
-        this.out.say(f"the profile `{profile.name}`, which follows from the roles, does not show it")
+        context.out.say(f"the profile `{profile.name}`, which follows from the roles, does not show it")
     elif not _shows(config.presentations, case):
-        this.out.say(f"the config hides it for everybody, by `features` or `tools` of `{case.group}`")
+        context.out.say(f"the config hides it for everybody, by `features` or `tools` of `{case.group}`")
 
 
 def _shows(presentations: Mapping[str, Presentation], case: _Case) -> bool:
@@ -181,10 +181,10 @@ def _shows(presentations: Mapping[str, Presentation], case: _Case) -> bool:
     return case.kind is not AccessKind.TOOL or shown.tools.allows(case.name)
 
 
-def _decide(this: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]:
+def _decide(context: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]:
     decision, is_listed, depends = case.decide()
     if depends and case.arguments is None:
-        this.out.say("the decision depends on the arguments; `--args` gives them")
+        context.out.say("the decision depends on the arguments; `--args` gives them")
     rules = case.rules
     facts: dict[str, object] = {
         "effect": decision.effect.value,
@@ -219,6 +219,6 @@ def _reason(case: _Case, decision: Decision) -> str:
     return f"{about}; allowed by {DEFAULT_TEXT if decision.allowed_by == DEFAULT else decision.allowed_by}"
 
 
-def _show_decision(this: Invocation, decision: Decision, reason: str) -> None:
+def _show_decision(context: Invocation, decision: Decision, reason: str) -> None:
     why = f"  ({reason})" if reason else ""
-    this.out.print_line(f"{decision.effect.value}  {decision.rule}{why}", _STYLES[decision.effect])
+    context.out.print_line(f"{decision.effect.value}  {decision.rule}{why}", _STYLES[decision.effect])

@@ -31,19 +31,19 @@ class MatrixRow:
     roles: Mapping[str, str]
 
 
-def show_matrix(this: Invocation, *, as_csv: bool, connects: bool) -> int:
+def show_matrix(context: Invocation, *, as_csv: bool, connects: bool) -> int:
     """Print the matrix; return the exit code."""
-    config = this.read_groups()
+    config = context.read_groups()
     policy = Policy(config.access) if config.access is not None else None
     if policy is None:
-        this.out.say("the config has no access rules, so everybody may use everything")
-    rows = list(_rows(config, policy, read_catalogs(this, config, connects=connects)))
+        context.out.say("the config has no access rules, so everybody may use everything")
+    rows = list(_rows(config, policy, read_catalogs(context, config, connects=connects)))
     roles = list(policy.rules) if policy is not None else []
     if as_csv:
-        this.out.print_text(_format_csv(rows, roles))
+        context.out.print_text(_format_csv(rows, roles))
     else:
         cells = [[row.group, row.tool, row.access, *(row.roles[role] for role in roles)] for row in rows]
-        this.out.print_rows(rows, ["GROUP", "TOOL", "CLASS", *roles], cells, if_none=_NO_TOOLS)
+        context.out.print_rows(rows, ["GROUP", "TOOL", "CLASS", *roles], cells, if_none=_NO_TOOLS)
     return 0
 
 
@@ -82,10 +82,10 @@ def _format_csv(rows: list[MatrixRow], roles: list[str]) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def show_classes(this: Invocation, group: str | None, *, connects: bool) -> int:
+def show_classes(context: Invocation, group: str | None, *, connects: bool) -> int:
     """Print the class of each tool; return the exit code."""
-    config = this.read_groups(group)
-    catalogs = read_catalogs(this, config, connects=connects)
+    config = context.read_groups(group)
+    catalogs = read_catalogs(context, config, connects=connects)
     found = [
         (name, tool, access_of(tool, entry, config.presentations[name].access))
         for name, catalog in catalogs.items()
@@ -106,5 +106,5 @@ def show_classes(this: Invocation, group: str | None, *, connects: bool) -> int:
         [name, tool, each.access, each.source, f"{each.confidence:.0%}", "; ".join(each.evidence)]
         for name, tool, each in found
     ]
-    this.out.print_rows(facts, ["GROUP", "TOOL", "CLASS", "SOURCE", "SURE", "WHY"], rows, if_none=_NO_TOOLS)
+    context.out.print_rows(facts, ["GROUP", "TOOL", "CLASS", "SOURCE", "SURE", "WHY"], rows, if_none=_NO_TOOLS)
     return 0

@@ -8,22 +8,22 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments
 
 
-def may_ask(this: Invocation) -> bool:
+def may_ask(context: Invocation) -> bool:
     """Return whether a user at the terminal can answer questions."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-    return is_terminal and not this.out.is_json_requested
+    return is_terminal and not context.out.is_json_requested
 
 
-def agree(this: Invocation, question: str, *, done: str, yes: bool) -> bool:
+def agree(context: Invocation, question: str, *, done: str, yes: bool) -> bool:
     """Ask whether to continue; `done` is the participle for messages. Raises InvalidArguments without a terminal."""
     if yes:
         return True
-    if not may_ask(this):
+    if not may_ask(context):
         raise InvalidArguments(f"nothing was {done}, since nobody can agree to it here", hint="--yes agrees to it")
     import questionary
 
     if questionary.confirm(question, default=True).unsafe_ask() is not True:
-        this.out.say(f"nothing was {done}")
+        context.out.say(f"nothing was {done}")
         return False
     return True
 

@@ -35,63 +35,63 @@ class GroupListing:
     missing: str = ""
 
 
-def list_tools(this: Invocation, group: str | None, detail: str, *, is_partial: bool) -> int:
+def list_tools(context: Invocation, group: str | None, detail: str, *, is_partial: bool) -> int:
     """Print tools; return the exit code."""
-    listings = run(_list_groups(this, this.read_groups(group), [ListKind.TOOLS]))
-    if this.out.is_json:
-        this.out.print_json(
+    listings = run(_list_groups(context, context.read_groups(group), [ListKind.TOOLS]))
+    if context.out.is_json:
+        context.out.print_json(
             [_select_members(each, tool, detail) for each in listings for tool in _entries(each, ListKind.TOOLS)]
         )
-    for each in listings if not this.out.is_json else ():
+    for each in listings if not context.out.is_json else ():
         rows = [_tool_row(tool, detail) for tool in _entries(each, ListKind.TOOLS)]
         if each.catalog is not None:
             columns = ["TOOL"] if detail == "names" else ["TOOL", "DESCRIPTION"]
-            _show_group(this.out, each, columns, rows, "tools")
-    return _report_problems(this.out, listings, is_partial=is_partial)
+            _show_group(context.out, each, columns, rows, "tools")
+    return _report_problems(context.out, listings, is_partial=is_partial)
 
 
-def list_entries(this: Invocation, group: str | None, kinds: Sequence[ListKind], *, is_partial: bool) -> int:
+def list_entries(context: Invocation, group: str | None, kinds: Sequence[ListKind], *, is_partial: bool) -> int:
     """Print resources or prompts; return the exit code."""
-    listings = run(_list_groups(this, this.read_groups(group), kinds))
-    if this.out.is_json:
-        this.out.print_json(
+    listings = run(_list_groups(context, context.read_groups(group), kinds))
+    if context.out.is_json:
+        context.out.print_json(
             [{"group": each.group, **entry} for each in listings for kind in kinds for entry in _entries(each, kind)]
         )
-    for each in listings if not this.out.is_json else ():
+    for each in listings if not context.out.is_json else ():
         rows = [_row(entry) for kind in kinds for entry in _entries(each, kind)]
         if each.catalog is not None:
             name = "PROMPT" if ListKind.PROMPTS in kinds else "URI"
-            _show_group(this.out, each, [name, "DESCRIPTION"], rows, kinds[0].member)
-    return _report_problems(this.out, listings, is_partial=is_partial)
+            _show_group(context.out, each, [name, "DESCRIPTION"], rows, kinds[0].member)
+    return _report_problems(context.out, listings, is_partial=is_partial)
 
 
-def search_tools(this: Invocation, group: str | None, query: str, detail: str | None) -> int:
+def search_tools(context: Invocation, group: str | None, query: str, detail: str | None) -> int:
     """Print the tools that a model finds with this query; return the exit code."""
     arguments = {"group": group, "query": query, "detail": detail}
     parameters = {name: value for name, value in arguments.items() if value is not None}
-    result = run(_search(this, this.read_groups(group), parameters))
+    result = run(_search(context, context.read_groups(group), parameters))
     blocks = [wire.text(wire.member(block, "text")) or "" for block in wire.elements(wire.member(result, "content"))]
     tools, *remarks = blocks or ['{"tools": []}']
     if bytes(wire.member(result, "isError")) == b"true":
         raise UpstreamError("", tools)
     rows = [_match_row(tool, group) for tool in json.loads(tools)["tools"]]
     columns = ["GROUP", "TOOL", "DESCRIPTION"]
-    this.out.print_rows(tools.encode(), columns, rows, if_none=f"no tool matches `{query}`")
+    context.out.print_rows(tools.encode(), columns, rows, if_none=f"no tool matches `{query}`")
     for remark in remarks:
-        this.out.say(remark)
+        context.out.say(remark)
     return 0
 
 
-async def _list_groups(this: Invocation, config: Config, kinds: Sequence[ListKind]) -> list[GroupListing]:
-    with this.out.progress("asking", [group.name for group in config.groups]) as progress:
-        async with open_client(this, config) as client:
+async def _list_groups(context: Invocation, config: Config, kinds: Sequence[ListKind]) -> list[GroupListing]:
+    with context.out.progress("asking", [group.name for group in config.groups]) as progress:
+        async with open_client(context, config) as client:
             return await for_each_group(client, progress, lambda group: _list_group(group, kinds))
 
 
 async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupListing:
     allowed = [kind for kind in kinds if group.offers(kind.capability)]
     try:
-        catalog = await group.catalog(ListKind)  # the whole catalog, so that it can be cached
+        catalog = await group.read_catalog(ListKind)  # the whole catalog, so that it can be cached
     except DynamicMcpError as exc:
         return GroupListing(group.name, group.description, None, exc)
     missing = group.complaint(allowed)
@@ -101,9 +101,9 @@ async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupLis
     return GroupListing(group.name, group.description, catalog, missing=missing)
 
 
-async def _search(this: Invocation, config: Config, arguments: Mapping[str, object]) -> Raw:
-    with this.out.progress("asking", [group.name for group in config.groups]) as progress:
-        async with open_client(this, config) as client:
+async def _search(context: Invocation, config: Config, arguments: Mapping[str, object]) -> Raw:
+    with context.out.progress("asking", [group.name for group in config.groups]) as progress:
+        async with open_client(context, config) as client:
             # a search only looks at known catalogs, so they are fetched first
             await for_each_group(client, progress, lambda group: _list_group(group, [ListKind.TOOLS]))
             return await client.ask("tools/call", {"name": meta_tools.GET, "arguments": arguments})

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
+def record(context: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
     """Record a change of a config; return whether a feature of the config records it.
 
     A failed record does not fail the command, whose work is done.
     """
     listeners = [feature.load(feature.change_listener) for feature in FEATURES if feature.change_listener]
-    recorded = [listener.record(this, file, event, members) for listener in listeners]
+    recorded = [listener.record(context, file, event, members) for listener in listeners]
     return any(recorded)
 
 
-def record_change(this: Invocation, files: Iterable[Path], event: str, members: Mapping[str, object]) -> None:
+def record_change(context: Invocation, files: Iterable[Path], event: str, members: Mapping[str, object]) -> None:
     """Record a change of files, for each config among them that records it, else for the config of the command."""
-    recorded = [record(this, file, event, members) for file in files if file.is_file()]
+    recorded = [record(context, file, event, members) for file in files if file.is_file()]
     if any(recorded):
         return
     with contextlib.suppress(ConfigError):  # no config exists
-        record(this, this.config_path(), event, members)
+        record(context, context.config_path(), event, members)

@@ -17,27 +17,27 @@ from dynamic_mcp.cli.respondent import find_respondent
 from dynamic_mcp.importer.journal import ChangeJournal, JournalEntry
 
 
-def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
+def undo(context: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Undo changes, the latest one only after confirmation; return the exit code."""
     journal = open_journal()
-    _report_unreadable(this, journal)
+    _report_unreadable(context, journal)
     entries = [entry for id in ids or (None,) for entry in journal.find(id)]
-    if not (ids or yes or dry_run) and not _confirm(this, journal, entries):
-        return report(this, ["nothing is undone"])
+    if not (ids or yes or dry_run) and not _confirm(context, journal, entries):
+        return report(context, ["nothing is undone"])
     if dry_run:
-        return report(this, _describe(journal, entries, "would be undone"))
+        return report(context, _describe(journal, entries, "would be undone"))
     with hold_change_lock():
         # another command may have undone them in the meantime
         entries = [found for entry in entries for found in journal.find(entry.id)]
         journal.plan_undo(entry for entry in entries if not entry.is_undone)  # all or none
-        return report(this, [line for entry in entries for line in _undo(this, journal, entry)])
+        return report(context, [line for entry in entries for line in _undo(context, journal, entry)])
 
 
-def _undo(this: Invocation, journal: ChangeJournal, entry: JournalEntry) -> list[str]:
+def _undo(context: Invocation, journal: ChangeJournal, entry: JournalEntry) -> list[str]:
     if entry.is_undone:
         return [f"{entry.id} ({entry.title}) is already undone"]
     lines = [_title("undone", entry), *(each.describe(is_done=True) for each in journal.undo(entry))]
-    record_change(this, entry.files, "change.undone", {"command": "undo", "change": entry.id, "of": entry.title})
+    record_change(context, entry.files, "change.undone", {"command": "undo", "change": entry.id, "of": entry.title})
     return lines
 
 
@@ -55,16 +55,16 @@ def _title(verb: str, entry: JournalEntry) -> str:
     return f"{verb}: {entry.title} ({entry.id}, {entry.when})"
 
 
-def _confirm(this: Invocation, journal: ChangeJournal, entries: Sequence[JournalEntry]) -> bool:
+def _confirm(context: Invocation, journal: ChangeJournal, entries: Sequence[JournalEntry]) -> bool:
     """Show the change to undo, and ask for confirmation. Raises UsageError without a terminal, and ChangedSince."""
     latest = entries[0]
     id = latest.run or latest.id
     titles = ", ".join(each.title for each in reversed(entries))
-    this.out.say(f"the latest change is {id}: {titles} ({latest.when})")
+    context.out.say(f"the latest change is {id}: {titles} ({latest.when})")
     for restoration in (each for restorations in journal.plan_undo(entries) for each in restorations):
-        this.out.say(restoration.describe(is_done=False))
+        context.out.say(restoration.describe(is_done=False))
     if not find_respondent(
-        this, may_ask=not this.out.is_json_requested and sys.stdin is not None and sys.stdin.isatty()
+        context, may_ask=not context.out.is_json_requested and sys.stdin is not None and sys.stdin.isatty()
     ).is_terminal:
         raise click.UsageError(f"nothing was undone: `dynamic-mcp undo {id}`, or `--yes`, undoes it without asking")
     import questionary
@@ -72,21 +72,21 @@ def _confirm(this: Invocation, journal: ChangeJournal, entries: Sequence[Journal
     return questionary.confirm("Undo it?", default=False).ask() is True
 
 
-def show_changes(this: Invocation) -> int:
+def show_changes(context: Invocation) -> int:
     """List the changes; return the exit code."""
     journal = open_journal()
-    _report_unreadable(this, journal)
+    _report_unreadable(context, journal)
     entries = journal.entries()
     rows = [row for entry in entries for row in _rows(entry, entries)]
     columns = ["ID", "WHEN", "WHAT", "STATE", "FILES"]
     facts = [_to_json(entry) for entry in entries]
-    this.out.print_rows(facts, columns, rows, if_none="no command has changed a file yet")
+    context.out.print_rows(facts, columns, rows, if_none="no command has changed a file yet")
     return 0
 
 
-def _report_unreadable(this: Invocation, journal: ChangeJournal) -> None:
+def _report_unreadable(context: Invocation, journal: ChangeJournal) -> None:
     for reason in journal.unreadable():
-        this.out.say(f"warning: {reason}", "yellow")
+        context.out.say(f"warning: {reason}", "yellow")
 
 
 def _rows(entry: JournalEntry, entries: Sequence[JournalEntry]) -> Iterator[list[str]]:
@@ -129,10 +129,10 @@ def _to_json(entry: JournalEntry) -> dict[str, object]:
     }
 
 
-def report(this: Invocation, actions: Iterable[str]) -> int:
+def report(context: Invocation, actions: Iterable[str]) -> int:
     """Print the actions; return the exit code."""
     for action in actions:
-        this.out.say(action)
-    if this.out.is_json_requested:
-        this.out.print_json({"done": list(actions)})
+        context.out.say(action)
+    if context.out.is_json_requested:
+        context.out.print_json({"done": list(actions)})
     return 0

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 @contextlib.asynccontextmanager
-async def open_client(this: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[CommandClient]:
+async def open_client(context: Invocation, config: Config, *, may_ask: bool = False) -> AsyncIterator[CommandClient]:
     """Open a session with the daemon of the config, or with an in-process proxy if none runs or with `--alone`.
 
     With `may_ask`, the command shows forms if the user is at the terminal.
     """
-    may_ask = may_ask and this.out.may_ask
+    may_ask = may_ask and context.out.may_ask
     daemon = None
-    if not (this.is_alone or sys.platform == "win32"):
+    if not (context.is_alone or sys.platform == "win32"):
         from dynamic_mcp.cli import daemon_client
 
-        daemon = await daemon_client.find_daemon(this, config, may_ask=may_ask)
+        daemon = await daemon_client.find_daemon(context, config, may_ask=may_ask)
     if daemon is not None:
         async with contextlib.aclosing(daemon):
             yield daemon
         return
     from dynamic_mcp.cli.own_client import open_own_client
 
-    async with open_own_client(this, config, may_ask=may_ask) as client:
+    async with open_own_client(context, config, may_ask=may_ask) as client:
         yield client

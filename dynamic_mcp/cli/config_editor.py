@@ -23,48 +23,50 @@ from dynamic_mcp.system.text import os_reason
 EMPTY = '{\n  "mcpServers": {}\n}\n'
 
 
-def add_server(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+def add_server(context: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     """Add a server to the config; return the exit code."""
     with hold_change_lock():
-        return _add(this, this.config_path(may_be_new=True), name, entry, may_replace=may_replace)
+        return _add(context, context.config_path(may_be_new=True), name, entry, may_replace=may_replace)
 
 
-def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+def _add(context: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     before = read_text(file) if file.exists() else None
     is_there = before is not None and name in parse_server_names(before, file)
     if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
     _write(file, before, edit.put(before or EMPTY, ("mcpServers", name), entry))
-    record(this, file, "config.changed", {"command": "add", "replaced" if is_there else "added": [name]})
-    _report(this, file, name, "replaced in" if is_there else "added to", entry)
+    record(context, file, "config.changed", {"command": "add", "replaced" if is_there else "added": [name]})
+    _report(context, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
-        this.out.say(f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
+        context.out.say(
+            f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead"
+        )
     return 0
 
 
-def remove_server(this: Invocation, name: str) -> int:
+def remove_server(context: Invocation, name: str) -> int:
     """Remove a server from the config; return the exit code."""
-    file = this.config_path()
+    file = context.config_path()
     with hold_change_lock():
         before = _read_with(file, name)
         _write(file, before, edit.drop(before, ("mcpServers", name)))
-    record(this, file, "config.changed", {"command": "remove", "removed": [name]})
-    _report(this, file, name, "removed from", None)
+    record(context, file, "config.changed", {"command": "remove", "removed": [name]})
+    _report(context, file, name, "removed from", None)
     return 0
 
 
-def set_enabled(this: Invocation, name: str, *, enabled: bool) -> int:
+def set_enabled(context: Invocation, name: str, *, enabled: bool) -> int:
     """Enable or disable a server; return the exit code."""
-    file = this.config_path()
+    file = context.config_path()
     with hold_change_lock():
         before = _read_with(file, name)
         if (name not in list_disabled(file)) == enabled:
-            this.out.say(f"`{name}` is already {'enabled' if enabled else 'disabled'} in `{file}`")
+            context.out.say(f"`{name}` is already {'enabled' if enabled else 'disabled'} in `{file}`")
             return 0
         _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), enabled))
     verb = "enable" if enabled else "disable"
-    record(this, file, "config.changed", {"command": verb, f"{verb}d": [name]})
-    _report(this, file, name, f"{verb}d in", None)
+    record(context, file, "config.changed", {"command": verb, f"{verb}d": [name]})
+    _report(context, file, name, f"{verb}d in", None)
     return 0
 
 
@@ -108,10 +110,10 @@ def _write(file: Path, before: str | None, after: str) -> None:
     files.write_bytes(file, after.encode(), expected=expected, is_private=before is None)
 
 
-def _report(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:
+def _report(context: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:
     verb, _, place = done.partition(" ")
-    this.out.say(f"{verb} `{name}` {place} `{file}`")
-    if this.out.is_json_requested:
-        this.out.print_json({"file": str(file), "server": name, "entry": entry})
+    context.out.say(f"{verb} `{name}` {place} `{file}`")
+    if context.out.is_json_requested:
+        context.out.print_json({"file": str(file), "server": name, "entry": entry})
     elif entry is not None:
-        this.out.say(f"next: `{format_command('doctor', name)}` checks that it works")
+        context.out.say(f"next: `{format_command('doctor', name)}` checks that it works")

@@ -97,26 +97,26 @@ class Stats:
         return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}}
 
 
-def show_stats(this: Invocation, *, is_partial: bool) -> int:
+def show_stats(context: Invocation, *, is_partial: bool) -> int:
     """Print the figures of a config; return the exit code. Raises ConfigError."""
-    figures = run(_measure(this, this.read_groups(None)))
-    if this.out.is_json:
-        this.out.print_json(figures.to_json())
+    figures = run(_measure(context, context.read_groups(None)))
+    if context.out.is_json:
+        context.out.print_json(figures.to_json())
     elif figures.groups:
-        _show(figures, this.out)
+        _show(figures, context.out)
     failed = [each.error for each in figures.groups if each.error]
     for error in failed:
-        this.out.print_error(error)
+        context.out.print_error(error)
     is_enough = not failed or (is_partial and len(failed) < len(figures.groups))
     return 0 if is_enough else UpstreamError.exit_code
 
 
-async def _measure(this: Invocation, config: Config) -> Stats:
+async def _measure(context: Invocation, config: Config) -> Stats:
     """Connect to groups without a cached catalog, then measure the results that a client receives."""
-    async with open_client(this, config) as client:
-        with this.out.progress("asking", [group.name for group in config.groups]) as progress:
+    async with open_client(context, config) as client:
+        with context.out.progress("asking", [group.name for group in config.groups]) as progress:
             errors = await for_each_group(client, progress, _load_catalog)
-        with this.out.progress("counting tokens"):
+        with context.out.progress("counting tokens"):
             counter = await asyncio.to_thread(_load_counter)
         meter = _Meter(client, counter)
         groups = [await meter.measure_group(group, error) for group, error in zip(client.groups, errors, strict=True)]
@@ -128,7 +128,7 @@ async def _load_catalog(group: ClientGroup) -> str:
     if not group.offers("tools"):
         return ""
     try:
-        await group.catalog(ListKind)  # the whole catalog, so that it can be cached
+        await group.read_catalog(ListKind)  # the whole catalog, so that it can be cached
     except DynamicMcpError as exc:
         return str(exc)
     return ""
@@ -149,9 +149,9 @@ class _Meter:
 
     async def measure_group(self, group: ClientGroup, error: str) -> GroupStats:
         """Measure one group; a failed one has its error and no cost."""
-        if error or group.known is None or not group.known.tools:
+        if error or group.catalog is None or not group.catalog.tools:
             return GroupStats(group.name, 0, Cost(), Cost(), Cost(), error)
-        catalog = group.known
+        catalog = group.catalog
         direct = self._count([_array(catalog.tools.values()), catalog.instructions])
         search = await self._measure_answer(query=_query_for(next(iter(catalog.tools))))
         full = await self._measure_answer(group=group.name, detail="full")

@@ -45,7 +45,7 @@ _LOAD_WITHIN_S = 3.0
 _POLL_S = 0.05
 
 
-async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False) -> DaemonClient | None:
+async def find_daemon(context: Invocation, config: Config, *, may_ask: bool = False) -> DaemonClient | None:
     """Open a session with the daemon of a config; None if none runs, or if it has just ended.
 
     Raises DaemonError if it does not respond, or has not loaded the config.
@@ -54,7 +54,7 @@ async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False
     connection = window.find_daemon(file)
     if connection is None:
         return None
-    client = DaemonClient(this, config, may_ask=may_ask)
+    client = DaemonClient(context, config, may_ask=may_ask)
     try:
         async with asyncio.timeout(_GREET_WITHIN_S):
             await client.open(connection)
@@ -74,10 +74,10 @@ async def find_daemon(this: Invocation, config: Config, *, may_ask: bool = False
 class DaemonClient:
     """A session with the daemon. Timeouts and limits on results come from the config of the command."""
 
-    def __init__(self, this: Invocation, config: Config, *, may_ask: bool = False) -> None:
-        self._this = this
+    def __init__(self, context: Invocation, config: Config, *, may_ask: bool = False) -> None:
+        self._this = context
         self._config = config
-        self._inbox = Inbox(this.out, lambda line: self._connection.send(line), may_ask=may_ask)
+        self._inbox = Inbox(context.out, lambda line: self._connection.send(line), may_ask=may_ask)
         self._connection = DaemonConnection(self._inbox.receive)
         self._groups: dict[str, DaemonGroup] = {}
 
@@ -150,7 +150,7 @@ class DaemonGroup:
     def __init__(self, client: DaemonClient, config: GroupConfig, facts: GroupFacts) -> None:
         self.name = config.name
         self.config = config
-        self.known: Catalog | None = None
+        self.catalog: Catalog | None = None
         self._client = client
         self._facts = facts
 
@@ -168,10 +168,10 @@ class DaemonGroup:
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Return the reason why these lists are incomplete; empty if they are complete."""
-        complaint = None if self.known is None else self.known.complaint(kinds)
+        complaint = None if self.catalog is None else self.catalog.complaint(kinds)
         return self._facts.complaint if complaint is None else complaint
 
-    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+    async def read_catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return the catalog of the group; the daemon connects if it is not known. Raises DynamicMcpError."""
         return await self._learn(CATALOG, CatalogRequest(self.name, [kind.name for kind in kinds]))
 
@@ -185,5 +185,5 @@ class DaemonGroup:
 
     async def _learn(self, method: str, request: CatalogRequest) -> Catalog:
         answer = await self._client.ask_group(method, request)
-        self._facts, self.known = answer.group, answer.read_catalog()
-        return self.known
+        self._facts, self.catalog = answer.group, answer.read_catalog()
+        return self.catalog

@@ -27,49 +27,51 @@ _EXIT_WITHIN_S = 5.0
 _POLL_S = 0.01
 
 
-def start_daemon(this: Invocation) -> int:
+def start_daemon(context: Invocation) -> int:
     """Start the daemon unless it runs. Raises ConfigError and DaemonError."""
-    config = _require_daemon(this)
+    config = _require_daemon(context)
     running = _find(config)
     if running is not None:
         running.close()
-        this.out.say(f"the daemon of `{config}` was already running")
+        context.out.say(f"the daemon of `{config}` was already running")
     else:
         _start(config)
-        this.out.say(f"started the daemon of `{config}`")
+        context.out.say(f"started the daemon of `{config}`")
     return 0
 
 
-def stop_daemon(this: Invocation) -> int:
+def stop_daemon(context: Invocation) -> int:
     """Stop the daemon if it runs, and wait for its end. Raises ConfigError and DaemonError."""
-    config = identify(this.config_path())
+    config = identify(context.config_path())
     is_stopped = stop_running(config)
-    this.out.say(f"stopped the daemon of `{config}`" if is_stopped else f"the daemon of `{config}` was not running")
+    context.out.say(
+        f"stopped the daemon of `{config}`" if is_stopped else f"the daemon of `{config}` was not running"
+    )
     return 0
 
 
-def restart_daemon(this: Invocation) -> int:
+def restart_daemon(context: Invocation) -> int:
     """Stop the daemon if it runs, and start it. Raises ConfigError and DaemonError."""
-    config = _require_daemon(this)
+    config = _require_daemon(context)
     stop_running(config)
     _start(config)
-    this.out.say(f"restarted the daemon of `{config}`")
+    context.out.say(f"restarted the daemon of `{config}`")
     return 0
 
 
-def show_daemon(this: Invocation) -> int:
+def show_daemon(context: Invocation) -> int:
     """Print whether the daemon runs; return 0 if it does. Raises ConfigError."""
-    config = identify(this.config_path())
+    config = identify(context.config_path())
     connection = _find(config)
     if connection is not None:
         connection.close()
     is_running = connection is not None
-    if this.out.is_json:
-        this.out.print_json({"config": config, "running": is_running, "version": __version__})
+    if context.out.is_json:
+        context.out.print_json({"config": config, "running": is_running, "version": __version__})
     else:
-        this.out.print_line(f"the daemon of `{config}` {'runs' if is_running else 'does not run'}")
+        context.out.print_line(f"the daemon of `{config}` {'runs' if is_running else 'does not run'}")
         if is_running:
-            this.out.say("hint: `dynamic-mcp status` shows its sessions and servers")
+            context.out.say("hint: `dynamic-mcp status` shows its sessions and servers")
     return 0 if is_running else 1
 
 
@@ -126,12 +128,12 @@ def _poll_for_exit(process: int) -> None:
             time.sleep(_POLL_S)
 
 
-def _require_daemon(this: Invocation) -> str:
+def _require_daemon(context: Invocation) -> str:
     """Return the path of a config with a daemon; report its errors here rather than in the daemon's log.
 
     Raises ConfigError and DaemonError.
     """
-    config = this.read_config()
+    config = context.read_config()
     if config.daemon is None:
         hint = '`"settings": {"daemon": true}` lets it; `dynamic-mcp daemon run --linger never` runs one all the same'
         raise DaemonError(f"`{config.file}` asks for no daemon, so nothing would use it", hint=hint)

@@ -19,33 +19,33 @@ from dynamic_mcp.system.shell import quote
 _DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
 
 
-def install_service(this: Invocation, *, is_printing: bool) -> int:
+def install_service(context: Invocation, *, is_printing: bool) -> int:
     """Install and start the service, or only print its file; return the exit code."""
     program, caveat = find_own_program()
-    config = _config_path(this)
+    config = _config_path(context)
     manager = _find_manager(config)
     # not the `linger` of the config: this daemon ends with the login session
     command = [*program, "daemon", "run", "--replace", "--linger", "never", "-c", str(config)]
     content = manager.format_file(command, _list_directories(os.environ))
     if is_printing:
-        _print(this, manager, content)
+        _print(context, manager, content)
         return 0
-    _require_config(this, config)
+    _require_config(context, config)
     manager.check()
     before = files.read_bytes(manager.file)
     is_changed = before != content
     if is_changed:
         files.write_bytes(manager.file, content, expected=before)
-        this.out.say(f"{'wrote' if before is None else 'updated'} `{manager.file}`")
+        context.out.say(f"{'wrote' if before is None else 'updated'} `{manager.file}`")
     is_started = is_changed or not manager.is_running()
     if is_started:
         manager.start()
-        this.out.say(f"started `{manager.name}`, which now starts with each login")
+        context.out.say(f"started `{manager.name}`, which now starts with each login")
     else:
-        this.out.say(f"`{manager.name}` is installed and running already; nothing was changed")
+        context.out.say(f"`{manager.name}` is installed and running already; nothing was changed")
     if caveat:
-        this.out.say(f"warning: {caveat}")
-    _report(this, manager, is_changed=is_started)
+        context.out.say(f"warning: {caveat}")
+    _report(context, manager, is_changed=is_started)
     return 0
 
 
@@ -55,24 +55,24 @@ def find_service(config: Path) -> ServiceManager | None:
     return manager if manager is not None and files.read_bytes(manager.file) is not None else None
 
 
-def uninstall_service(this: Invocation, *, is_printing: bool = False) -> int:
+def uninstall_service(context: Invocation, *, is_printing: bool = False) -> int:
     """Stop the service and remove its file, or print how; return the exit code. The config may be missing."""
-    manager = _find_manager(_config_path(this))
+    manager = _find_manager(_config_path(context))
     is_there = files.read_bytes(manager.file) is not None
     if is_printing:
         for command in [manager.removal, ["rm", str(manager.file)]] if is_there else ():
-            this.out.print_text(quote(*command))
+            context.out.print_text(quote(*command))
         return 0
     if not is_there:
-        this.out.say(f"no service is installed for this config: there is no `{manager.file}`")
-        _report(this, manager, is_changed=False)
+        context.out.say(f"no service is installed for this config: there is no `{manager.file}`")
+        _report(context, manager, is_changed=False)
         return 0
     manager.check()
     manager.stop()
     files.remove(manager.file, [])
     manager.forget_file()
-    this.out.say(f"stopped `{manager.name}` and removed `{manager.file}`")
-    _report(this, manager, is_changed=True)
+    context.out.say(f"stopped `{manager.name}` and removed `{manager.file}`")
+    _report(context, manager, is_changed=True)
     return 0
 
 
@@ -90,30 +90,30 @@ def _list_directories(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in _DIRECTORIES if environment.get(name, "").startswith("/")}
 
 
-def _config_path(this: Invocation) -> Path:
-    return Path(identify(this.config_path()))
+def _config_path(context: Invocation) -> Path:
+    return Path(identify(context.config_path()))
 
 
-def _require_config(this: Invocation, config: Path) -> None:
+def _require_config(context: Invocation, config: Path) -> None:
     """Read the config, and warn if clients would not use its daemon. Raises ConfigError."""
     if not config.is_file():
         raise ConfigError(
             str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` creates one"
         )
-    if this.read_config().daemon is None:
-        this.out.say(
+    if context.read_config().daemon is None:
+        context.out.say(
             f"warning: AI tools do not use this daemon until `{config}` has `settings.daemon`; set it to `true`"
         )
 
 
-def _print(this: Invocation, manager: ServiceManager, content: bytes) -> None:
+def _print(context: Invocation, manager: ServiceManager, content: bytes) -> None:
     text = content.decode(errors="surrogateescape")
-    if this.out.is_json_requested:
-        this.out.print_json({"service": manager.name, "file": str(manager.file), "content": text})
+    if context.out.is_json_requested:
+        context.out.print_json({"service": manager.name, "file": str(manager.file), "content": text})
     else:
-        this.out.print_text(text.removesuffix("\n"))
+        context.out.print_text(text.removesuffix("\n"))
 
 
-def _report(this: Invocation, manager: ServiceManager, *, is_changed: bool) -> None:
-    if this.out.is_json_requested:
-        this.out.print_json({"service": manager.name, "file": str(manager.file), "changed": is_changed})
+def _report(context: Invocation, manager: ServiceManager, *, is_changed: bool) -> None:
+    if context.out.is_json_requested:
+        context.out.print_json({"service": manager.name, "file": str(manager.file), "changed": is_changed})

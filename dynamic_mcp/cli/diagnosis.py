@@ -41,41 +41,41 @@ _STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.ERR
 _STDERR_LINES = 5
 
 
-def check_config(this: Invocation) -> int:
+def check_config(context: Invocation) -> int:
     """Print the findings about the config; return the exit code."""
-    file = this.config_path()
+    file = context.config_path()
     config, findings = _check_files(file)
-    if this.out.is_json:
-        this.out.print_json(findings)
+    if context.out.is_json:
+        context.out.print_json(findings)
     else:
-        _show_findings(this.out, findings)
+        _show_findings(context.out, findings)
     if config is not None and not config.groups:
-        this.out.say(empty_config_message(file))
+        context.out.say(empty_config_message(file))
     return exit_code(findings)
 
 
-def diagnose(this: Invocation, group: str | None) -> int:
+def diagnose(context: Invocation, group: str | None) -> int:
     """Print the findings about the config and its servers; return the exit code."""
     from dynamic_mcp.cli.runner import run
 
-    file = this.config_path()
+    file = context.config_path()
     config, findings = _check_files(file)
     reports: list[ServerReport] = []
     if config is not None:
-        chosen = this.read_config(group)
+        chosen = context.read_config(group)
         findings = [each for each in findings if group is None or _concerns(each, group)]
-        about_daemon, reports = run(_examine(this, chosen))
+        about_daemon, reports = run(_examine(context, chosen))
         findings += about_daemon
-    if this.out.is_json:
-        this.out.print_json({"config": str(file), "findings": findings, "groups": reports})
+    if context.out.is_json:
+        context.out.print_json({"config": str(file), "findings": findings, "groups": reports})
     else:
-        _show_findings(this.out, findings)
+        _show_findings(context.out, findings)
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         for each in reports:
             if each.is_up or not any(_is_about(error, each.group) for error in errors):  # else shown above
-                _show_report(this.out, each, is_verbose=this.verbose > 0)
+                _show_report(context.out, each, is_verbose=context.verbose > 0)
     if config is not None and not config.groups:
-        this.out.say(empty_config_message(file))
+        context.out.say(empty_config_message(file))
     return exit_code([*findings, *(finding for each in reports for finding in each.findings)])
 
 
@@ -122,7 +122,7 @@ def _check_address(config: Config) -> list[Finding]:
     return list(check_http_address(config))
 
 
-async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
+async def _examine(context: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
     """Return the findings about the daemon, and a report on each server; servers of the daemon are not restarted."""
     from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
@@ -132,29 +132,29 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
     doctor = Doctor()
     with (
         doctor.record_output(),
-        this.out.progress("connecting to", [each.name for each in config.groups]) as progress,
+        context.out.progress("connecting to", [each.name for each in config.groups]) as progress,
     ):
         check = cache(partial(_make_catalog_check, config))
-        findings, reports = await _examine_daemon(this, config, doctor, catalog_store, check, progress)
+        findings, reports = await _examine_daemon(context, config, doctor, catalog_store, check, progress)
         findings += await check_public_url(config.http)
         findings += await _probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, middleware=())  # servers are checked without plug-ins
-        reports += await _examine_alone(this, alone, doctor, check, progress)
+        reports += await _examine_alone(context, alone, doctor, check, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
 
 
 async def _examine_daemon(
-    this: Invocation,
+    context: Invocation,
     config: Config,
     doctor: Doctor,
     catalog_store: CatalogStore,
     make_check: Callable[[], CheckCatalog],
     progress: Progress,
 ) -> tuple[list[Finding], list[ServerReport]]:
-    if this.is_alone or sys.platform == "win32":
+    if context.is_alone or sys.platform == "win32":
         return [], []
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
 
@@ -169,7 +169,7 @@ async def _examine_daemon(
             progress.complete(group.name)
 
     try:
-        daemon = await find_daemon(this, config)
+        daemon = await find_daemon(context, config)
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "daemon", exc.message, exc.hint, exc.exit_code)], []
     if daemon is None:
@@ -184,7 +184,7 @@ async def _examine_daemon(
 
 
 async def _examine_alone(
-    this: Invocation, config: Config, doctor: Doctor, make_check: Callable[[], CheckCatalog], progress: Progress
+    context: Invocation, config: Config, doctor: Doctor, make_check: Callable[[], CheckCatalog], progress: Progress
 ) -> list[ServerReport]:
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
@@ -192,7 +192,7 @@ async def _examine_alone(
     if not config.groups:
         return []
     check = make_check()
-    async with open_own_client(this, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
+    async with open_own_client(context, config, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
         return await for_each_group(client, progress, lambda group: doctor.examine(group, check))
 
 

@@ -81,26 +81,26 @@ class ImportOptions:
         return self.dry_run or self.is_list
 
 
-def import_servers(this: Invocation, options: ImportOptions) -> int:
+def import_servers(context: Invocation, options: ImportOptions) -> int:
     """Import servers; return the exit code."""
     machine = local_machine(options.project)
     respondent = find_respondent(
-        this, may_ask=not (options.yes or options.is_read_only or this.out.is_json_requested)
+        context, may_ask=not (options.yes or options.is_read_only or context.out.is_json_requested)
     )
     if options.has_no_source and not (options.is_all or options.is_list or respondent.is_terminal):
         raise click.UsageError("name a tool, or give --all; `dynamic-mcp import --list` shows what there is")
     request = _make_request(options, machine)
     readings = [each for each in _read_settings(options, machine) if _is_importable(each, request.output)]
     if not any(reading.servers or reading.error for reading in readings):
-        return _report_nothing(this, options, machine, readings)
+        return _report_nothing(context, options, machine, readings)
     if options.is_list:
-        _show_list(this.out, plan_import(readings, request))
+        _show_list(context.out, plan_import(readings, request))
         return OK
     if options.has_no_source and respondent.is_terminal:
-        _show_readings(this.out, readings)
+        _show_readings(context.out, readings)
         readings = respondent.choose_files(readings, is_all=options.is_all)
         if not readings:
-            this.out.say("nothing was chosen, so nothing was written")
+            context.out.say("nothing was chosen, so nothing was written")
             return OK
     if request.output.exists() and not options.force and respondent.has_answers:
         request = replace(request, is_afresh=respondent.confirm_overwrite(request.output))
@@ -118,10 +118,10 @@ def import_servers(this: Invocation, options: ImportOptions) -> int:
             describe=_make_describer(options, respondent),
         )
         if asks_servers:
-            plan = plan.with_descriptions(_fetch_descriptions(this, plan, may_start_projects=options.trust))
+            plan = plan.with_descriptions(_fetch_descriptions(context, plan, may_start_projects=options.trust))
         if not is_quick:  # the lock is not held while users or servers answer
             turn.enter_context(hold_change_lock())
-        return _apply(this, options, plan)
+        return _apply(context, options, plan)
 
 
 def _make_request(options: ImportOptions, machine: Machine) -> ImportRequest:
@@ -182,16 +182,18 @@ def _is_importable(reading: Reading, output: Path) -> bool:
     return bool(reading.servers or reading.error or reading.notices)
 
 
-def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, readings: Sequence[Reading]) -> int:
+def _report_nothing(
+    context: Invocation, options: ImportOptions, machine: Machine, readings: Sequence[Reading]
+) -> int:
     for reading in readings:
-        _show_notices(this.out, reading.notices)
-    this.out.say("no servers were found")
+        _show_notices(context.out, reading.notices)
+    context.out.say("no servers were found")
     scopes = _scopes(options) or tuple(ToolScope)
     for tool in _tools(options):
         looked = [str(source.file) for source in reader.list_sources(tool, machine, scopes)]
-        this.out.say(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
-    if this.out.is_json_requested:
-        this.out.print_json({"servers": [], "files": [], "changed": False})
+        context.out.say(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
+    if context.out.is_json_requested:
+        context.out.print_json({"servers": [], "files": [], "changed": False})
     return NOTHING_FOUND
 
 
@@ -221,11 +223,11 @@ def _make_describer(options: ImportOptions, respondent: Respondent) -> Callable[
     return lambda server: description.with_description(server.name, server.entry)
 
 
-def _apply(this: Invocation, options: ImportOptions, plan: Plan) -> int:
+def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
     """Show the plan, and write it unless an option forbids that."""
-    if options.dry_run and not this.out.is_json_requested:
-        _show_diff(this.out, plan)
-    show_warnings(this.out, plan)
+    if options.dry_run and not context.out.is_json_requested:
+        _show_diff(context.out, plan)
+    show_warnings(context.out, plan)
     plain = plan.find_secrets()
     if options.secrets == "fail" and plain:
         fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
@@ -240,14 +242,16 @@ def _apply(this: Invocation, options: ImportOptions, plan: Plan) -> int:
     if all(reading.error for reading in plan.readings):
         return FAILED
     if options.dry_run:
-        _show_actions(this.out, plan)
+        _show_actions(context.out, plan)
     else:
         write_plan(plan)
         if plan.is_changed:
-            record(this, plan.output, "config.changed", {"command": "import", "imported": list(plan.changed_servers)})
-        _show_summary(this.out, plan, is_exposed=bool(plain) and _is_exposed(plan.output, os.environ))
-    if this.out.is_json_requested:
-        this.out.print_json(plan.to_json())
+            record(
+                context, plan.output, "config.changed", {"command": "import", "imported": list(plan.changed_servers)}
+            )
+        _show_summary(context.out, plan, is_exposed=bool(plain) and _is_exposed(plan.output, os.environ))
+    if context.out.is_json_requested:
+        context.out.print_json(plan.to_json())
     return IN_PART if plan.errors or any(item.is_flawed for item in plan.items) else OK
 
 
@@ -393,12 +397,12 @@ def _format_source(source: SettingsSource) -> str:
     return f" from {source.tool} ({source.scope.value})"
 
 
-def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
+def _fetch_descriptions(context: Invocation, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
     """Return the descriptions that new servers give of themselves, by name."""
     items = {item.name: item for item in plan.items if _lacks_description(item)}
     for name, item in list(items.items()):
         if item.server.source.scope is not ToolScope.USER and not may_start_projects:
-            this.out.say(
+            context.out.say(
                 f"`{name}` is not started, because {item.server.source.file} belongs to a project; --trust allows it",
                 "yellow",
             )
@@ -408,8 +412,8 @@ def _fetch_descriptions(this: Invocation, plan: Plan, *, may_start_projects: boo
     from dynamic_mcp.cli.runner import run
 
     config = build_config({name: item.server.entry for name, item in items.items()}, plan.output, os.environ)
-    with this.out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
-        return run(_connect_and_describe(this, config))
+    with context.out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
+        return run(_connect_and_describe(context, config))
 
 
 def _lacks_description(item: ImportItem) -> bool:
@@ -417,11 +421,11 @@ def _lacks_description(item: ImportItem) -> bool:
     return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
 
 
-async def _connect_and_describe(this: Invocation, config: Config) -> dict[str, str]:
+async def _connect_and_describe(context: Invocation, config: Config) -> dict[str, str]:
     from dynamic_mcp.cli.own_client import open_own_client
 
-    async with open_own_client(this, config, uses_cache=False) as client:
-        texts = await asyncio.gather(*(_describe(group, this.out) for group in client.groups))
+    async with open_own_client(context, config, uses_cache=False) as client:
+        texts = await asyncio.gather(*(_describe(group, context.out) for group in client.groups))
         described = zip(client.groups, texts, strict=True)
         return {group.name: description.shorten(text) for group, text in described if text}
 
@@ -429,7 +433,7 @@ async def _connect_and_describe(this: Invocation, config: Config) -> dict[str, s
 async def _describe(group: ClientGroup, out: Output) -> str:
     try:
         async with asyncio.timeout(_DESCRIBED_WITHIN_S):
-            return _summarize(await group.catalog())
+            return _summarize(await group.read_catalog())
     except TimeoutError:
         reason = f"no answer within {_DESCRIBED_WITHIN_S:g} s"
     except DynamicMcpError as exc:

@@ -62,7 +62,7 @@ class Start(Struct, frozen=True):
 
 
 def install(
-    this: Invocation,
+    context: Invocation,
     tool: str,
     scope: str,
     project: str | None,
@@ -77,15 +77,15 @@ def install(
     if start.url is not None:
         _check_url(start.url, start.profile)
     with hold_change_lock():
-        return _install(this, tool, scope, project, start=start, replace=replace, dry_run=dry_run)
+        return _install(context, tool, scope, project, start=start, replace=replace, dry_run=dry_run)
 
 
 def _install(
-    this: Invocation, tool: str, scope: str, project: str | None, *, start: Start, replace: bool, dry_run: bool
+    context: Invocation, tool: str, scope: str, project: str | None, *, start: Start, replace: bool, dry_run: bool
 ) -> int:
     adapter, machine = reader.find_tool(tool), local_machine(project)
     url = start.whole_url
-    config = _require_config(this.config_path().absolute()) if url is None or replace else None
+    config = _require_config(context.config_path().absolute()) if url is None or replace else None
     if url is None and config is not None and start.profile is not None:
         from dynamic_mcp.proxy.profiles import require  # part of the proxy, imported only here
 
@@ -93,7 +93,7 @@ def _install(
     where = _scope(adapter, scope, machine)
     replacement = _find_replaced(adapter, scope, machine, config) if replace and config is not None else None
     if url is None and config is not None:
-        needed = _read_needs(this, config)
+        needed = _read_needs(context, config)
     else:
         needed = RequiredVariables(variables_in(start.headers), {})
     program, caveat = find_own_program()
@@ -108,29 +108,29 @@ def _install(
         replacements=replacement.servers if replacement else None,
     )
     if dry_run:
-        _show_diff(this, result, start.headers)
+        _show_diff(context, result, start.headers)
     elif result.is_needed:
         entry = open_journal().apply(f"install {adapter.name}", _subject(adapter, where), timestamp(), result.changes)
-        _report(this, adapter, result, entry, start)
+        _report(context, adapter, result, entry, start)
         changed = {"disabled": list(result.disabled_servers), "removed": list(result.removed_servers)}
-        _record(this, "install", adapter, where, {name: each for name, each in changed.items() if each})
+        _record(context, "install", adapter, where, {name: each for name, each in changed.items() if each})
     if not result.is_needed:
-        this.out.say(f"`{result.file}` already has the entry")
-    warn_about_limits(this.out, adapter, result, needed, "" if result.is_remote else caveat)
+        context.out.say(f"`{result.file}` already has the entry")
+    warn_about_limits(context.out, adapter, result, needed, "" if result.is_remote else caveat)
     if replacement is not None:
-        _report_remaining(this, adapter, replacement)
-    if this.out.is_json_requested:
-        this.out.print_json(_to_json(adapter, result, replacement))
+        _report_remaining(context, adapter, replacement)
+    if context.out.is_json_requested:
+        context.out.print_json(_to_json(adapter, result, replacement))
     return 0
 
 
-def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
+def uninstall(context: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
     """Remove our entry from a tool's settings; return the exit code."""
     with hold_change_lock():
         actions = _uninstall(tool, scope, project, dry_run=dry_run)
     if not dry_run:
-        _record(this, "uninstall", reader.find_tool(tool), ToolScope(scope))
-    return report(this, actions)
+        _record(context, "uninstall", reader.find_tool(tool), ToolScope(scope))
+    return report(context, actions)
 
 
 def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
@@ -166,10 +166,10 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
 
 
 def _record(
-    this: Invocation, command: str, adapter: Adapter, scope: ToolScope, more: Mapping[str, object] | None = None
+    context: Invocation, command: str, adapter: Adapter, scope: ToolScope, more: Mapping[str, object] | None = None
 ) -> None:
     members = {"command": command, "tool": adapter.name, "scope": scope.value, **(more or {})}
-    record_change(this, (), "tool.changed", members)
+    record_change(context, (), "tool.changed", members)
 
 
 def _check_url(url: str, profile: str | None) -> None:
@@ -210,13 +210,13 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
     return ToolScope.USER
 
 
-def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
+def _read_needs(context: Invocation, config: Path) -> RequiredVariables:
     """Return the variables that the config needs; none, with a warning, if it is invalid."""
     try:
         parse_server_names(config.read_text(encoding="utf-8-sig"), config)
         return find_required_variables(config, os.environ)
     except ConfigError as exc:
-        this.out.say(f"warning: {exc.message}; the variables that it needs are not known")
+        context.out.say(f"warning: {exc.message}; the variables that it needs are not known")
         return RequiredVariables((), {})
 
 
@@ -245,26 +245,26 @@ def _subject(adapter: Adapter, scope: ToolScope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(this: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
+def _show_diff(context: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
     hiding = Hiding()
     hiding.add_tree({"headers": dict(headers)})
     for each in result.diffs:
         hiding.add_tree(each.servers)
-    for each in result.diffs if not this.out.is_json_requested else ():
+    for each in result.diffs if not context.out.is_json_requested else ():
         name = str(each.file)
         for line in difflib.unified_diff(each.before.splitlines(), each.after.splitlines(), name, name, lineterm=""):
-            this.out.print_text(hiding.hidden(line))
+            context.out.print_text(hiding.hidden(line))
 
 
-def _report(this: Invocation, adapter: Adapter, result: InstallPlan, entry: JournalEntry, start: Start) -> None:
+def _report(context: Invocation, adapter: Adapter, result: InstallPlan, entry: JournalEntry, start: Start) -> None:
     url = start.whole_url
     what = f"connects to `{url}`" if result.is_remote else "starts dynamic-mcp"
-    this.out.say(f"{adapter.title} now {what}: `{result.file}`")
+    context.out.say(f"{adapter.title} now {what}: `{result.file}`")
     if url is not None and not result.is_remote:
         urls = "headers like these with a URL" if start.headers else "URLs"
-        this.out.say(f"{adapter.title} is not known to take {urls}: it starts `dynamic-mcp connect {url}`")
+        context.out.say(f"{adapter.title} is not known to take {urls}: it starts `dynamic-mcp connect {url}`")
         if any("$" not in value for value in start.headers.values()):
-            this.out.say("warning: the list of processes shows these headers; write a secret as '${VARIABLE}'")
+            context.out.say("warning: the list of processes shows these headers; write a secret as '${VARIABLE}'")
     for text, names in (
         ("disabled there", result.disabled_servers),
         ("removed there", result.removed_servers),
@@ -272,13 +272,13 @@ def _report(this: Invocation, adapter: Adapter, result: InstallPlan, entry: Jour
         (f"variables that {adapter.title} is asked to pass on", result.requested_variables),
     ):
         if names:
-            this.out.say(f"{text}: {', '.join(names)}")
+            context.out.say(f"{text}: {', '.join(names)}")
     others = [f"`{change.file}`" for change in result.changes if change.file != result.file]
     if others:
-        this.out.say(f"also changed: {', '.join(others)}")
+        context.out.say(f"also changed: {', '.join(others)}")
     if result.remark:
-        this.out.say(f"note: {result.remark}")
-    this.out.say(f"restart {adapter.title}; `dynamic-mcp undo {entry.id}` reverts this")
+        context.out.say(f"note: {result.remark}")
+    context.out.say(f"restart {adapter.title}; `dynamic-mcp undo {entry.id}` reverts this")
 
 
 def warn_about_limits(
@@ -310,7 +310,7 @@ def _withheld_globs(adapter: Adapter) -> frozenset[str]:
     return frozenset(each for each in adapter.inherits if each.startswith("!"))
 
 
-def _report_remaining(this: Invocation, adapter: Adapter, replacement: Replacement) -> None:
+def _report_remaining(context: Invocation, adapter: Adapter, replacement: Replacement) -> None:
     """Report the servers that stay active next to our entry, and the commands to replace them."""
     in_config = [each for each in replacement.remaining if each.is_in_config and each.is_writable]
     others = [each for each in replacement.remaining if not each.is_in_config]
@@ -325,7 +325,7 @@ def _report_remaining(this: Invocation, adapter: Adapter, replacement: Replaceme
     ):
         if servers:
             names = ", ".join(f"{each.name} ({each.source.scope.value}, `{each.source.file}`)" for each in servers)
-            this.out.say(f"still active beside dynamic-mcp, {text}: {names}; {hint}")
+            context.out.say(f"still active beside dynamic-mcp, {text}: {names}; {hint}")
 
 
 def _scopes(found: Iterable[RemainingServer]) -> list[str]:

@@ -60,7 +60,7 @@ class LogFilter:
         )
 
 
-def show_logs(this: Invocation, wanted: LogFilter, *, is_following: bool) -> int:
+def show_logs(context: Invocation, wanted: LogFilter, *, is_following: bool) -> int:
     """Print the records that match; return the exit code."""
     folder = paths.log_dir()
     is_empty = True
@@ -68,11 +68,11 @@ def show_logs(this: Invocation, wanted: LogFilter, *, is_following: bool) -> int
         record = _parse_record(line)
         if record is not None and wanted.matches(record):
             is_empty = False
-            _show(this.out, record)
+            _show(context.out, record)
     if is_empty:
         where = f" about group `{wanted.group}`" if wanted.group else ""
         by = f" of `{wanted.config}`" if wanted.config else ""
-        this.out.say(f"the log{by} in `{folder}` has no records{where} yet")
+        context.out.say(f"the log{by} in `{folder}` has no records{where} yet")
     return 0
 
 

@@ -54,35 +54,35 @@ class _RemoteGroup:
 Which = str | DirectServer | None
 
 
-def log_in(this: Invocation, which: Which, *, open_browser: bool, ask_token: bool) -> None:
+def log_in(context: Invocation, which: Which, *, open_browser: bool, ask_token: bool) -> None:
     """Log in to one server, or to all groups that are not logged in. Raises DynamicMcpError."""
-    groups = _select_groups(this, which)
+    groups = _select_groups(context, which)
     failures: list[DynamicMcpError] = []
     for group in groups:
         try:
             is_explicit = which is not None
             if asyncio.run(_log_in(group, is_explicit=is_explicit, open_browser=open_browser, ask_token=ask_token)):
-                _record(this, which, "login.done", group)
+                _record(context, which, "login.done", group)
         except DynamicMcpError as exc:
             failures.append(exc)
     for failure in failures[:-1]:
-        this.out.print_error(str(failure))
+        context.out.print_error(str(failure))
     if failures:
         raise failures[-1]
 
 
-def log_out(this: Invocation, which: Which) -> None:
+def log_out(context: Invocation, which: Which) -> None:
     """Revoke and delete the tokens of one server, or of all groups. Raises DynamicMcpError."""
-    for group in _select_groups(this, which):
+    for group in _select_groups(context, which):
         if asyncio.run(_log_out(group)):
-            _record(this, which, "login.ended", group)
+            _record(context, which, "login.ended", group)
 
 
-def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | None) -> None:
+def log_person_out(context: Invocation, which: Which, subject: str, issuer: str | None) -> None:
     """Revoke and delete the tokens of one user at one server, or at all groups. Raises DynamicMcpError."""
     found = [
         (group, person)
-        for group in _select_groups(this, which)
+        for group in _select_groups(context, which)
         for person in list_persons(login_folder(), group.remote)
         if person.subject == subject and issuer in (None, person.issuer)
     ]
@@ -91,20 +91,20 @@ def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | N
         names = " and ".join(f"`{each}`" for each in issuers)
         raise InvalidArguments(f"{names} have a `{subject}` each", hint="say which one with `--issuer`")
     if not found:
-        this.out.say(f"no login of `{subject}` is stored")
+        context.out.say(f"no login of `{subject}` is stored")
     for group, person in found:
         if asyncio.run(_log_out(_of_person(group, person))):
-            _record(this, which, "login.ended", _of_person(group, person))
+            _record(context, which, "login.ended", _of_person(group, person))
 
 
-def show_status(this: Invocation, which: Which) -> int:
+def show_status(context: Invocation, which: Which) -> int:
     """Print which groups are logged in; return the exit code."""
-    groups = _select_groups(this, which, only_remote=which is not None)
+    groups = _select_groups(context, which, only_remote=which is not None)
     group_rows = asyncio.run(_list_rows(groups))
     rows = [*group_rows, *asyncio.run(_list_rows(_list_personal(groups)))]
     persons = ("person",) if len(rows) > len(group_rows) else ()
     columns = ("group", *persons, "state", "until", "scope", "issuer")
-    this.out.print_rows(
+    context.out.print_rows(
         rows,
         [column.upper() for column in columns],
         [[row.get(column) or "" for column in columns] for row in rows],
@@ -118,14 +118,14 @@ def show_status(this: Invocation, which: Which) -> int:
 # --- selection -------------------------------------------------------------------------------------------
 
 
-def _select_groups(this: Invocation, which: Which, *, only_remote: bool = True) -> list[_RemoteGroup]:
+def _select_groups(context: Invocation, which: Which, *, only_remote: bool = True) -> list[_RemoteGroup]:
     if isinstance(which, DirectServer):
         config, name, command = configure(which, os.environ).base, None, which.login_command
     else:
-        config, name = this.read_config(which), which
+        config, name = context.read_config(which), which
         command = partial(login_command, config.file)
     remote = [each for each in config.groups if isinstance(each.upstream, Remote)]
-    groups = [_remote_group(each, config, command(each.name), this.out) for each in remote]
+    groups = [_remote_group(each, config, command(each.name), context.out) for each in remote]
     if name is not None and only_remote and not groups:
         raise InvalidArguments(f"group `{name}` needs no login: it is a local program, or its entry is invalid")
     return groups
@@ -151,12 +151,12 @@ def _of_person(group: _RemoteGroup, person: Principal) -> _RemoteGroup:
     return replace(group, remote=remote, bearer=BearerCredentials(group.name, remote, login_folder(), ""))
 
 
-def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> None:
+def _record(context: Invocation, which: Which, event: str, group: _RemoteGroup) -> None:
     """Record a login or its end, at a server of a config."""
     if not isinstance(which, DirectServer):
         person = group.remote.login_of
         user_fields = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
-        record(this, this.config_path(), event, {"group": group.name, **user_fields})
+        record(context, context.config_path(), event, {"group": group.name, **user_fields})
 
 
 # --- login -----------------------------------------------------------------------------------------------

@@ -109,8 +109,8 @@ def asking_options(function: Callable[Concatenate[Invocation, ...], int | None])
     """Add the options of a command that is a client of servers, in a profile."""
 
     @functools.wraps(function)
-    def command(this: Invocation, /, *args: object, profile: str | None, **kwargs: object) -> int | None:
-        return function(replace(this, profile=choose_profile(profile, os.environ)), *args, **kwargs)
+    def command(context: Invocation, /, *args: object, profile: str | None, **kwargs: object) -> int | None:
+        return function(replace(context, profile=choose_profile(profile, os.environ)), *args, **kwargs)
 
     return profile_option(examining_options(command))
 
@@ -119,8 +119,8 @@ def examining_options(function: Callable[Concatenate[Invocation, ...], int | Non
     """Add the options of a command that reaches servers, through the daemon or with `--alone` directly."""
 
     @functools.wraps(function)
-    def command(this: Invocation, /, *args: object, alone: bool, **kwargs: object) -> int | None:
-        return function(replace(this, is_alone=alone), *args, **kwargs)
+    def command(context: Invocation, /, *args: object, alone: bool, **kwargs: object) -> int | None:
+        return function(replace(context, is_alone=alone), *args, **kwargs)
 
     return alone_option(common_options(command))
 
@@ -147,23 +147,23 @@ def output_options(function: Callable[Concatenate[Invocation, P], int | None]) -
     ) -> int | None:
         from dynamic_mcp.cli.invocation import start_invocation
 
-        this = start_invocation(
+        context = start_invocation(
             config_file,
             quiet=quiet,
             verbose=verbose,
             as_json=as_json,
             command=click.get_current_context().command_path,
         )
-        return function(this, *args, **kwargs)
+        return function(context, *args, **kwargs)
 
     return command
 
 
-def with_config_argument(this: Invocation, config: str | None) -> Invocation:
+def with_config_argument(context: Invocation, config: str | None) -> Invocation:
     """Return the invocation with the config of its argument or of --config. Raises UsageError if both are given."""
-    if config and this.config_option:
-        raise click.UsageError(f"two configs are given: `{config}` and `{this.config_option}`")
-    return replace(this, config_option=config or this.config_option)
+    if config and context.config_option:
+        raise click.UsageError(f"two configs are given: `{config}` and `{context.config_option}`")
+    return replace(context, config_option=config or context.config_option)
 
 
 class DefaultGroup(click.Group):

@@ -42,12 +42,12 @@ END_WITHIN_S = 2.0
 class OwnClient:
     """A session in memory with a proxy in this process."""
 
-    def __init__(self, this: Invocation, proxy: Proxy, *, may_ask: bool = False) -> None:
-        self._this = this
+    def __init__(self, context: Invocation, proxy: Proxy, *, may_ask: bool = False) -> None:
+        self._this = context
         self._proxy = proxy
-        self._inbox = Inbox(this.out, lambda line: self._session.receive(line), may_ask=may_ask)
+        self._inbox = Inbox(context.out, lambda line: self._session.receive(line), may_ask=may_ask)
         connection = ClientConnection(
-            lambda line: self._inbox.receive(wire.parse(line)), origin=ClientOrigin(profile=this.profile)
+            lambda line: self._inbox.receive(wire.parse(line)), origin=ClientOrigin(profile=context.profile)
         )
         self._session = Session(connection, proxy)
 
@@ -79,7 +79,7 @@ class OwnClient:
 
 @contextlib.asynccontextmanager
 async def open_own_client(
-    this: Invocation,
+    context: Invocation,
     config: Config,
     *,
     may_ask: bool = False,
@@ -106,7 +106,7 @@ async def open_own_client(
         catalog_store=catalog_store,
         vectors=paths.cache_dir() / "vectors",
     )
-    client = OwnClient(this, proxy, may_ask=may_ask)
+    client = OwnClient(context, proxy, may_ask=may_ask)
     try:
         async with _observed(proxy, config):
             try:

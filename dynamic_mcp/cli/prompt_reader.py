@@ -20,7 +20,7 @@ from dynamic_mcp.system.shell import format_command
 
 
 def get_prompt(
-    this: Invocation,
+    context: Invocation,
     group: str,
     name: str,
     arguments: tuple[str, ...],
@@ -29,13 +29,13 @@ def get_prompt(
     save: str | None,
 ) -> int:
     """Get a prompt and print its messages; return the exit code."""
-    config = with_timeout(this.read_config(group), timeout, "prompts_s")
-    result = run(_get(this, config, name, _parse_pairs(arguments)))
-    if this.out.is_json_requested:
-        this.out.print_json(bytes(result))
+    config = with_timeout(context.read_config(group), timeout, "prompts_s")
+    result = run(_get(context, config, name, _parse_pairs(arguments)))
+    if context.out.is_json_requested:
+        context.out.print_json(bytes(result))
     else:
         with content_view.reject_malformed(group):
-            content_view.show_messages(this.out, result, save)
+            content_view.show_messages(context.out, result, save)
     return 0
 
 
@@ -56,10 +56,10 @@ def _parse_pair(word: str) -> tuple[str, str]:
     return key, read_file_value(text, word) if is_file_value(text) else unescape(text)
 
 
-async def _get(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
+async def _get(context: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
     group = config.groups[0].name
-    async with open_client(this, config, may_ask=True) as client:
-        with this.out.progress(f"waiting for `{name}` of {group}"):
+    async with open_client(context, config, may_ask=True) as client:
+        with context.out.progress(f"waiting for `{name}` of {group}"):
             prompt_name = name
             failure: DynamicMcpError | None = None
             try:
@@ -78,7 +78,7 @@ async def _find_prompt(client: CommandClient, group: str, name: str) -> str:
     """Return a prompt's name in its group; `name` may be the one that clients see. Raises NotFound and Disabled."""
     if not client.group(group).offers("prompts"):
         raise Disabled("prompts", group)
-    prompts = (await client.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
+    prompts = (await client.group(group).read_catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for prompt_name in prompts:
         if name in (prompt_name, names.qualified_name(group, prompt_name)):
             return prompt_name

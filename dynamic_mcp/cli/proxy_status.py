@@ -48,21 +48,21 @@ _Row = Mapping[str, str]
 _WAIT_FOR_PS_S = 5.0
 
 
-def show_status(this: Invocation, *, is_watching: bool) -> int:
+def show_status(context: Invocation, *, is_watching: bool) -> int:
     """Print the running proxies, every second while watching; return the exit code."""
     registry = ProxyRegistry(paths.state_dir() / "running")
-    config = this.explicit_path()
+    config = context.explicit_path()
     rates = CallRates() if is_watching else None
     while True:
         running = [each for each in registry.list_proxies() if config is None or Path(each.status.config) == config]
         table = read_processes()
         proxies = [_measure(each, table) for each in running]
         if rates is None:
-            _show(this.out, proxies, config)
+            _show(context.out, proxies, config)
             return 0
         rates.note(running, time.monotonic())
-        with this.out.repaint():
-            _show(this.out, proxies, config, rates)
+        with context.out.repaint():
+            _show(context.out, proxies, config, rates)
         time.sleep(_EVERY_S)
 
 

@@ -123,14 +123,14 @@ class PipedAnswers:
         return answer in ("", "y", "yes") or (otherwise and answer not in ("n", "no"))
 
 
-def find_respondent(this: Invocation, *, may_ask: bool) -> Respondent:
+def find_respondent(context: Invocation, *, may_ask: bool) -> Respondent:
     """Return the respondent for the stdin of this process."""
     if not may_ask:
-        return Respondent(this.out, is_terminal=False, answers=None)
+        return Respondent(context.out, is_terminal=False, answers=None)
     if sys.stdin is not None and sys.stdin.isatty():
-        return Respondent(this.out, is_terminal=sys.stdout.isatty(), answers=None)
+        return Respondent(context.out, is_terminal=sys.stdout.isatty(), answers=None)
     first = _read_first_line()
-    return Respondent(this.out, is_terminal=False, answers=PipedAnswers(first, sys.stdin) if first else None)
+    return Respondent(context.out, is_terminal=False, answers=PipedAnswers(first, sys.stdin) if first else None)
 
 
 def _read_first_line() -> str:

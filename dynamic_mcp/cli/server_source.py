@@ -24,7 +24,7 @@ class ServerSource(Protocol):
     def add_options(self, command: F) -> F:
         """Add the options to the command."""
 
-    def add(self, this: Invocation, name: str, given: Mapping[str, Any]) -> int:
+    def add(self, context: Invocation, name: str, given: Mapping[str, Any]) -> int:
         """Add a server to the config; return the exit code. `given` has the values of all options of `add`."""
 
 

@@ -22,36 +22,36 @@ _LONGEST_S = 100 * 365 * _DAY_S
 _LONGEST_NAME = 200
 
 
-def create_token(this: Invocation, subject: str, roles: tuple[str, ...], expires: str) -> None:
+def create_token(context: Invocation, subject: str, roles: tuple[str, ...], expires: str) -> None:
     """Make a token and print it. Raises DynamicMcpError."""
     subject = subject.strip()
     if not 0 < len(subject) <= _LONGEST_NAME or not subject.isprintable():
         raise InvalidArguments(f"`--as` needs a name of 1 to {_LONGEST_NAME} printable characters")
     lifetime_s = _parse_lifetime(expires)
-    config = this.read_config()
+    config = context.read_config()
     token, stored_token = token_store(config.file).create(
         subject, tuple(dict.fromkeys(roles)), lifetime_s=lifetime_s, now=time.time()
     )
-    record(this, config.file, "token.created", _facts(stored_token))
-    if this.out.is_json_requested:
-        this.out.print_json({**_row(stored_token), "token": token})
+    record(context, config.file, "token.created", _facts(stored_token))
+    if context.out.is_json_requested:
+        context.out.print_json({**_row(stored_token), "token": token})
     else:
-        this.out.print_text(token)
+        context.out.print_text(token)
     until = (
         "it does not expire"
         if stored_token.expires_at is None
         else f"it expires on {_format_time(stored_token.expires_at)}"
     )
-    this.out.say(f"token {stored_token.id} is for `{subject}`, and is shown only now; {until}")
+    context.out.say(f"token {stored_token.id} is for `{subject}`, and is shown only now; {until}")
     for note in _find_doubts(config, roles):
-        this.out.say(note)
+        context.out.say(note)
 
 
-def list_tokens(this: Invocation) -> None:
+def list_tokens(context: Invocation) -> None:
     """Print the tokens of a config. Raises DynamicMcpError."""
-    tokens = token_store(this.config_path()).load()
+    tokens = token_store(context.config_path()).load()
     now = time.time()
-    this.out.print_rows(
+    context.out.print_rows(
         [_row(each) for each in tokens],
         ["ID", "FOR", "EXPIRES", "ROLES"],
         [[each.id, each.subject, _format_end(each, now), ", ".join(each.roles)] for each in tokens],
@@ -59,14 +59,14 @@ def list_tokens(this: Invocation) -> None:
     )
 
 
-def revoke_token(this: Invocation, id: str) -> None:
+def revoke_token(context: Invocation, id: str) -> None:
     """Revoke a token. Raises NotFound and DynamicMcpError."""
-    file = this.config_path()
+    file = context.config_path()
     revoked = token_store(file).revoke(id)
-    record(this, file, "token.revoked", _facts(revoked))
-    if this.out.is_json_requested:
-        this.out.print_json(_row(revoked))
-    this.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked; running proxies refuse it from now on")
+    record(context, file, "token.revoked", _facts(revoked))
+    if context.out.is_json_requested:
+        context.out.print_json(_row(revoked))
+    context.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked; running proxies refuse it from now on")
 
 
 def _parse_lifetime(text: str) -> float | None:

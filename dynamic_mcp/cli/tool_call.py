@@ -39,23 +39,23 @@ class CallOptions:
     save: str | None
 
 
-def call_tool(this: Invocation, options: CallOptions) -> int:
+def call_tool(context: Invocation, options: CallOptions) -> int:
     """Call a tool and print its result; return the exit code. Raises InvalidArguments before anything runs."""
     if options.select is not None:
         _check_jsonpath(options.select)
-    config = with_timeout(_without_limits(this.read_config(options.group)), options.timeout, "tools_s")
-    return run(_call(this, config, options))
+    config = with_timeout(_without_limits(context.read_config(options.group)), options.timeout, "tools_s")
+    return run(_call(context, config, options))
 
 
-async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
-    async with open_client(this, config, may_ask=True) as client:
-        with this.out.progress(f"waiting for `{options.tool}` of {options.group}"):
-            if this.verbose:
+async def _call(context: Invocation, config: Config, options: CallOptions) -> int:
+    async with open_client(context, config, may_ask=True) as client:
+        with context.out.progress(f"waiting for `{options.tool}` of {options.group}"):
+            if context.verbose:
                 await client.ask("logging/setLevel", {"level": "debug"})
             result = await _ask(client, options)
         with content_view.reject_malformed(options.group):
             is_text = isinstance(config.groups[0].upstream, CommandLine)  # the output of a program is its result
-            return _show(this, result, options, is_text=is_text)
+            return _show(context, result, options, is_text=is_text)
 
 
 async def _ask(client: CommandClient, options: CallOptions) -> Raw:
@@ -101,7 +101,7 @@ async def _find_tools(client: CommandClient, options: CallOptions) -> Mapping[st
     Raises NotFound and UpstreamError.
     """
     group = client.group(options.group)
-    catalog = await group.catalog()
+    catalog = await group.read_catalog()
     if options.tool not in catalog.tools and not catalog.may_have_more(ListKind.TOOLS):
         catalog = await group.reread()
     tools = catalog.tools
@@ -131,16 +131,18 @@ def _without_limits(config: Config) -> Config:
     return replace(config, presentations=presentations, split_calls=False)
 
 
-def _show(this: Invocation, result: Raw, options: CallOptions, *, is_text: bool) -> int:
+def _show(context: Invocation, result: Raw, options: CallOptions, *, is_text: bool) -> int:
     is_error = bytes(wire.member(result, "isError")) == b"true"
     if options.select is not None and not is_error:
-        return _show_selected(this, result, options)
-    if this.out.is_json_requested:
-        this.out.print_json(bytes(result))
+        return _show_selected(context, result, options)
+    if context.out.is_json_requested:
+        context.out.print_json(bytes(result))
     elif is_error:
-        this.out.print_error("\n".join(content_view.texts(result)) or "the tool reported an error without a message")
+        context.out.print_error(
+            "\n".join(content_view.texts(result)) or "the tool reported an error without a message"
+        )
     else:
-        content_view.show_result(this.out, result, options.save, is_text=is_text)
+        content_view.show_result(context.out, result, options.save, is_text=is_text)
     return _ERROR_CODE if is_error else 0
 
 
@@ -155,7 +157,7 @@ def _check_jsonpath(path: str) -> None:
         ) from exc
 
 
-def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
+def _show_selected(context: Invocation, result: Raw, options: CallOptions) -> int:
     """Print the matches of `--select` as JSON; without a match, save the whole result, because the tool ran."""
     from dynamic_mcp.mcp import selection
     from dynamic_mcp.tools import results
@@ -164,7 +166,7 @@ def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
     structured = wire.members(result).get("structuredContent")
     try:
         data = results.parse_data(structured, filter(None, content_view.texts(result)))
-        this.out.print_json(selection.write_json(selection.select_value(options.select, data)).encode())
+        context.out.print_json(selection.write_json(selection.select_value(options.select, data)).encode())
         return 0
     except selection.BadPath as exc:
         why = f"`{options.select}` cannot be applied to its result: {exc}"
@@ -173,5 +175,5 @@ def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
     except ValueError:
         why = "its result is not JSON"
     file = content_view.save_file(bytes(result), ".json", options.save)
-    this.out.print_error(f"the tool ran, but {why}\nhint: the whole result is saved as {file}")
+    context.out.print_error(f"the tool ran, but {why}\nhint: the whole result is saved as {file}")
     return DynamicMcpError.exit_code

@@ -61,61 +61,63 @@ class _SetupPrompt:
         return _confirm("Keep servers running, and share them between AI tools and windows?", default=is_default)
 
 
-def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
+def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
     """Set up a config and the tools; return the exit code. Raises InvalidArguments without a terminal.
 
     With `daemon` None, the user decides whether one daemon runs the servers.
     """
-    if not yes and not (sys.stdin.isatty() and this.out.is_terminal):
+    if not yes and not (sys.stdin.isatty() and context.out.is_terminal):
         raise InvalidArguments(
             "`init` asks questions, and there is no terminal to answer on",
             hint="`dynamic-mcp init --yes` takes the default answers",
         )
-    file, prompt = this.config_path(may_be_new=True), _SetupPrompt(takes_defaults=yes)
+    file, prompt = context.config_path(may_be_new=True), _SetupPrompt(takes_defaults=yes)
     found = first_setup.find_tools(local_machine(None))
     if not found:
-        this.out.say("No AI tool was found on this machine.")
-        return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
+        context.out.say("No AI tool was found on this machine.")
+        return _add_by_hand(context, file, may_ask=not yes, daemon=daemon)
     chosen = prompt.choose_tools(found)
     if not chosen:
-        this.out.say("No tool was chosen, so nothing was changed.")
+        context.out.say("No tool was chosen, so nothing was changed.")
         return 0
     planned = first_setup.plan_setup(file, chosen)
     if not (planned.plan.servers or file.exists()):
-        import_flow.show_warnings(this.out, planned.plan)
-        this.out.say("These AI tools have no servers yet.")
-        return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
-    setup = _decide_on_daemon(_decide(this, planned, prompt), prompt, choice=daemon)
+        import_flow.show_warnings(context.out, planned.plan)
+        context.out.say("These AI tools have no servers yet.")
+        return _add_by_hand(context, file, may_ask=not yes, daemon=daemon)
+    setup = _decide_on_daemon(_decide(context, planned, prompt), prompt, choice=daemon)
     if not setup.has_changes:
-        this.out.say("Everything is set up already; nothing was changed.")
+        context.out.say("Everything is set up already; nothing was changed.")
         return 0
-    _show(this.out, setup)
+    _show(context.out, setup)
     if not prompt.confirm("Go ahead?"):
-        this.out.say("Nothing was changed.")
+        context.out.say("Nothing was changed.")
         return 0
     with hold_change_lock():
-        id = first_setup.apply_setup(setup, this.out)
+        id = first_setup.apply_setup(setup, context.out)
     tools = [tool.adapter.name for tool in setup.tools]
-    record(this, file, "config.changed", {"command": "init", "imported": list(setup.new_servers), "tools": tools})
-    _report(this.out, setup, id)
+    record(context, file, "config.changed", {"command": "init", "imported": list(setup.new_servers), "tools": tools})
+    _report(context.out, setup, id)
     return 0
 
 
 def offer_setup() -> int | None:
     """Offer `init` if there is no config yet; return its exit code, or None if it did not run."""
-    this = start_invocation(None, quiet=False, verbose=0, as_json=False)
+    context = start_invocation(None, quiet=False, verbose=0, as_json=False)
     try:
-        this.config_path()
+        context.config_path()
     except ConfigError:
-        this.out.say("There is no config yet.")
-        return set_up(this, yes=False) if _confirm("Set up dynamic-mcp for the AI tools on this machine?") else None
+        context.out.say("There is no config yet.")
+        return (
+            set_up(context, yes=False) if _confirm("Set up dynamic-mcp for the AI tools on this machine?") else None
+        )
     return None
 
 
-def _decide(this: Invocation, setup: Setup, prompt: _SetupPrompt) -> Setup:
+def _decide(context: Invocation, setup: Setup, prompt: _SetupPrompt) -> Setup:
     """Check the servers, then decide which to leave out and whether to remove them from the tools."""
-    results = _check_servers(this, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
-    _show_results(this.out, setup, results)
+    results = _check_servers(context, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
+    _show_results(context.out, setup, results)
     broken = [name for name, result in results.items() if result.is_broken]
     count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"
     if broken and prompt.confirm(f"Leave out {count} not start ({', '.join(broken)})?"):
@@ -125,7 +127,7 @@ def _decide(this: Invocation, setup: Setup, prompt: _SetupPrompt) -> Setup:
         return setup
     if prompt.confirm(f"Replace the imported servers in {titles} by dynamic-mcp?"):
         return setup.with_replacement()
-    this.out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
+    context.out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
     return setup
 
 
@@ -162,24 +164,24 @@ def _report(out: Output, setup: Setup, id: str) -> None:
         out.say(f"To revert: `dynamic-mcp undo {id}`")
 
 
-def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:
+def _add_by_hand(context: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:
     """Ask for servers one by one, if none can be imported."""
     while may_ask and _confirm("Add a server by hand?", default=not file.exists()):
-        _add(this, file)
+        _add(context, file)
     if not file.exists():
-        this.out.say("There is no config yet. `dynamic-mcp add` creates one; `dynamic-mcp init` starts again.")
+        context.out.say("There is no config yet. `dynamic-mcp add` creates one; `dynamic-mcp init` starts again.")
         return 0
     if daemon is not None:
         setup = first_setup.plan_setup(file, []).with_daemon(is_on=daemon)
-        _show(this.out, setup)
+        _show(context.out, setup)
         with hold_change_lock():
-            first_setup.apply_setup(setup, this.out)
-        record(this, file, "config.changed", {"command": "init", "daemon": daemon})
-    this.out.say(f"The config is {file}. Next: `dynamic-mcp install TOOL` connects your AI tool.")
+            first_setup.apply_setup(setup, context.out)
+        record(context, file, "config.changed", {"command": "init", "daemon": daemon})
+    context.out.say(f"The config is {file}. Next: `dynamic-mcp install TOOL` connects your AI tool.")
     return 0
 
 
-def _add(this: Invocation, file: Path) -> None:
+def _add(context: Invocation, file: Path) -> None:
     import questionary
 
     name = questionary.text("Name:", validate=lambda text: bool(text.strip())).unsafe_ask().strip()
@@ -192,7 +194,7 @@ def _add(this: Invocation, file: Path) -> None:
             ["add", name, "--config", str(file), *(["--description", description] if description else []), *source]
         )
     except DynamicMcpError as exc:
-        this.out.say(f"error: {exc}", "red")
+        context.out.say(f"error: {exc}", "red")
 
 
 def _validate_command(text: str) -> bool | str:
@@ -223,7 +225,7 @@ class _CheckResult:
 
 
 def _check_servers(
-    this: Invocation, servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]
+    context: Invocation, servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]
 ) -> dict[str, _CheckResult]:
     """Connect to the enabled servers as serving `file` would; return the results by name.
 
@@ -233,12 +235,12 @@ def _check_servers(
     if not enabled:
         return {}
     config = build_config(enabled, file, environment)
-    with this.out.progress("trying", list(enabled)) as progress:
-        return run(_check_all(this, config, progress))
+    with context.out.progress("trying", list(enabled)) as progress:
+        return run(_check_all(context, config, progress))
 
 
-async def _check_all(this: Invocation, config: Config, progress: Progress) -> dict[str, _CheckResult]:
-    async with open_own_client(this, config) as client:
+async def _check_all(context: Invocation, config: Config, progress: Progress) -> dict[str, _CheckResult]:
+    async with open_own_client(context, config) as client:
         results = await for_each_group(client, progress, _check)
         return {group.name: result for group, result in zip(client.groups, results, strict=True)}
 
@@ -246,7 +248,7 @@ async def _check_all(this: Invocation, config: Config, progress: Progress) -> di
 async def _check(group: ClientGroup) -> _CheckResult:
     try:
         async with asyncio.timeout(_CHECK_WITHIN_S):
-            count = len((await group.catalog()).tools)
+            count = len((await group.read_catalog()).tools)
     except (TimeoutError, TimedOut):
         return _CheckResult(f"not ready within {_CHECK_WITHIN_S:g} s; it may still be downloading")
     except LoginNeeded as exc:

@@ -149,32 +149,32 @@ _KINDS = TaggedUnion(_kind_of, key=KIND, message=f"must be one of {', '.join(f'`
 Providers = Annotated[tuple[Provider, ...], Value(_check_providers, written=list[Annotated[Provider, _KINDS]])]
 
 
-def resolve_provider(own: Provider, number: int, texts: Substitution, access: Access | None) -> Provider:
+def resolve_provider(provider: Provider, number: int, texts: Substitution, access: Access | None) -> Provider:
     """Return a provider with its variables substituted."""
     at: Keys = (*_AT, number)
-    match own:
+    match provider:
         case BearerAuth():
-            tokens = (_resolve_token(each, (*at, "tokens", i), texts) for i, each in enumerate(own.tokens))
+            tokens = (_resolve_token(each, (*at, "tokens", i), texts) for i, each in enumerate(provider.tokens))
             return BearerAuth(tuple(each for each in tokens if each is not None))
         case Jwt():
-            jwks_url = None if own.jwks_url is None else texts.fill_url((*at, "jwks_url"), own.jwks_url)
-            return replace(own, issuer=texts.fill_url((*at, "issuer"), own.issuer), jwks_url=jwks_url)
+            jwks_url = None if provider.jwks_url is None else texts.fill_url((*at, "jwks_url"), provider.jwks_url)
+            return replace(provider, issuer=texts.fill_url((*at, "issuer"), provider.issuer), jwks_url=jwks_url)
         case Forwarded():
-            for everybody in (each for each in own.trusted if each.endswith("/0")):
-                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{everybody}` lets everybody be anybody")
-            return own
+            for network in (each for each in provider.trusted if each.endswith("/0")):
+                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{network}` lets any client be any user")
+            return provider
         case LoginAuth():
-            oidc = None if own.oidc is None else _resolve_oidc(own.oidc, (*at, "oidc"), texts)
-            return replace(own, oidc=oidc, scopes=_list_scopes(access))
+            oidc = None if provider.oidc is None else _resolve_oidc(provider.oidc, (*at, "oidc"), texts)
+            return replace(provider, oidc=oidc, scopes=_list_scopes(access))
 
 
-def _resolve_token(own: NamedToken, at: Keys, texts: Substitution) -> NamedToken | None:
+def _resolve_token(config: NamedToken, at: Keys, texts: Substitution) -> NamedToken | None:
     """Return a token. Return None, with a warning, if it lacks a variable or is too short to be accepted."""
-    known = len(texts.failures)
-    token = texts.fill_secret((*at, "token"), own.token)
-    if len(texts.failures) == known and len(token) < _SHORTEST_TOKEN:
+    failure_count = len(texts.failures)
+    token = texts.fill_secret((*at, "token"), config.token)
+    if len(texts.failures) == failure_count and len(token) < _SHORTEST_TOKEN:
         texts.fail((*at, "token"), f"has fewer than {_SHORTEST_TOKEN} characters, so it is not accepted")
-    return replace(own, token=token) if len(texts.failures) == known else None
+    return replace(config, token=token) if len(texts.failures) == failure_count else None
 
 
 def _list_scopes(access: Access | None) -> tuple[str, ...]:
@@ -183,11 +183,11 @@ def _list_scopes(access: Access | None) -> tuple[str, ...]:
     return tuple(sorted({rule.scope for rules in roles.values() for rule in rules if rule.scope is not None}))
 
 
-def _resolve_oidc(own: Oidc, at: Keys, texts: Substitution) -> Oidc:
-    secret = own.client_secret
+def _resolve_oidc(oidc: Oidc, at: Keys, texts: Substitution) -> Oidc:
+    secret = oidc.client_secret
     return replace(
-        own,
-        issuer=texts.fill_url((*at, "issuer"), own.issuer),
-        client_id=texts.fill((*at, "client_id"), own.client_id, is_required=True),
+        oidc,
+        issuer=texts.fill_url((*at, "issuer"), oidc.issuer),
+        client_id=texts.fill((*at, "client_id"), oidc.client_id, is_required=True),
         client_secret=None if secret is None else texts.fill_secret((*at, "client_secret"), secret),
     )

@@ -46,7 +46,7 @@ def check_expression(text: str) -> str:
         raise FlawError(f"is not a condition in CEL: {_describe(str(exc))}", hint=_list_variables()) from exc
     # `arguments.x` may be true or false; its type is only known at run time
     if compiled.return_type().name() not in ("BOOL", "DYN"):
-        raise FlawError("must be true or false, and is something else", hint='compare it: `subject == "alice"`')
+        raise FlawError("must be true or false", hint='compare it: `subject == "alice"`')
     return text
 
 

@@ -116,8 +116,10 @@ def _read_pack(at: Keys, use: str, texts: Substitution, surroundings: Surroundin
         return library.read_shipped(use) if file is None else library.read_file(file)
     except library.BadPack as exc:
         names = library.shipped_names()
-        known = f"; there are {', '.join(f'`{name}`' for name in names)}" if file is None and use not in names else ""
-        texts.fail(at, f"{exc}{known}")
+        choices = (
+            f"; there are {', '.join(f'`{name}`' for name in names)}" if file is None and use not in names else ""
+        )
+        texts.fail(at, f"{exc}{choices}")
         return None
 
 
@@ -140,12 +142,12 @@ def _resolve_roots(at: Keys, cli: Cli, *, texts: Substitution, surroundings: Sur
 def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Surroundings) -> dict[str, str]:
     names = (*pack.inherit, *cli.env)
     inherited = environment.minimal_variables(surroundings.environment, names, platform=surroundings.platform)
-    own = dict(pack.environment)
+    variables = dict(pack.environment)
     if pack.ceiling is not None and roots:
         # programs compare it with their working directory after resolving links
         real = (os.path.realpath(root) for root in roots)
-        own[pack.ceiling] = os.pathsep.join(dict.fromkeys(str(Path(root).parent) for root in (*roots, *real)))
-    return environment.merge([inherited, _ENVIRONMENT, own], platform=surroundings.platform)
+        variables[pack.ceiling] = os.pathsep.join(dict.fromkeys(str(Path(root).parent) for root in (*roots, *real)))
+    return environment.merge([inherited, _ENVIRONMENT, variables], platform=surroundings.platform)
 
 
 # --- commands and flags --------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class Http(Section, frozen=True):
         has_forwarded = any(isinstance(each, Forwarded) for each in self.auth)
         if any(isinstance(each, LoginAuth) and each.oidc is None for each in self.auth) and not has_forwarded:
             hint = "add `oidc` to `login`, or a `forwarded` for what the reverse proxy says"
-            raise FlawError("`login` needs somebody who asks for a password: `oidc` or `forwarded`", hint=hint)
+            raise FlawError("`login` needs a provider that authenticates users: `oidc` or `forwarded`", hint=hint)
 
     @property
     def forwarders(self) -> tuple[str, ...]:
@@ -123,14 +123,14 @@ class Http(Section, frozen=True):
         return (*self.trusted_proxies, *trusted)
 
 
-def resolve_http(own: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:
+def resolve_http(http: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:
     """Return the HTTP server with its variables substituted, and warnings about it."""
     texts = Substitution(surroundings.all_variables())
     http = replace(
-        own,
-        listen=_resolve_address(own.listen, texts, surroundings),
-        auth=tuple(resolve_provider(each, number, texts, access) for number, each in enumerate(own.auth)),
-        tls=None if own.tls is None else _resolve_tls(own.tls, texts, surroundings),
+        http,
+        listen=_resolve_address(http.listen, texts, surroundings),
+        auth=tuple(resolve_provider(each, number, texts, access) for number, each in enumerate(http.auth)),
+        tls=None if http.tls is None else _resolve_tls(http.tls, texts, surroundings),
     )
     return http, [*texts.warnings, *texts.failures]
 
@@ -141,7 +141,7 @@ def _resolve_address(address: _Address, texts: Substitution, surroundings: Surro
     return address
 
 
-def _resolve_tls(own: Tls, texts: Substitution, surroundings: Surroundings) -> Tls:
+def _resolve_tls(tls: Tls, texts: Substitution, surroundings: Surroundings) -> Tls:
     """Return the files of the certificate. If a variable is not set, opening the file fails and shows its name."""
-    cert, key = (texts.fill((*_AT, "tls", name), getattr(own, name)) for name in ("cert", "key"))
+    cert, key = (texts.fill((*_AT, "tls", name), getattr(tls, name)) for name in ("cert", "key"))
     return Tls(str(resolve_path(cert, surroundings)), str(resolve_path(key, surroundings)))

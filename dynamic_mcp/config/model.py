@@ -96,8 +96,8 @@ def _type(annotation: Any) -> Any:
 
 def _build(section: type[Section], members: Model) -> Section:
     """Return the section, which checks its fields against each other."""
-    given = {name: getattr(members, name) for name in type(members).model_fields if hasattr(section, name)}
-    return section(**{name: value for name, value in given.items() if value is not None})
+    values = {name: getattr(members, name) for name in type(members).model_fields if hasattr(section, name)}
+    return section(**{name: value for name, value in values.items() if value is not None})
 
 
 def _marked(mark: object, annotation: Any) -> Any:

@@ -48,19 +48,19 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     settings = root.settings
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
     servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
-    own, _ = read_variables(variables_files(settings, surroundings))  # an unreadable file defines none
-    known = {**environment, **own}
+    file_variables, _ = read_variables(variables_files(settings, surroundings))  # an unreadable file defines none
+    variables = {**environment, **file_variables}
     names = {
         name
         for section in (settings, *servers.values())
         for text in _texts(section)
-        for name in references(text, known)
-        if name not in own
+        for name in references(text, variables)
+        if name not in file_variables
     }
     names |= {name for text in _strings(settings.variables_file) for name in references(text, environment)}
     if settings.search.embeddings is not None:
         names |= {name for text in _strings(settings.search.embeddings) for name in references(text, environment)}
-    names |= {name for each in servers.values() for name in _names_of_command_line(each, known)}
+    names |= {name for each in servers.values() for name in _names_of_command_line(each, variables)}
     wants_all: dict[str, frozenset[str]] = {}
     for name, server in servers.items():
         if isinstance(server, form.ProgramEntry):

@@ -218,18 +218,18 @@ def _group(
     return group, made.warnings
 
 
-def _bounded(made: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts]:
+def _bounded(upstream: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts]:
     """Extend the call timeout of a command line program, so that output up to its own timeout is returned."""
-    if not isinstance(made, CommandLine):
-        return made, timeouts
-    timeout_s = timeouts.tools_s if made.timeout_s is None else made.timeout_s
-    return replace(made, timeout_s=timeout_s), replace(timeouts, tools_s=timeout_s + _ENDING_S)
+    if not isinstance(upstream, CommandLine):
+        return upstream, timeouts
+    timeout_s = timeouts.tools_s if upstream.timeout_s is None else upstream.timeout_s
+    return replace(upstream, timeout_s=timeout_s), replace(timeouts, tools_s=timeout_s + _ENDING_S)
 
 
-def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Share:
+def _share(server: form.Server, settings: form.Settings, upstream: Upstream) -> Share:
     """Return the sharing of the server. By default, a server that keeps one conversation's state is not shared."""
     share = Share(_first(server.share, settings.share, default="auto"))
-    return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
+    return Share.SESSION if share is Share.AUTO and is_stateful(upstream) else share
 
 
 def is_stateful(upstream: Upstream) -> bool:
@@ -322,7 +322,7 @@ def _validate(server: form.Server, settings: form.Settings) -> Validation | None
     return "strict" if own is None and isinstance(server, form.CommandLineEntry) else own
 
 
-def _first(own: T | None, shared: T | None, *, default: T) -> T:
-    if own is not None:
-        return own
+def _first(value: T | None, shared: T | None, *, default: T) -> T:
+    if value is not None:
+        return value
     return default if shared is None else shared

@@ -144,12 +144,12 @@ def _read_fields(section: type[Struct], written: object) -> dict[str, Any]:
     """Return the values of the fields that are in the file."""
     if not isinstance(written, dict):
         raise FlawError("must be an object")
-    known, members = file_fields(section), {}
+    allowed_keys, members = file_fields(section), {}
     for key, value in written.items():
-        if key in known:
+        if key in allowed_keys:
             found = None if value is None else _field_reader(section, key)(value)
             if found is not None and key in section.__struct_encode_fields__:
-                members[known[key].name] = found
+                members[allowed_keys[key].name] = found
             elif found is not None:
                 members["rules"] = {**members.get("rules", {}), key: found}
         elif not is_user_key(key) and key != section.__struct_config__.tag_field:
@@ -170,8 +170,10 @@ def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
 
     A feature that is not installed has none.
     """
-    own = (each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each))
-    return {each.encode_name: each for each in (*own, *_list_rules(section))}
+    kernel_fields = (
+        each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each)
+    )
+    return {each.encode_name: each for each in (*kernel_fields, *_list_rules(section))}
 
 
 def value_at(section: Struct, key: str) -> object:

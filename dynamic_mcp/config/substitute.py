@@ -136,9 +136,9 @@ class Substitution:
 
     def fill_url(self, at: Keys, text: str) -> str:
         """Return a URL with its variables substituted, all of which must be set."""
-        known = len(self.failures)
+        failure_count = len(self.failures)
         url = self.fill(at, text, is_required=True)
-        if len(self.failures) == known:
+        if len(self.failures) == failure_count:
             try:
                 check_url(url)
             except FlawError:  # its message would reveal the values of the variables

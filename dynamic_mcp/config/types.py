@@ -93,13 +93,13 @@ def parse_limit(value: object) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Parse a rate into calls a second."""
+    """Parse a rate into calls per second."""
     match = re.fullmatch(_RATE, text)
     if match is None:
         raise FlawError(f"is not a rate: `{printable(text)}`", hint=_RATE_HINT)
     rate = float(match[1]) / _UNITS[match[2]]
     if not 0 < rate <= _MAX_RATE:
-        raise FlawError("must be greater than 0, and at most 1000000 calls a second", hint=_RATE_HINT)
+        raise FlawError("must be greater than 0 and at most 1000000 calls per second", hint=_RATE_HINT)
     return rate
 
 
@@ -224,7 +224,7 @@ def _parse_header_name(text: str) -> bytes:
     if re.fullmatch(HEADER_NAME, text) is None:
         raise FlawError("must be the name of a header, such as `X-Forwarded-User`")
     if text.lower() in _TAKEN_HEADERS:
-        raise FlawError(f"must not be `{text}`, which says something else")
+        raise FlawError(f"must not be `{text}`, which has another meaning")
     return text.lower().encode()
 
 
@@ -419,7 +419,7 @@ def _check_url_path(text: str) -> str:
             "must be a path such as `/mcp`", hint="letters, digits, `-`, `_`, `.`, `~`; no `/` at the end"
         )
     if any(text == taken or text.startswith(f"{taken}/") for taken in _TAKEN_PATHS):
-        raise FlawError(f"must not be `{text}`, which is answered otherwise")
+        raise FlawError(f"must not be `{text}`, which dynamic-mcp uses itself")
     return text
 
 
@@ -457,7 +457,7 @@ def check_origins(origins: Sequence[str]) -> tuple[str, ...]:
     for origin in origins:
         if "*" in origin or origin == "null":
             raise FlawError(
-                f"`{printable(origin)}` would let web pages of anybody call the servers",
+                f"`{printable(origin)}` would let any web page call the servers",
                 hint="list each origin exactly, such as `https://app.example.com`",
             )
         if re.fullmatch(_ORIGIN, origin, re.ASCII) is None:
@@ -491,7 +491,7 @@ def _check_proxies(peers: Sequence[str]) -> tuple[str, ...]:
         try:
             ip_network(peer)
         except ValueError as exc:
-            hint = "write `10.0.0.5`, `10.0.0.0/8`, or `unix` for whoever connects to the Unix socket"
+            hint = "write `10.0.0.5`, `10.0.0.0/8`, or `unix` for all peers on the Unix socket"
             raise FlawError(f"`{printable(peer)}` is not an address or a network", hint=hint) from exc
     return tuple(peers)
 

@@ -219,14 +219,14 @@ def _resolve_oauth(
     return oauth
 
 
-def _describe_empty(own: OAuth, oauth: OAuth) -> str:
+def _describe_empty(written: OAuth, oauth: OAuth) -> str:
     """Return the names of the fields whose text consists only of variables without a value."""
-    names = [name for name in ("client_id", "client_secret") if getattr(own, name) and not getattr(oauth, name)]
-    return "".join(f"; `{name}` is empty, as `{getattr(own, name)}` has no value" for name in names)
+    names = [name for name in ("client_id", "client_secret") if getattr(written, name) and not getattr(oauth, name)]
+    return "".join(f"; `{name}` is empty, as `{getattr(written, name)}` has no value" for name in names)
 
 
-def _resolve_scopes(at: Keys, server: form.RemoteEntry, own: OAuth, texts: Substitution) -> tuple[str, ...]:
-    scopes_at, scopes = (*at, "oauth", "scopes"), own.scopes
+def _resolve_scopes(at: Keys, server: form.RemoteEntry, oauth: OAuth, texts: Substitution) -> tuple[str, ...]:
+    scopes_at, scopes = (*at, "oauth", "scopes"), oauth.scopes
     if not scopes:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
     return tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes))

@@ -62,7 +62,7 @@ class ConfigWatcher:
         self._on_error = on_error
         self._on_repair = on_repair
         self._prepare = prepare
-        self._seen: Content | None = None
+        self._last_content: Content | None = None
         self._refused: list[Content] = []
         self._reload_requested = False
         self._changed = asyncio.Event()
@@ -157,7 +157,7 @@ class ConfigWatcher:
         was_requested, self._reload_requested = self._reload_requested, False
         served = self._served.state
         content = await asyncio.to_thread(_read_all, served.files)
-        if content == self._seen and not was_requested:
+        if content == self._last_content and not was_requested:
             return
         content, result = await asyncio.to_thread(self._read, served)
         if isinstance(result, ConfigState) and self._prepare is not None and result.differs_from(served):
@@ -166,7 +166,7 @@ class ConfigWatcher:
             except ConfigError as exc:
                 result = exc
         is_doubtful = isinstance(result, ConfigError) or self._has_lost_files(content)
-        if is_doubtful and content != self._seen and await self._changes_soon(content):
+        if is_doubtful and content != self._last_content and await self._changes_soon(content):
             self._reload_requested |= was_requested
             self._changed.set()
             return
@@ -176,7 +176,7 @@ class ConfigWatcher:
             self._reload_requested |= was_requested
             self._changed.set()
             return
-        self._seen = content
+        self._last_content = content
         if not isinstance(result, ConfigError):
             self._apply(result, was_requested=was_requested)
         elif content not in self._refused:
@@ -198,7 +198,9 @@ class ConfigWatcher:
             files = files | required
 
     def _has_lost_files(self, content: Content) -> bool:
-        return self._seen is not None and any(self._seen.get(file) and not content[file] for file in content)
+        return self._last_content is not None and any(
+            self._last_content.get(file) and not content[file] for file in content
+        )
 
     async def _changes_soon(self, content: Content) -> bool:
         """Wait a moment and return whether the files have changed; without events, compare at the end."""

@@ -113,8 +113,8 @@ def _check_unused_roles(config: Config, access: Access, token_roles: Collection[
     used.update(role for profile in config.profiles.values() for role in profile.roles)
     for role in access.roles:
         if role not in used:
-            hint = "give it to somebody in `people` or `roles_from`, or to a token"
-            yield warning((*_ROOT, "roles", role), "nobody can have this role", hint)
+            hint = "assign it in `people` or `roles_from`, or to a token"
+            yield warning((*_ROOT, "roles", role), "this role is assigned to no user", hint)
 
 
 def _may_issuers_give_roles(config: Config) -> bool:

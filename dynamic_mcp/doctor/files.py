@@ -141,7 +141,7 @@ def _check_logins(config: Config) -> Iterator[Finding]:
     for group in config.groups:
         if _is_one_for_all(group, knows_people=knows_people):
             where = format_path(("mcpServers", group.name))
-            what = "one login is for all who may use this server, and it acts with the rights of that one"
+            what = "all users of this server share one login and act with its rights"
             yield Finding(Level.NOTE, where, what, f"`dynamic-mcp auth login {group.name}` is the login")
     personal = [group.name for group in config.groups if group.has_personal_logins]
     if knows_people and personal and config.http is not None and config.http.public_url is None:

@@ -92,7 +92,7 @@ class Doctor:
         """Read the catalog of a group and ping it; return the report."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
-            catalog = await group.catalog(kinds)
+            catalog = await group.read_catalog(kinds)
             began = self._clock.now()
             await group.ping()
             ping_s = self._clock.now() - began

@@ -59,8 +59,8 @@ def assign(before: Spaces, configs: Mapping[Place, Config], create: Create) -> A
         candidates = [each for each in dict.fromkeys(old.values()) if _may_stay(each, before, wanted)]
         # what is broken for one workspace must not be what the others share
         for key in sorted(wanted, key=lambda each: isinstance(wanted[each].upstream, Broken)):
-            own = [each for each in candidates if each is old.get(key)]
-            group = find_match(wanted[key], [*own, *candidates])
+            previous = [each for each in candidates if each is old.get(key)]
+            group = find_match(wanted[key], [*previous, *candidates])
             if group is None:
                 group = create(wanted[key], configs[key])
                 candidates.append(group)

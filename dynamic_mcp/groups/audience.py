@@ -52,7 +52,7 @@ def audience_of(client: Client, share: Share, *, asks: bool, common: ClientHello
             return client if asks else Peers(client.principal, (common or client.hello).identity)
 
 
-def find_joinable(own: Hashable, instances: Mapping[Hashable, Instance]) -> Hashable:
+def find_joinable(key: Hashable, instances: Mapping[Hashable, Instance]) -> Hashable:
     """Return the audience of an instance that a command can use, or its `own`.
 
     That is an instance which several clients of the same principal may share, however they call themselves; never one
@@ -61,10 +61,10 @@ def find_joinable(own: Hashable, instances: Mapping[Hashable, Instance]) -> Hash
     joinable = [
         audience
         for audience, instance in instances.items()
-        if isinstance(audience, Peers) and isinstance(own, Peers) and audience.principal == own.principal
+        if isinstance(audience, Peers) and isinstance(key, Peers) and audience.principal == key.principal
         if instance.state in _JOINABLE
     ]
-    return min(joinable, key=lambda each: _JOINABLE.index(instances[each].state), default=own)
+    return min(joinable, key=lambda each: _JOINABLE.index(instances[each].state), default=key)
 
 
 def hello_for(client: Client, share: Share, common: ClientHello | None = None) -> ClientHello:

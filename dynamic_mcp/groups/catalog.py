@@ -197,11 +197,11 @@ class Catalog(Struct, frozen=True, dict=True):
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-def keep_list(kind: ListKind, known: Catalog, reason: DynamicMcpError, now: float) -> Listing:
+def keep_list(kind: ListKind, catalog: Catalog, reason: DynamicMcpError, now: float) -> Listing:
     """Return the earlier version of a list that could not be read, marked with the reason."""
     why = reason.reason if isinstance(reason, UpstreamError) else reason.message
     complaint = f"{kind.method} could not be read: {why}"
-    before = known.lists.get(kind, Listing())
+    before = catalog.lists.get(kind, Listing())
     hint = before.hint and ListHint(before.hint.ttl_s, before.hint.is_private, now)  # it is not asked for at once
     error = reason.error if isinstance(reason, ErrorAnswer) else b""
     error = error or wire.encode({"code": reason.rpc_code, "message": reason.message})
@@ -226,7 +226,7 @@ async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES
     return Listing(entries, rest, _shorten(complaints), hint=_combine(hints, now))
 
 
-def _fault_of(entry: Raw, key: str | None, kind: ListKind, known: Container[str], rules: ListRules) -> str:
+def _fault_of(entry: Raw, key: str | None, kind: ListKind, keys: Container[str], rules: ListRules) -> str:
     """Return which entry was left out and why; empty if it can be used."""
     if key is None:
         return f"a {kind.noun} without a {kind.key} was left out"
@@ -236,7 +236,7 @@ def _fault_of(entry: Raw, key: str | None, kind: ListKind, known: Container[str]
             f"the {kind.noun} `{start}…` was left out: its {kind.key} has {len(key)} characters, "
             f"of which {kind.longest} are allowed"
         )
-    if key in known:
+    if key in keys:
         return f"a second {kind.noun} with the {kind.key} `{key}` was left out"
     if rules.mirrors_headers and kind is ListKind.TOOLS and (fault := _fault_in_headers(entry)):
         return f"the tool `{key}` was left out: {fault}"
@@ -283,9 +283,9 @@ async def _all_pages(
     rest: dict[str, Raw] = {}
     complaints: list[str] = []
     hints: list[tuple[Raw, Raw]] = []
-    seen, size = set[bytes](), 0
+    cursors, size = set[bytes](), 0
     params: dict[str, Raw] = {}
-    while len(seen) < MAX_PAGES and size <= MAX_BYTES:
+    while len(cursors) < MAX_PAGES and size <= MAX_BYTES:
         page = await ask(kind.method, params)
         size += sum(len(value) for value in page.values())
         cursor = bytes(page.pop("nextCursor", wire.NULL))
@@ -298,11 +298,11 @@ async def _all_pages(
         rest |= page
         if cursor == b"null":
             return entries, rest, complaints, hints
-        if cursor in seen:
+        if cursor in cursors:
             break
-        seen.add(cursor)
+        cursors.add(cursor)
         params = {"cursor": Raw(cursor)}
-    complaints.append(f"{kind.method} does not end: stopped after {len(seen)} pages and {size} bytes")
+    complaints.append(f"{kind.method} does not end: stopped after {len(cursors)} pages and {size} bytes")
     return entries, rest, complaints, hints
 
 

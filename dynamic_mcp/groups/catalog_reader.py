@@ -100,7 +100,7 @@ class CatalogReader:
         """
         self.close()
         self._ask, self._is_declared = ask, is_declared
-        known = self._catalog.known.lists if self._catalog.known else {}
+        known = self._catalog.current.lists if self._catalog.current else {}
         readable = self._catalog.readable(hello)
         lists = {kind: known.get(kind) if kind in readable else Listing() for kind in ListKind}
         self._catalog.publish(hello.with_lists({kind: each for kind, each in lists.items() if each is not None}))
@@ -126,7 +126,7 @@ class CatalogReader:
 
     def _with_known(self, offer: Catalog, kinds: Iterable[ListKind]) -> Catalog:
         """Return an offer that reuses the known objects of lists that have not changed."""
-        known = self._catalog.known
+        known = self._catalog.current
         return offer.with_lists({} if known is None else {kind: known.lists[kind] for kind in kinds})
 
     def due_in_s(self) -> float:
@@ -139,9 +139,9 @@ class CatalogReader:
 
     def read_due(self) -> None:
         """Begin to read the lists that are due, each by itself, so that none waits for another."""
-        assert self._catalog.known is not None, "a link says hello before its lists are read"
+        assert self._catalog.current is not None, "a link is initialized before its lists are read"
         due = [kind for kind in ListKind if self._due_at(kind) <= self._clock.now()]
-        readable = self._catalog.readable(self._catalog.known)
+        readable = self._catalog.readable(self._catalog.current)
         self._stale -= frozenset(due)
         for kind in due:
             if kind in readable and self._ask is not None:
@@ -174,8 +174,8 @@ class CatalogReader:
             listing = self._fail(kind, exc, now)
         if not listing.has_failed:
             self._retries.pop(kind, None)
-        assert self._catalog.known is not None
-        before = self._catalog.known.lists.get(kind)
+        assert self._catalog.current is not None
+        before = self._catalog.current.lists.get(kind)
         if listing.complaints and (before is None or before.complaints != listing.complaints):
             self._log_complaints(listing)
         self._catalog.publish_list(kind, listing)
@@ -188,11 +188,11 @@ class CatalogReader:
         may_be_refused = kind is not ListKind.TOOLS or not self._is_declared
         if isinstance(reason, ErrorAnswer) and reason.is_unknown and may_be_refused:
             return UNKNOWN  # many servers with resources have no templates
-        assert self._catalog.known is not None
+        assert self._catalog.current is not None
         retry = self._retries.setdefault(kind, _Retry(delays(FIRST_RETRY_S, LONGEST_RETRY_S, self._jitter)))
         retry.at = self._clock.now() + next(retry.delays)
         self.has_hung |= isinstance(reason, TimedOut)
-        return keep_list(kind, self._catalog.known, reason, now)
+        return keep_list(kind, self._catalog.current, reason, now)
 
     def _end(self, kind: ListKind) -> None:
         # what changes right after the first reading is read at once

@@ -54,7 +54,7 @@ class DeferredGate:
 
     def __init__(self, make: Callable[[], Gate]) -> None:
         self._make = make
-        self._made: Gate | None = None
+        self._cached_gate: Gate | None = None
 
     @property
     def is_open(self) -> bool:
@@ -78,9 +78,9 @@ class DeferredGate:
 
     @property
     def _gate(self) -> Gate:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        if self._cached_gate is None:
+            self._cached_gate = self._make()
+        return self._cached_gate
 
 
 class GatedCatalog:
@@ -92,9 +92,9 @@ class GatedCatalog:
         self._admitted: tuple[Catalog | None, Catalog | None] | None = None
 
     @property
-    def known(self) -> Catalog | None:
+    def catalog(self) -> Catalog | None:
         """The admitted part of the known catalog, before it is presented."""
-        known = self._catalog.known
+        known = self._catalog.current
         if self._admitted is None or self._admitted[0] is not known:
             admitted = known if known is None or self.gate is None else self.gate.admit(known)
             self._admitted = known, admitted
@@ -109,7 +109,7 @@ class GatedCatalog:
             return whole
         if self.gate.is_behind:
             await self.gate.catch_up()
-        return self.gate.admit(self._catalog.known or whole) or Catalog()
+        return self.gate.admit(self._catalog.current or whole) or Catalog()
 
     def renew(self) -> None:
         """Ask the gate again, after its decisions have changed."""

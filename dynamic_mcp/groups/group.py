@@ -37,7 +37,7 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 class Phase(Enum):
     """The phase of a group's life, independent of its links."""
 
-    NEW = "nobody has been served"
+    NEW = "no client has been served"
     SERVING = "serving"
     RETIRED = "taking no more calls"
     CLOSED = "ended"
@@ -127,8 +127,8 @@ class Group:
     # --- questions -------------------------------------------------------------------------------------
 
     @property
-    def known(self) -> Catalog | None:
-        return self._catalog.known
+    def catalog(self) -> Catalog | None:
+        return self._catalog.current
 
     @property
     def asks(self) -> bool:
@@ -253,8 +253,8 @@ class Group:
         """Return the catalog, connecting only if it is not known. Raises UpstreamError."""
         if (successor := self.successor_for(client)) is not None:
             return await successor.learn_catalog(client, kinds)
-        if self.known is not None and self._catalog.knows(kinds) and not self._catalog.expired(kinds):
-            return self.known
+        if self.catalog is not None and self._catalog.knows(kinds) and not self._catalog.expired(kinds):
+            return self.catalog
         return await self.instance_for(client).learn_catalog(client, kinds)
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
@@ -362,7 +362,7 @@ class Group:
         for each in [*self.instances.values()]:
             self._end_if_unused(each)
 
-    def learn_asking(self, asked: Client | None) -> None:
+    def learn_asking(self, client: Client | None) -> None:
         """Give each client its own instance from now on, because the upstream asks its clients questions."""
         self.questions += 1
         if self._catalog.asks:
@@ -370,9 +370,10 @@ class Group:
         self._catalog.asks = True
         if self.config.share is Share.AUTO and not self._is_over():
             group_logger(log, self.name).info(
-                "group %s: the server asks its client; each session has its own from now on", self.name
+                "group %s: the server sends requests to its client; each session now has its own instance",
+                self.name,
             )
-            self._split(asked)
+            self._split(client)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         return self._observer.choose_user(instance, frame, user)
@@ -457,11 +458,11 @@ class Group:
             for audience in [key for key, each in self.instances.items() if each is instance]:
                 self._leave(audience, instance)
 
-    def _split(self, asked: Client | None) -> None:
+    def _split(self, client: Client | None) -> None:
         """Give each instance to one client: the one that was `asked`, else the first; commands come last."""
         before, self.instances = list(self.instances.values()), {}
         for instance in before:
-            clients = sorted(instance.users, key=lambda each: (each.is_command, each is not asked))
+            clients = sorted(instance.users, key=lambda each: (each.is_command, each is not client))
             keeper = clients[0] if clients else None
             self.instances[keeper or instance] = instance
             if keeper is not None:

@@ -103,16 +103,16 @@ class Groups:
 
     def add(self, place: Place, config: Config) -> None:
         """Add the groups of a place: shared ones that would start identically, and new ones."""
-        known = [*self._neighbours(place)]
+        candidates = [*self._neighbours(place)]
         groups: dict[str, Group] = {}
         for each in config.groups:
-            namesakes = [group for group in known if group.name == each.name]
+            namesakes = [group for group in candidates if group.name == each.name]
             group = find_match(each, namesakes)
             if group is None:
                 group = self._create(each, config)
                 if namesakes:
                     level = logging.DEBUG if isinstance(place, Principal) else logging.INFO
-                    group_logger(log, each.name).log(level, "group %s: %r has one of its own", each.name, place)
+                    group_logger(log, each.name).log(level, "group %s: %r has its own", each.name, place)
             groups[each.name] = group
         self._spaces[place] = Space(config, groups)
 

@@ -82,7 +82,7 @@ class InstanceOwner(Protocol):
     async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
         """Called with what the upstream offers over an instance's new link, initialized with this `hello`."""
 
-    def learn_asking(self, asked: Client | None) -> None:
+    def learn_asking(self, client: Client | None) -> None:
         """Called when the upstream has `asked` a client, so that an instance must not be shared."""
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
@@ -304,7 +304,7 @@ class Instance:
         """Return the catalog, connecting only if it is not known. Raises UpstreamError."""
         if self._link is not None and (expired := self._catalog.expired(kinds)):
             return await self.reread(client, expired)
-        while self._catalog.known is None or not self._catalog.knows(kinds):
+        while self._catalog.current is None or not self._catalog.knows(kinds):
             if self._link is not None:
                 if not self._reader.is_due(kinds):  # another instance has had this to read
                     self._mark_stale([kind for kind in kinds if not self._catalog.knows([kind])])
@@ -316,7 +316,7 @@ class Instance:
                 if (successor := self._owner.successor_for(client)) is None:
                     raise
                 return await successor.learn_catalog(client, kinds)
-        return self._catalog.known
+        return self._catalog.current
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Read these lists of a connected upstream again, to look for a name that is not among them."""
@@ -428,7 +428,7 @@ class Instance:
             return None
         self._lifecycle.error = None
         took_s = self._clock.now() - began
-        tools = pluralize(len(self._catalog.known.tools if self._catalog.known else ()), "tool")
+        tools = pluralize(len(self._catalog.current.tools if self._catalog.current else ()), "tool")
         self._lifecycle.enter(State.READY, f"{tools}, after {took_s:.1f} s")
         return link
 
@@ -458,8 +458,8 @@ class Instance:
         self.activity.begin()
         self.users.note_new_link()
         self._reader.rules = ListRules(link.is_modern, link.is_modern and link.has_streams)
-        said = self._catalog.note_hello(server)
-        self._reader.open(partial(self._ask, link), said, is_declared=server.is_declared)
+        offer = self._catalog.note_hello(server)
+        self._reader.open(partial(self._ask, link), offer, is_declared=server.is_declared)
         self._owner.link_opened(self)  # before those who wait for the link send over it
         self._end_attempt()
 

@@ -156,8 +156,8 @@ class Lifecycle:
 
     def reason_of(self, error: DynamicMcpError) -> str:
         """Return the meaning of an error for the group, in one line, with advice."""
-        said = _in_one_line(error)
-        return f"{said}; {self.advice}" if self.advice and self.advice not in said else said
+        message = _in_one_line(error)
+        return f"{message}; {self.advice}" if self.advice and self.advice not in message else message
 
     def gone(self) -> DynamicMcpError:
         """Return the error that the group was removed."""

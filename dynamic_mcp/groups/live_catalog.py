@@ -48,7 +48,7 @@ class LiveCatalog:
     ) -> None:
         self.config = config
         self.wanted = wanted
-        self.known: Catalog | None = None
+        self.current: Catalog | None = None
         self.asks = False
         self.changes = 0
         self.is_fresh = False
@@ -62,22 +62,22 @@ class LiveCatalog:
         self._heard = asyncio.Event()
 
     def knows(self, kinds: Iterable[ListKind]) -> bool:
-        return self.known is not None and self.known.knows(kinds)
+        return self.current is not None and self.current.knows(kinds)
 
     def expired(self, kinds: Iterable[ListKind]) -> frozenset[ListKind]:
         """Return which of these lists are no longer fresh, of an upstream that does not report changes."""
-        lists = self.known.lists if self.known is not None else {}
+        lists = self.current.lists if self.current is not None else {}
         return frozenset(kind for kind in kinds if (listing := lists.get(kind)) and self._has_expired(kind, listing))
 
     def _has_expired(self, kind: ListKind, listing: Listing) -> bool:
         hint = listing.hint
         if hint is None or self._clock.now() < hint.read_at + max(hint.ttl_s, SHORTEST_TTL_S):
             return False
-        return self.known is not None and not self.known.may(kind.capability, "listChanged")
+        return self.current is not None and not self.current.may(kind.capability, "listChanged")
 
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
         """Return which of these lists are incomplete and why; None when they are not known."""
-        return self.known.complaint(kinds) if self.known else None
+        return self.current.complaint(kinds) if self.current else None
 
     def readable(self, catalog: Catalog) -> frozenset[ListKind]:
         """Return the lists that the upstream has and clients may see."""
@@ -94,9 +94,9 @@ class LiveCatalog:
         self.lacks = stored.lacks if is_fresh else None  # it may have learnt another one
         if not stored.catalog.knows([ListKind.TOOLS] if ListKind.TOOLS in self.wanted else []):
             return
-        self.known = self._without_unwanted(stored.catalog)
-        self._on_disk = self.known, stored.asks, stored.lacks, stored.offers
-        self._hello = self.known.hello
+        self.current = self._without_unwanted(stored.catalog)
+        self._on_disk = self.current, stored.asks, stored.lacks, stored.offers
+        self._hello = self.current.hello
         self.is_fresh = is_fresh
 
     def note_hello(self, server: ServerHello) -> Catalog:
@@ -125,29 +125,29 @@ class LiveCatalog:
 
     def publish(self, catalog: Catalog) -> None:
         """Replace the catalog by the one that a new link has read."""
-        self.known = self._without_unwanted(self._reusing(catalog))
+        self.current = self._without_unwanted(self._reusing(catalog))
 
     def publish_list(self, kind: ListKind, listing: Listing) -> None:
         """Replace a list that was read again."""
-        assert self.known is not None, "a link is not ready before its tools are read"
-        self.publish(self.known.with_lists({kind: listing}))
+        assert self.current is not None, "a link is not ready before its tools are read"
+        self.publish(self.current.with_lists({kind: listing}))
 
     def want(self, wanted: frozenset[ListKind]) -> frozenset[ListKind]:
         """Set the lists that clients may see; return those that have to be read now."""
         more = wanted - self.wanted
         self.wanted = wanted
-        if self.known is None:
+        if self.current is None:
             return frozenset()
-        lists = {kind: listing for kind, listing in self.known.lists.items() if kind not in more}
-        self.known = replace(self.known, lists=lists)
-        return more & self.readable(self.known)
+        lists = {kind: listing for kind, listing in self.current.lists.items() if kind not in more}
+        self.current = replace(self.current, lists=lists)
+        return more & self.readable(self.current)
 
     def is_unsaved(self) -> bool:
         """Return whether the catalog has changes that are not on disk yet."""
         return (
             self._catalog_store is not None
             and (
-                self.known,
+                self.current,
                 self.asks,
                 self.lacks,
                 self.offers,
@@ -160,7 +160,7 @@ class LiveCatalog:
             await self._save()
 
     async def _save(self) -> None:
-        catalog, asks, lacks, offers = self._on_disk = self.known, self.asks, self.lacks, self.offers
+        catalog, asks, lacks, offers = self._on_disk = self.current, self.asks, self.lacks, self.offers
         if self._catalog_store is not None and catalog is not None:
             save = partial(self._catalog_store.save, self.config, catalog, asks=asks, lacks=lacks, offers=offers)
             await asyncio.to_thread(save)
@@ -172,7 +172,7 @@ class LiveCatalog:
 
     def _reusing(self, catalog: Catalog) -> Catalog:
         """Return the catalog with each unchanged list as the same object as before."""
-        before: Mapping[ListKind, Listing] = self.known.lists if self.known is not None else {}
+        before: Mapping[ListKind, Listing] = self.current.lists if self.current is not None else {}
         same = {
             kind: before[kind]
             for kind, listing in catalog.lists.items()

@@ -182,7 +182,7 @@ class Daemon:
             try:
                 await self._listener.restore(self.accept)
             except OSError as exc:
-                log.warning("new windows cannot reach this daemon: `%s`: %s", self._listener.path, exc.strerror)
+                log.warning("new clients cannot reach this daemon: `%s`: %s", self._listener.path, exc.strerror)
             installation = self._serving.installation
             if (
                 self._can_hand_over
@@ -193,7 +193,7 @@ class Daemon:
 
     async def _hand_over(self) -> None:
         """End, so that the windows start a daemon of the new version; wait for a moment without calls if possible."""
-        log.info("dynamic-mcp was upgraded: a new daemon goes on with the windows of this one")
+        log.info("dynamic-mcp was upgraded: a new daemon takes over the clients of this one")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HAND_OVER_WITHIN_S):
                 while any(group.in_flight for group in self._serving.proxy.groups):  # noqa: ASYNC110 - no event says so
@@ -210,7 +210,7 @@ class Daemon:
         if serves_http_alone:
             start = partial(self._serving.installation.run, "daemon", "start", "--config", str(self._config.file))
             if not await asyncio.to_thread(start):
-                log.error("no daemon of the new version can be started: HTTP is not served until a window starts one")
+                log.error("cannot start a daemon of the new version: HTTP is not served until a client starts one")
 
     # --- Reception -------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Daemon:
             async with asyncio.timeout(_ENTER_WITHIN_S):
                 workspace = await self._workspaces.enter(hello.directory, hello.environment)
         except TimeoutError:
-            log.warning("a window is left to itself: its env files cannot be read within %g s", _ENTER_WITHIN_S)
+            log.warning("could not read env files within %g s; this client runs its own servers", _ENTER_WITHIN_S)
             face.abort()
             return None
         self._windows[face] = workspace
@@ -287,7 +287,7 @@ class Daemon:
         """Record whether the config asks for a daemon; connected windows stay until they end."""
         config = new.base
         if self._is_wanted and config.daemon is None:
-            log.info("%s asks for no daemon any more; new windows are served alone", config.file)
+            log.info("%s no longer enables the daemon; new clients run their own servers", config.file)
         self._is_wanted = config.daemon is not None
         self._has_loaded.set()
         self._begin_to_linger()

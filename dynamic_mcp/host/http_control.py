@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded where HTTP is served
 
 log = logging.getLogger("dynamic_mcp")
 
-_PROFILE_GONE = "the profile `%s` is not in %s any more: clients over HTTP that name no other profile get 404"
+_PROFILE_GONE = "the profile `%s` is no longer in %s: clients over HTTP that name no other profile get 404"
 
 
 class HttpOverrides(Struct, frozen=True):
@@ -181,7 +181,7 @@ class HttpControl:
         if wanted is None:
             service, self._service = self._service, None
             if service is not None:
-                log.info("HTTP is served no more at %s", service.url)
+                log.info("stopped serving HTTP at %s", service.url)
                 await service.finish(service.shutdown_timeout_s)
             return
         try:

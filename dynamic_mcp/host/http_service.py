@@ -165,7 +165,7 @@ class HttpService:
             place = await resolve_address(old.address) if isinstance(old.address, TcpAddress) else None
             self._listener = await _listen(face, self._http, place, old.certificate)
         except (OSError, ListenError) as exc:
-            log.error("HTTP is not served at `%s` any more: %s", old.address, exc)  # noqa: TRY400
+            log.error("stopped serving HTTP at `%s`: %s", old.address, exc)  # noqa: TRY400
 
     def _drain(self, listener: _Listener | None) -> None:
         """Close an old listener after its requests in flight end; its clients reconnect."""

@@ -47,7 +47,7 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
             return
         except (ImportError, OSError) as exc:  # there may be no free descriptor
             log.debug("`%s` cannot be loaded: %s", name, exc)
-    log.debug("loaded all that serving may need")
+    log.debug("preloaded the modules for serving")
 
 
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:

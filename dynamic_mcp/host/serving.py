@@ -9,11 +9,11 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from dynamic_mcp.config.read import ConfigState, ServedConfig
+from dynamic_mcp.config.read import ConfigState, Listener, ServedConfig
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.features import table
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.proxy.workspaces import Workspaces
 
 log = logging.getLogger("dynamic_mcp")
+T = TypeVar("T")
 
 # The time for requests in flight to finish after a signal.
 FINISH_AFTER_SIGNAL_S = 1.0
@@ -118,8 +119,8 @@ class Serving:
         self._overrides, self._load_http = http, load_http
         self._http: HttpControl | None = None
         self._observing: Observing | None = None
-        if table.is_observed(config):
-            self._observe().apply(config)
+        if (observing := self._find_observing(config)) is not None:
+            observing.apply(config)
         if self.proxy.observers is not None:
             from dynamic_mcp.host.config_events import event_of_start
 
@@ -129,10 +130,10 @@ class Serving:
         self.served.listeners += [
             *([serving_log.reload] if serving_log is not None else []),
             _log_change,
-            self._prepare_http,
-            self._reload_observers,
+            _pass_on(self.find_http, lambda http: http.prepare_reload),
+            _pass_on(self._find_observing, lambda observing: observing.reload),
             self._reload_groups,
-            self._reload_http,
+            _pass_on(self.find_http, lambda http: http.reload),
         ]
 
     @property
@@ -233,10 +234,10 @@ class Serving:
             except Upgraded:
                 return
             except OSError as exc:  # there is no free descriptor
-                log.debug("not all can be loaded yet: %s", exc)
+                log.debug("some modules cannot be loaded yet: %s", exc)
             await asyncio.sleep(0)
         gc.freeze()
-        log.debug("loaded what a client may come to")
+        log.debug("preloaded the modules for clients")
 
     def _loads(self) -> Iterator[Callable[[], object]]:
         """Yield functions that load the modules for most clients, a few at a time."""
@@ -252,7 +253,7 @@ class Serving:
         gc.freeze()
         while not self.installation.has_changed():  # noqa: ASYNC110 - files have no events
             await asyncio.sleep(_CHECK_INSTALLATION_EVERY_S)
-        log.warning("dynamic-mcp was upgraded while it runs; what runs is the old version until it is restarted")
+        log.warning("dynamic-mcp was upgraded; this process runs the old version until it is restarted")
 
     async def open(self) -> None:
         """Load the modules that clients need, and open the plug-ins of the config, before the first client connects.
@@ -302,26 +303,15 @@ class Serving:
         self._logins = open_logins(command, may_open_browser=True)
         return self._logins
 
-    def _observe(self) -> Observing:
-        if self._observing is None:
+    def _find_observing(self, config: Config) -> Observing | None:
+        """Return the observers of requests; None if neither this config nor an earlier one has wanted any."""
+        if self._observing is None and table.is_observed(config):
             from dynamic_mcp.host.observing import Observing
 
             self._observing = Observing(self.proxy, self.served.reloads)
         return self._observing
 
     # --- another version of the config -----------------------------------------------------------------
-
-    def _prepare_http(self, old: ConfigState, new: ConfigState) -> None:
-        if (http := self.find_http(new.base)) is not None:
-            http.prepare_reload(old, new)
-
-    def _reload_http(self, old: ConfigState, new: ConfigState) -> None:
-        if (http := self.find_http(new.base)) is not None:
-            http.reload(old, new)
-
-    def _reload_observers(self, old: ConfigState, new: ConfigState) -> None:
-        if self._observing is not None or table.is_observed(new.base):
-            self._observe().reload(old, new)
 
     def _reload_groups(self, old: ConfigState, new: ConfigState) -> None:
         """Serve the groups of another version, and log new warnings."""
@@ -340,6 +330,16 @@ class Serving:
         yield from config.distrust
         if self.proxy.has_base:
             yield from config.warnings
+
+
+def _pass_on(find: Callable[[Config], T | None], listener_of: Callable[[T], Listener]) -> Listener:
+    """Return a listener that passes a change of the config on to a part, if there is one."""
+
+    def on_change(old: ConfigState, new: ConfigState) -> None:
+        if (part := find(new.base)) is not None:
+            listener_of(part)(old, new)
+
+    return on_change
 
 
 def _log_change(old: ConfigState, new: ConfigState) -> None:

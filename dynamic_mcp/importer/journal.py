@@ -155,7 +155,7 @@ class ChangeJournal:
         known = ", ".join(dict.fromkeys(entry.run or entry.id for entry in entries if not entry.is_undone))
         if not known and id is None:
             raise NothingToUndo
-        hint = f"can be undone: {known}" if known else "there is nothing to undo"
+        hint = f"can be undone: {known}" if known else "nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
     def plan_undo(self, entries: Iterable[JournalEntry]) -> list[list[Restoration]]:
@@ -283,7 +283,7 @@ def _load(folder: Path) -> JournalEntry:
     try:
         note = store.load()
     except NewerFile as exc:
-        raise files.FileError(store.file, "a newer version of dynamic-mcp has written it, and can undo it") from exc
+        raise files.FileError(store.file, f"was {exc}", hint="upgrade dynamic-mcp to undo it") from exc
     except (OSError, StoreError) as exc:
         raise files.FileError(store.file, f"cannot be read: {os_reason(exc)}") from exc
     if note is None:

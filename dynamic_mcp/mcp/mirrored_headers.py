@@ -126,7 +126,7 @@ class HeaderParameters(Struct, frozen=True):
     def find_mismatch(self, arguments: Raw, headers: Mapping[bytes, bytes]) -> str:
         """Describe where the headers, with lower-case names, differ from the arguments; empty if they agree."""
         if self.parameters and len(arguments) and (name := wire.find_duplicate_name(arguments)) is not None:
-            return f"the argument `{ascii(name)[1:-1][:100]}` is there twice"  # a server could read the other one
+            return f"duplicate argument `{ascii(name)[1:-1][:100]}`"  # a server could read the other one
         for parameter in self.parameters:
             expected = _render(wire.member(arguments, *parameter.path), parameter)
             value = headers.get(parameter.key)
@@ -151,9 +151,9 @@ def find_mirrored(tools: Mapping[str, Raw]) -> dict[str, HeaderParameters]:
 def _compare(expected: str | None, value: bytes | None, parameter: _Parameter) -> str:
     name = ascii(".".join(parameter.path))[1:-1]
     if value is None:
-        return "" if expected is None else f"is missing, and the argument `{name}` is there"
+        return "" if expected is None else f"is missing, but the argument `{name}` is present"
     if expected is None:
-        return f"has no argument `{name}` that it could repeat"
+        return f"repeats the argument `{name}`, which is missing"
     text = decode_value(value)
     if text is None:
         return "is malformed"

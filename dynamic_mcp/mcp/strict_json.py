@@ -11,7 +11,7 @@ class RepeatedName(ValueError):
     """An object has a `name` twice; parsers differ in which one counts (RFC 8259, section 4)."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("an object has a name twice")
+        super().__init__("an object has a duplicate name")
         self.name = name
 
 

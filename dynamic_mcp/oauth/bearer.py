@@ -41,7 +41,7 @@ METADATA_WITHIN_S = 3.0
 # Requests for a login with more scope in one hour.
 MAX_STEP_UPS, STEP_UPS_S = 3, 3600.0
 # A link is for one user, so it is never part of the logs and the status of a group.
-_LINK_HINT = "whoever uses it is sent a link to log in"
+_LINK_HINT = "users receive a link to log in"
 
 
 class BearerCredentials:

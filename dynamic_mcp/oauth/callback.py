@@ -87,7 +87,7 @@ class Callback:
         method, _, rest = lines[0].partition(" ")
         target = urlsplit("http://_" + rest.partition(" ")[0]) if rest.startswith("/") else urlsplit("")
         if target.path != PATH:
-            return _page(404, "Not found", "There is nothing here.")
+            return _page(404, "Not found", "This page does not exist.")
         if method != "GET":
             return _page(405, "Not allowed", "Only a browser that returns from a login may use this page.")
         if _fields(lines[1:]).get("host") not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
@@ -97,7 +97,7 @@ class Callback:
         except UnexpectedResponse as exc:
             return _page(400, "Refused", f"Nothing was changed: {exc}.")
         if self._response.done():
-            return _page(400, "Refused", "This login is over.")
+            return _page(400, "Refused", "This login has ended.")
         self._response.set_result(response)
         if response.error is not None:
             # without its text: only the login knows which server must have sent it (RFC 9207, section 2.4)

@@ -60,7 +60,7 @@ class LinkRedirect:
         """Receive the response that a browser brings back. Raises UnexpectedResponse."""
         response = parse_response(query, self._state)
         if self._response.done():
-            raise UnexpectedResponse("this login is over")
+            raise UnexpectedResponse("this login has ended")
         self._response.set_result(response)
 
     async def wait_for_response(self) -> AuthorizationResponse:

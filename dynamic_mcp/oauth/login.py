@@ -108,7 +108,7 @@ class Attempt:
             sources = {browser, self._pasted_response}
             done, _ = await asyncio.wait(sources, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                raise LoginAborted(f"nobody logged in within {within_s / 60:.2g} minutes")
+                raise LoginAborted(f"the login was not completed within {within_s / 60:.2g} minutes")
             return await self._exchange(done.pop().result())
         finally:
             browser.cancel()
@@ -146,7 +146,7 @@ async def begin_login(
     remote: Remote,
     policy: AddressPolicy,
     challenge: BearerChallenge,
-    known: Login | None,
+    previous: Login | None,
     open_redirect: Callable[[str], Redirect] | None = None,
 ) -> AsyncIterator[Attempt]:
     """Discover how to log in, obtain a client, wait for the browser, and yield the attempt. Raises LoginAborted.
@@ -156,10 +156,10 @@ async def begin_login(
     state = create_secret()
     async with open_documents(policy) as web:
         target = await Discovery(web, policy, remote).run(challenge)
-        redirect = open_redirect(state) if open_redirect else await _create_callback(remote, target, known, state)
+        redirect = open_redirect(state) if open_redirect else await _create_callback(remote, target, previous, state)
         async with redirect:
-            client = await obtain_client(target, remote.oauth, known, redirect.redirect_uri, web)
-            scope = union(target.scope, known.wanted_scope if known else None)
+            client = await obtain_client(target, remote.oauth, previous, redirect.redirect_uri, web)
+            scope = union(target.scope, previous.wanted_scope if previous else None)
             request = _AuthorizationRequest(target, client, redirect.redirect_uri, scope, state, create_secret())
             yield Attempt(remote, web, request, redirect)
 

@@ -26,14 +26,14 @@ class NoClient(LoginAborted):
 
 
 async def obtain_client(
-    target: DiscoveryResult, config: OAuth, known: Login | None, redirect_uri: str, web: Documents
+    target: DiscoveryResult, config: OAuth, previous: Login | None, redirect_uri: str, web: Documents
 ) -> ClientCredentials:
     """Return the client to log in as; registers one if necessary. Raises LoginAborted and NoClient."""
     configured = _configured_client(target, config)
     if configured is not None:
-        _check_issuer(configured, target, config, known)
+        _check_issuer(configured, target, config, previous)
         return configured
-    client = known.client if known is not None and known.issuer == target.issuer else None
+    client = previous.client if previous is not None and previous.issuer == target.issuer else None
     if client is not None and client.source == "registered" and client.redirect_uri == redirect_uri:
         return client
     return await _register(target, redirect_uri, web)

@@ -189,9 +189,9 @@ async def _load_key(config: OAuth) -> SigningKey:
         data = await asyncio.to_thread(read_bytes, Path(file))
         key: SigningKey = jwk.SigningKey.from_pem(data, config.private_key_alg)
     except OSError as exc:
-        raise TokenRequestFailed(f"was not asked: the key `{file}` cannot be read: {os_reason(exc)}") from exc
+        raise TokenRequestFailed(f"was not contacted: the key `{file}` cannot be read: {os_reason(exc)}") from exc
     except ValueError as exc:
-        raise TokenRequestFailed(f"was not asked: the key `{file}` {exc}") from exc
+        raise TokenRequestFailed(f"was not contacted: the key `{file}` {exc}") from exc
     return key
 
 

@@ -202,9 +202,9 @@ class Command(PackPart, frozen=True, kw_only=True):
         """Check the constraints between fields. Raises ValueError."""
         names = [*(each.argument for each in self.flags), *(each.argument for each in self.positionals), *RESERVED]
         if twice := _find_twice(names):
-            raise ValueError(f"`{self.name}`: two arguments are called `{twice}`")
+            raise ValueError(f"`{self.name}`: duplicate argument `{twice}`")
         if twice := _find_twice(name for each in self.flags for name in (each.name, *each.aliases)):
-            raise ValueError(f"`{self.name}`: the flag `{twice}` is there twice")
+            raise ValueError(f"`{self.name}`: duplicate flag `{twice}`")
         if "--" in self.fixed:
             raise ValueError(f"`{self.name}`: `--` in `fixed` would make words of all flags")
         before = [each.before_separator for each in self.positionals]
@@ -313,12 +313,12 @@ def _check_values(each: Flag | Positional) -> None:
 
 
 def _find_twice(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    return next(_repeated(names, seen), None)
+    names_so_far: set[str] = set()
+    return next(_repeated(names, names_so_far), None)
 
 
-def _repeated(names: Iterable[str], seen: set[str]) -> Iterator[str]:
+def _repeated(names: Iterable[str], names_so_far: set[str]) -> Iterator[str]:
     for name in names:
-        if name in seen:
+        if name in names_so_far:
             yield name
-        seen.add(name)
+        names_so_far.add(name)

@@ -69,9 +69,9 @@ class Judgement(Struct, frozen=True):
         return self.settled or self._decide(arguments)
 
     def _decide(self, arguments: Raw | None) -> Decision:
-        given = Arguments(arguments)
+        parsed = Arguments(arguments)
         for rule in self.rules:
-            if rule.accepts(self.target, self.caller, given):
+            if rule.accepts(self.target, self.caller, parsed):
                 return self._decide_by(rule.source.effect, rule.source.id)
         return self._decide_by(self.default, DEFAULT)
 
@@ -154,20 +154,20 @@ class GroupRules:
 
     def shows_template(self, template: str) -> bool:
         """Return whether some URI of a template may be allowed."""
-        own = [rule for rule in self._rules if rule.is_about(AccessKind.RESOURCE)]
-        if any(rule.covers_template(template) for rule in own if rule.source.effect is Effect.DENY):
+        rules = [rule for rule in self._rules if rule.is_about(AccessKind.RESOURCE)]
+        if any(rule.covers_template(template) for rule in rules if rule.source.effect is Effect.DENY):
             return False
         if self._default is Effect.ALLOW:
             return True
-        return any(rule.may_match_template(template) for rule in own if rule.source.effect is not Effect.DENY)
+        return any(rule.may_match_template(template) for rule in rules if rule.source.effect is not Effect.DENY)
 
     def explain(
         self, kind: AccessKind, name: str, access: str, arguments: Raw | None
     ) -> Iterator[tuple[CompiledRule, str]]:
         """Yield each rule of the roles for this group, and why it does not match; empty if it matches."""
-        target, given = AccessTarget(self.group, kind, name, access), Arguments(arguments)
+        target, parsed = AccessTarget(self.group, kind, name, access), Arguments(arguments)
         for rule in self._rules:
-            yield rule, rule.find_mismatch(target, self._caller, given)
+            yield rule, rule.find_mismatch(target, self._caller, parsed)
 
     def _judge(self, target: AccessTarget) -> Judgement:
         matching = [rule for rule in self._rules if rule.matches(target, self._caller)]
@@ -180,10 +180,10 @@ class GroupRules:
         return judgement
 
     def _may_allow(self, kind: AccessKind) -> bool:
-        own = [rule for rule in self._rules if rule.is_about(kind)]
-        if any(rule.source.effect is Effect.DENY and rule.is_about_all(kind) for rule in own):
+        rules = [rule for rule in self._rules if rule.is_about(kind)]
+        if any(rule.source.effect is Effect.DENY and rule.is_about_all(kind) for rule in rules):
             return False
-        return self._default is Effect.ALLOW or any(rule.source.effect is not Effect.DENY for rule in own)
+        return self._default is Effect.ALLOW or any(rule.source.effect is not Effect.DENY for rule in rules)
 
 
 def _in_precedence(rules: Iterable[CompiledRule]) -> tuple[CompiledRule, ...]:
@@ -217,9 +217,9 @@ class AccessRules:
     def for_group(self, name: str) -> GroupRules:
         found = self._groups.get(name)
         if found is None:
-            own = tuple(rule for rule in self._rules if rule.servers.matches(name))
+            rules = tuple(rule for rule in self._rules if rule.servers.matches(name))
             approve = self._approve.get(name)
-            found = self._groups[name] = GroupRules(name, own, self.default, self._caller, approve)
+            found = self._groups[name] = GroupRules(name, rules, self.default, self._caller, approve)
         return found
 
 

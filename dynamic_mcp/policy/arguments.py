@@ -17,7 +17,7 @@ _MAX_SELECT_S = 0.5
 # No tool needs a deeper nesting, and the evaluation of expressions is recursive.
 _MAX_DEPTH = 200
 # Servers differ in which of the two values they use.
-_REPEATED_KEY = "the arguments have an object with the same key twice, or in two ways to write it"
+_REPEATED_KEY = "the arguments have an object with duplicate keys, or with keys that differ only in spelling"
 _NESTED = (dict, list)
 _NESTED_TYPES = frozenset(_NESTED)
 

@@ -49,7 +49,7 @@ class ShownTool(Protocol):
         """Return whether the server's arguments differ from the model's."""
         ...
 
-    def restore(self, given: Raw | None) -> Raw | None:
+    def restore(self, arguments: Raw | None) -> Raw | None:
         """Return the server's arguments for those of a model. Raises InvalidArguments."""
         ...
 
@@ -87,15 +87,15 @@ def compile_rules(presentation: Presentation, server: str) -> dict[str, RuleSet]
 
 def compile_tool_rules(presentation: Presentation, server: str) -> ToolRules | None:
     """Return the rules that change how tools of a server are shown, or None."""
-    own = _rules_in(presentation, lambda rules: rules.shows_tools)
-    compiled = (_compile(feature, rules, presentation, server) for feature, rules in own)
+    rule_sections = _rules_in(presentation, lambda rules: rules.shows_tools)
+    compiled = (_compile(feature, rules, presentation, server) for feature, rules in rule_sections)
     return next((each for each in compiled if isinstance(each, ToolRules)), None)
 
 
 def compile_message_rules(presentation: Presentation, server: str) -> list[RuleSet]:
     """Return the rules that change a server's answers and its own messages."""
-    own = _rules_in(presentation, lambda rules: rules.changes_messages)
-    return [_compile(feature, rules, presentation, server) for feature, rules in own]
+    rule_sections = _rules_in(presentation, lambda rules: rules.changes_messages)
+    return [_compile(feature, rules, presentation, server) for feature, rules in rule_sections]
 
 
 def shows_tools(presentation: Presentation) -> bool:

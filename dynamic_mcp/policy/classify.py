@@ -171,7 +171,7 @@ class _Traits(Struct, frozen=True):
         if _SAYS_READ_ONLY.search(self.text, 0, _MAX_SAYING):
             yield "the description says that it only reads"
         if self.reads_by_choices:
-            yield "all that its arguments can ask for reads"
+            yield "everything that its arguments can select only reads"
 
 
 def _read_name(parts: tuple[str, ...]) -> tuple[_Named, str]:
@@ -206,16 +206,16 @@ def _read_sentence(sentence: str) -> tuple[str | None, tuple[str, ...], tuple[st
         return found, (), ()
     words = _WORD.findall(sentence)
     forms = verbs.english_forms()
-    known = [(at, forms[word]) for at, word in enumerate(words) if word in forms]
+    verbs_found = [(at, forms[word]) for at, word in enumerate(words) if word in forms]
     lead = next(
-        (verb for at, verb in known if at == 0 or (at < _LEADING_WORDS and verb not in verbs.MAY_WRITE)), None
+        (verb for at, verb in verbs_found if at == 0 or (at < _LEADING_WORDS and verb not in verbs.MAY_WRITE)), None
     )
     added = [
         verb
-        for at, verb in known
+        for at, verb in verbs_found
         if at and words[at - 1] in _CONJUNCTIONS and (verb in verbs.WRITE or _is_beside_verb(words[at - 2 : at + 1]))
     ]
-    others = [verb for _, verb in known if verb in verbs.WRITE]
+    others = [verb for _, verb in verbs_found if verb in verbs.WRITE]
     return lead, tuple(dict.fromkeys(added)), tuple(dict.fromkeys([*added, *others]))
 
 

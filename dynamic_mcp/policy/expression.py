@@ -26,5 +26,5 @@ class Expression:
         except (RuntimeError, TypeError, UnicodeError) as exc:
             raise ConditionError("it takes too long, or its variables have no values of CEL") from exc
         if not isinstance(value, bool):  # an error is a string
-            raise ConditionError("it names what is missing, or has another type")
+            raise ConditionError("it uses a name that is missing or has another type")
         return value

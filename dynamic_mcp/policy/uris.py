@@ -194,8 +194,8 @@ def _read(uri: str) -> Iterator[str]:
         for parts in dict.fromkeys((*splits, *map(_without_unsent, splits))):
             authorities = _spell_authority(parts)
             for reading in _resolve(parts, decodings) if _is_doubtful(parts) else (parts,):
-                known = authorities if reading.authority == parts.authority else (reading.authority,)
-                for authority in known:
+                spellings = authorities if reading.authority == parts.authority else (reading.authority,)
+                for authority in spellings:
                     yield f"{parts.scheme}{authority}{reading.path}{reading.query}"
                 if reading.authority == "//" and reading.path.startswith("//") and parts.scheme != "file:":
                     bare = _split(f"{parts.scheme}{reading.path}{reading.query}")  # without the empty authority

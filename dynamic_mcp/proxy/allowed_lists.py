@@ -32,7 +32,7 @@ class AllowedLists:
     def __init__(self, presentation: Presentation, rules: GroupRules | None) -> None:
         self._presentation = presentation
         self._rules = rules
-        self._known: dict[ListKind, tuple[Listing, Listing]] = {}
+        self._filtered: dict[ListKind, tuple[Listing, Listing]] = {}
         self._judgements: dict[tuple[AccessKind, str], Judgement] = {}
 
     def filter(self, whole: Catalog) -> Catalog:
@@ -67,14 +67,14 @@ class AllowedLists:
     def _filter_list(self, kind: ListKind, listing: Listing) -> Listing:
         if not self._presentation.features.allows(kind.capability):
             return _NONE
-        source, filtered = self._known.get(kind, (None, _NONE))
+        source, filtered = self._filtered.get(kind, (None, _NONE))
         if source is not listing:
             entries = self._filter_entries(kind, listing.entries)
             filtered = listing if len(entries) == len(listing.entries) else replace(listing, entries=entries)
             if self._rules is not None and listing.complaints:
                 error = _FAILED if listing.has_failed else listing.error
                 filtered = replace(filtered, complaints=(INCOMPLETE,), error=error)
-            self._known[kind] = listing, filtered
+            self._filtered[kind] = listing, filtered
         return filtered
 
     def _filter_entries(self, kind: ListKind, entries: Mapping[str, Raw]) -> Mapping[str, Raw]:

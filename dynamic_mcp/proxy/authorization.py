@@ -31,7 +31,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_TASKS = 10_000
 _TASKS = frozenset(("tasks/get", "tasks/cancel", "tasks/update", "tasks/result"))
-_NO_APPROVALS = "this dynamic-mcp has no approvals, so nobody can be asked"
+_NO_APPROVALS = "this dynamic-mcp has no approvals, so the call cannot be approved"
 _RESOURCES = frozenset(("resources/read", "resources/subscribe"))
 
 
@@ -65,9 +65,9 @@ class AccessStep(Step):
         before = request.view.get(group.name)
         if before is not None and before.rules is group.rules:
             return
-        asked = None if before is None else self._judge(request, before, method, params or {}, before)
+        before_decision = None if before is None else self._judge(request, before, method, params or {}, before)
         decision = self._judge(request, group, method, params or {}, group)
-        if decision is not None and decision.must_ask and (asked is None or not asked.must_ask):
+        if decision is not None and decision.must_ask and (before_decision is None or not before_decision.must_ask):
             raise ApprovalNeeded(f"`{method}` of group `{group.name}`", hint="the rules have changed; try again")
 
     def record_task(self, group: GroupView, id: str, tool: str) -> None:
@@ -90,15 +90,15 @@ class AccessStep(Step):
         return decision
 
     def _judge(
-        self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw], seen: GroupView
+        self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw], visible: GroupView
     ) -> Decision | None:
-        """Decide as a view of the group says; `seen` is that of the client, which has its names."""
+        """Decide as a view of the group says; `visible` is the view of the client, which has its names."""
         if group.rules is None or method in HARMLESS:
             return None
         match method:
             case "tools/call":
                 name = wire.text(params.get("name")) or ""
-                return _decide_named(request, group, AccessKind.TOOL, params, seen.shown_name(name))
+                return _decide_named(request, group, AccessKind.TOOL, params, visible.shown_name(name))
             case "prompts/get":
                 name = wire.text(params.get("name")) or ""
                 return _decide_named(request, group, AccessKind.PROMPT, params, name)

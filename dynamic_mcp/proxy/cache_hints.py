@@ -55,11 +55,11 @@ def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> Cach
 
 
 def _hint_of(group: GroupView, kind: ListKind) -> ListHint | None:
-    listing = group.known.lists.get(kind) if group.known else None
+    listing = group.catalog.lists.get(kind) if group.catalog else None
     return listing.hint if listing else None
 
 
 def _left_s(group: GroupView, kind: ListKind, hint: ListHint, now: float) -> float:
     """Return how long a list is fresh; one whose changes are announced is fresh until then."""
-    is_announced = group.known is not None and group.known.may(kind.capability, "listChanged")
+    is_announced = group.catalog is not None and group.catalog.may(kind.capability, "listChanged")
     return hint.ttl_s if is_announced else max(0.0, hint.read_at + hint.ttl_s - now)

@@ -75,5 +75,5 @@ def check_form(params: Mapping[str, Raw]) -> None:
         keys: list[str] = json.loads(bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs])
         reference = wire.members(params["ref"])
         if len(keys) != len(reference):
-            raise wire.Malformed("`ref` has a key twice")
+            raise wire.Malformed("`ref` has a duplicate key")
         check_form(reference)

@@ -88,16 +88,16 @@ class Calls:
 
     def call_dynamic(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of one of our own call tools."""
-        given = own_arguments(params)
-        group, name = wire.text(given.get("group")), wire.text(given.get("name"))
+        arguments = own_arguments(params)
+        group, name = wire.text(arguments.get("group")), wire.text(arguments.get("name"))
         if request.observation is not None:
             request.observation.asked = name or ""
         if not group:
-            return self._call_without_group(request, verb, name, given, params)
+            return self._call_without_group(request, verb, name, arguments, params)
         found = request.view.group(group, "tools")
         if not name:
             raise InvalidArguments(f"`name` of the tool is missing; `{GET}` shows the tools of `{group}`")
-        return self.run(request, _dynamic_call((found, name), verb, given, params), params)
+        return self.run(request, _dynamic_call((found, name), verb, arguments, params), params)
 
     def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of a tool by a single name: the listed one, or where only one group has such a tool."""
@@ -119,14 +119,14 @@ class Calls:
         return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING), params)
 
     async def _call_without_group(
-        self, request: Request, verb: str, name: str | None, given: Mapping[str, Raw], params: Mapping[str, Raw]
+        self, request: Request, verb: str, name: str | None, arguments: Mapping[str, Raw], params: Mapping[str, Raw]
     ) -> Frame:
         if not name:
             raise InvalidArguments("`group` is missing", hint=request.view.names_in_words("tools"))
         group, tool = await self._find_only(request, name)
         note = f"`group` was missing; `{name[:100]}` is a tool of `{group.name}` only"
         note = note if tool == name else f"`name` carried the group `{group.name}`"
-        return await self.run(request, _dynamic_call((group, tool), verb, given, params, (note,)), params)
+        return await self.run(request, _dynamic_call((group, tool), verb, arguments, params, (note,)), params)
 
     async def _find_only(self, request: Request, name: str) -> Named:
         """Return the one tool that a name means without a group. Raises NotFound and InvalidArguments."""
@@ -143,8 +143,8 @@ class Calls:
             group.refuse_held(AccessKind.TOOL, name)
         if (unread := find_unread(view.offering("tools"), ListKind.TOOLS, name)) is not None:
             return unread, name
-        known = [tool for group in view if group.known for tool in group.known.tools]
-        raise NotFound("tool", name, [GET, CALL, *known], hint=self._where_to_look(view))
+        tool_names = [tool for group in view if group.catalog for tool in group.catalog.tools]
+        raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(view))
 
     def _where_to_look(self, view: View) -> str:
         return f"`{'tools/list' if self._exposed(view).is_all() else GET}` shows what there is"
@@ -155,7 +155,7 @@ class Calls:
         """Send the call on as it came, with the tool's own name and arguments in it."""
         group = call.group
         is_stateless = request.client.hello.revision.is_stateless
-        catalog = group.known
+        catalog = group.catalog
         if catalog is None or call.name not in catalog.tools:
             call, catalog = await self._find(request, call)
         if call.verb not in ("", CALL):
@@ -211,7 +211,7 @@ class Calls:
     async def _look_again(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find the tool under a name that carries the group, or in the list read once more. Raises NotFound."""
         group, name = call.group, call.name
-        catalog = group.known
+        catalog = group.catalog
         for fresh in (False, True):
             if fresh or catalog is None:
                 catalog = await group.reread(request.client)
@@ -250,7 +250,7 @@ class Calls:
 
 
 def _knows(group: GroupView) -> bool:
-    return group.known is not None and group.known.knows([ListKind.TOOLS])
+    return group.catalog is not None and group.catalog.knows([ListKind.TOOLS])
 
 
 async def _learn_tools(request: Request, group: GroupView) -> Catalog:
@@ -260,7 +260,7 @@ async def _learn_tools(request: Request, group: GroupView) -> Catalog:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIND_WITHIN_S):
                 return await group.learn_catalog(request.client)
-    return group.known or catalog
+    return group.catalog or catalog
 
 
 def _find_by_name(view: View, name: str) -> list[Named]:
@@ -284,7 +284,7 @@ def _split_prefix(view: View, name: str) -> list[Named]:
     return [
         (group, tool)
         for group, tool in offered
-        if group.known is None or tool in group.known.tools or group.may_have(ListKind.TOOLS, tool)
+        if group.catalog is None or tool in group.catalog.tools or group.may_have(ListKind.TOOLS, tool)
     ]
 
 
@@ -307,25 +307,25 @@ def _quote(name: str) -> str:
 
 
 def _groups_with(view: View, tool: str) -> list[GroupView]:
-    return [group for group in view if group.known is not None and tool in group.known.tools]
+    return [group for group in view if group.catalog is not None and tool in group.catalog.tools]
 
 
 def _dynamic_call(
-    tool: Named, verb: str, given: Mapping[str, Raw], params: Mapping[str, Raw], notes: tuple[str, ...] = ()
+    tool: Named, verb: str, arguments: Mapping[str, Raw], params: Mapping[str, Raw], notes: tuple[str, ...] = ()
 ) -> ToolCall:
     """Return what the arguments of a call tool of ours ask for. Raises InvalidArguments."""
-    select = _select(given, params) if "select" in given else ""
-    extra = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
-    return ToolCall(*tool, given.get("args"), extra, notes, select, verb)
+    select = _select(arguments, params) if "select" in arguments else ""
+    extra = _NOTHING if arguments.keys() <= OWN_ARGUMENTS else _extra_arguments(arguments)
+    return ToolCall(*tool, arguments.get("args"), extra, notes, select, verb)
 
 
-def _extra_arguments(given: Mapping[str, Raw]) -> dict[str, Raw]:
-    return {key: value for key, value in given.items() if key not in OWN_ARGUMENTS}
+def _extra_arguments(arguments: Mapping[str, Raw]) -> dict[str, Raw]:
+    return {key: value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
 
 
-def _select(given: Mapping[str, Raw], params: Mapping[str, Raw]) -> str:
-    path = wire.text(given["select"])
-    if path is None and bytes(given["select"]) != b"null":
+def _select(arguments: Mapping[str, Raw], params: Mapping[str, Raw]) -> str:
+    path = wire.text(arguments["select"])
+    if path is None and bytes(arguments["select"]) != b"null":
         raise InvalidArguments("`select` is not a string", hint="write a JSONPath, as `$.items[*].name`")
     if path and "task" in params:
         raise InvalidArguments("`select` cannot be used in a call that becomes a task")
@@ -390,7 +390,7 @@ def _to_result(answer: Frame, group: GroupView, name: str, *, shows_schema: bool
     lines = [f"`{name}` of group `{group.name}` answered with error {code}: {message}"]
     if "data" in error:
         lines.append(f"data: {bytes(error['data']).decode()}")
-    if shows_schema and code == str(INVALID_PARAMS) and group.known and name in group.known.tools:
-        schema = wire.members(group.known.tools[name]).get("inputSchema", EMPTY_OBJECT)
+    if shows_schema and code == str(INVALID_PARAMS) and group.catalog and name in group.catalog.tools:
+        schema = wire.members(group.catalog.tools[name]).get("inputSchema", EMPTY_OBJECT)
         lines.append(f"its input schema: {wire.compact(schema).decode()}")
     return wire.result_frame({"content": [{"type": "text", "text": "\n".join(lines)}], "isError": True})

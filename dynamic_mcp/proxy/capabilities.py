@@ -19,7 +19,7 @@ def capabilities(view: View, revision: Revision) -> dict[str, object]:
     """Return the capabilities of a view; a group that is not known yet may be able to do everything."""
 
     def has(feature: str, *part: str) -> bool:
-        return any(group.known is None or group.known.may(feature, *part) for group in view.offering(feature))
+        return any(group.catalog is None or group.catalog.may(feature, *part) for group in view.offering(feature))
 
     found: dict[str, object] = {"tools": {"listChanged": True}}
     if has("resources"):
@@ -41,7 +41,7 @@ def _merge(view: View, capability: str) -> dict[str, Raw]:
     """Return what all groups say of a capability that is an object by name, the earliest group's where two do."""
     merged: dict[str, Raw] = {}
     for group in view:
-        declared = group.known.capabilities.get(capability) if group.known else None
+        declared = group.catalog.capabilities.get(capability) if group.catalog else None
         with contextlib.suppress(wire.Malformed):
             merged = {**(wire.members(declared) if declared else {}), **merged}
     return merged

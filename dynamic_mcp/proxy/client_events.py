@@ -17,9 +17,11 @@ def events_of_beginning(client: Client) -> Iterator[Event]:
     authentication = client.authentication
     if not authentication.is_local:
         yield Event("auth.accepted", {"provider": authentication.provider}, client)
-    said: dict[str, object] = {"transport": client.transport, "protocol": client.hello.revision.name}
+    members: dict[str, object] = {"transport": client.transport, "protocol": client.hello.revision.name}
     chosen = {"profile": client.profile, "group": client.only, "command": client.is_command or None}
-    yield Event("session.opened", said | {name: value for name, value in chosen.items() if value is not None}, client)
+    yield Event(
+        "session.opened", members | {name: value for name, value in chosen.items() if value is not None}, client
+    )
 
 
 def event_of_login(group: str, person: Principal | None) -> Event:

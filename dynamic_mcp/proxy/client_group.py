@@ -31,7 +31,7 @@ class ClientGroup(Protocol):
         ...
 
     @property
-    def known(self) -> Catalog | None:
+    def catalog(self) -> Catalog | None:
         """The catalog, as far as it is known."""
         ...
 
@@ -43,7 +43,7 @@ class ClientGroup(Protocol):
         """Say what is missing from these lists and why; empty when they are whole."""
         ...
 
-    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+    async def read_catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers, connecting to learn it only if need be. Raises DynamicMcpError."""
         ...
 
@@ -77,13 +77,13 @@ class ViewedGroup:
         return self._view.state
 
     @property
-    def known(self) -> Catalog | None:
-        return self._view.known
+    def catalog(self) -> Catalog | None:
+        return self._view.catalog
 
     @property
     def whole(self) -> Catalog | None:
         """The unfiltered catalog, as far as it is known."""
-        return self._view.group.known
+        return self._view.group.catalog
 
     def offers(self, feature: str) -> bool:
         return self._view.offers(feature)
@@ -91,7 +91,7 @@ class ViewedGroup:
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         return self._view.complaint(kinds)
 
-    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+    async def read_catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         return await self._view.learn_catalog(self._client, kinds)
 
     async def reread(self) -> Catalog:

@@ -37,14 +37,14 @@ class Completion:
         match wire.text(wire.member(params, "ref", "type")):
             case "ref/prompt":
                 name = wire.text(wire.member(params, "ref", "name")) or ""
-                group, own = await find_prompt(request, name)
-                return group, params if own == name else wire.with_member(params, own, "ref", "name")
+                group, own_key = await find_prompt(request, name)
+                return group, params if own_key == name else wire.with_member(params, own_key, "ref", "name")
             case "ref/resource":
                 uri = wire.text(wire.member(params, "ref", "uri")) or ""
                 owner = await find_template(request, uri)
                 if owner is None:
                     raise ResourceNotFound(uri)
-                group, own = owner
-                return group, params if own == uri else wire.with_member(params, own, "ref", "uri")
+                group, own_key = owner
+                return group, params if own_key == uri else wire.with_member(params, own_key, "ref", "uri")
             case _:
                 raise wire.Malformed("`ref` is neither a `ref/prompt` nor a `ref/resource`")

@@ -65,14 +65,14 @@ def _explain_kinds(hellos: Sequence[ClientHello], offers: Offers) -> str:
     names = _join(hello.name for hello in hellos)
     kinds = [kind_of(hello) for hello in hellos]
     digests = {offers.digests.get(kind) for kind in kinds if kind is not None}
-    known = [kind for kind in kinds if kind is not None and kind in offers.digests]
-    if len(known) < len(kinds):
+    compared = [kind for kind in kinds if kind is not None and kind in offers.digests]
+    if len(compared) < len(kinds):
         return f"what it offers {names} is not compared yet"
     if len(digests) > 1:
         return f"it offers {names} different things"
-    if len({kind.extensions for kind in known}) > 1:
+    if len({kind.extensions for kind in compared}) > 1:
         return f"{names} declare different extensions"
-    if not all(offers.common_hello(kind) for kind in known):
+    if not all(offers.common_hello(kind) for kind in compared):
         return f"it offers dynamic-mcp other things than {names}"
     return f"it offers {names} the same, and they share the next copy that is started for them"
 

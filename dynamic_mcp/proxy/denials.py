@@ -27,13 +27,13 @@ _LISTS = {
 
 
 def find_denial(
-    seen: Observation, rules: AccessRules, presented: Iterable[tuple[Group, Presentation]]
+    observation: Observation, rules: AccessRules, presented: Iterable[tuple[Group, Presentation]]
 ) -> AccessDenial | None:
     """Return what hides the target of a request; None where nothing does, as far as catalogs are known.
 
     `presented` are the groups that there are where the client is, whatever is hidden.
     """
-    wanted = _Wanted.of(seen)
+    wanted = _Wanted.of(observation)
     if wanted is None:
         return None
     for group, presentation in presented:
@@ -44,9 +44,9 @@ def find_denial(
         is_hidden = wanted.has_named(group) and not of_group.is_visible
         whole = GroupView(group, presentation)
         if is_hidden or _has(whole, wanted.kind, name):
-            own = whole.own_name(name) if wanted.kind is AccessKind.TOOL else name
+            own_name = whole.own_name(name) if wanted.kind is AccessKind.TOOL else name
             judge = of_group if wanted.kind is AccessKind.RESOURCE else GroupView(group, presentation, of_group)
-            judgement = judge.judge(wanted.kind, own)
+            judgement = judge.judge(wanted.kind, own_name)
             if not judgement.is_visible:
                 return AccessDenial(group.name, judgement.decide(None).rule)
     return None
@@ -61,9 +61,9 @@ class _Wanted(Struct, frozen=True):
     only: str | None
 
     @staticmethod
-    def of(seen: Observation) -> _Wanted | None:
+    def of(observation: Observation) -> _Wanted | None:
         """Return what a request is about; None where no rule can be."""
-        target, request = find_target(seen), seen.request
+        target, request = find_target(observation), observation.request
         if target.event == "list":
             return None
         kind, name, group = AccessKind(target.kind), target.name, target.group
@@ -88,9 +88,9 @@ class _Wanted(Struct, frozen=True):
 
 def _has(group: GroupView, kind: AccessKind, name: str) -> bool:
     """Return whether a group is known to have something."""
-    if group.known is None:
+    if group.catalog is None:
         return False
-    if name in group.known.entries(_LISTS[kind]):
+    if name in group.catalog.entries(_LISTS[kind]):
         return True
-    templates = group.known.entries(ListKind.TEMPLATES) if kind is AccessKind.RESOURCE else ()
+    templates = group.catalog.entries(ListKind.TEMPLATES) if kind is AccessKind.RESOURCE else ()
     return any(uri_template.matches(template, name) for template in templates)

@@ -24,7 +24,7 @@ class ExposedTools:
 
     def __init__(self, view: View) -> None:
         self._view = ref(view)
-        self._seen: list[Catalog | None] = []
+        self._catalogs: list[Catalog | None] = []
         self._by_name: dict[str, Named] = {}
         self._entries: list[Raw] = []
 
@@ -58,34 +58,34 @@ class ExposedTools:
     def instructions(self) -> dict[str, str]:
         """Return what the upstreams of groups that show all their tools say to the model, by group."""
         return {
-            group.name: group.known.instructions
+            group.name: group.catalog.instructions
             for group in self.groups()
-            if group.presentation.exposure.direct and group.known and group.known.instructions
+            if group.presentation.exposure.direct and group.catalog and group.catalog.instructions
         }
 
     def _offering(self) -> list[GroupView]:
         view = self._view()
-        assert view is not None, "whoever asks has the view"
+        assert view is not None, "only clients with a view ask"
         return view.offering("tools")
 
     def _look(self) -> None:
         """Name the tools again when the catalogs have changed."""
-        seen = [group.known for group in self.groups()]
-        if len(seen) == len(self._seen) and all(map(operator.is_, seen, self._seen)):
+        catalogs = [group.catalog for group in self.groups()]
+        if len(catalogs) == len(self._catalogs) and all(map(operator.is_, catalogs, self._catalogs)):
             return
-        self._seen = seen
+        self._catalogs = catalogs
         self._by_name = listed_names(_exposed_tools(self.groups()), self._offering())
         self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
 
 
 def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
     for group in groups:
-        for tool in group.known.tools if group.known else ():
+        for tool in group.catalog.tools if group.catalog else ():
             if group.presentation.exposure.shows(group.own_name(tool)):
                 yield group, tool
 
 
 def _entry(tool: Named) -> Raw:
     group, name = tool
-    assert group.known is not None, "only tools of known catalogs are named"
-    return group.known.tools[name]
+    assert group.catalog is not None, "only tools of known catalogs are named"
+    return group.catalog.tools[name]

@@ -66,8 +66,8 @@ class ExtensionTasks:
         else:
             names = [name for name in view.names if id.startswith(f"{name}__")]
             found = [(view[name], id.removeprefix(f"{name}__")) for name in names]
-        known = [(group, own_id) for group, own_id in found if (group.name, own_id) in self._owners]
-        for group, own_id in known or found:
+        owned = [(group, own_id) for group, own_id in found if (group.name, own_id) in self._owners]
+        for group, own_id in owned or found:
             if self._owners.get((group.name, own_id), request.principal) == request.principal:
                 return group, own_id
         raise NotFound("task", id)

@@ -20,27 +20,27 @@ async def first_result(
 
     Where only one is asked, its answer counts whatever it is, and what it raises passes.
     """
-    asked: dict[asyncio.Future[Frame], GroupView] = {asyncio.ensure_future(ask(group)): group for group in groups}
+    requests: dict[asyncio.Future[Frame], GroupView] = {asyncio.ensure_future(ask(group)): group for group in groups}
     try:
-        found = await _earliest([*asked])
-        return None if found is None else (asked[found], found.result())
+        found = await _earliest([*requests])
+        return None if found is None else (requests[found], found.result())
     finally:
-        for task in asked:
+        for task in requests:
             task.cancel()
 
 
-async def _earliest(asked: Sequence[asyncio.Future[Frame]]) -> asyncio.Future[Frame] | None:
+async def _earliest(requests: Sequence[asyncio.Future[Frame]]) -> asyncio.Future[Frame] | None:
     """Return the first that has a result, unless one that stands earlier has one too, a moment later."""
-    pending = set(asked)
+    pending = set(requests)
     patience_s: float | None = None
     while pending:
         done, pending = await asyncio.wait(pending, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-        found = next((task for task in asked if _has_result(task)), None)
+        found = next((task for task in requests if _has_result(task)), None)
         if found is not None:
-            if not done or pending.isdisjoint(asked[: asked.index(found)]):
+            if not done or pending.isdisjoint(requests[: requests.index(found)]):
                 return found
             patience_s = _EARLIER_S
-    return asked[0] if len(asked) == 1 else None
+    return requests[0] if len(requests) == 1 else None
 
 
 def _has_result(task: asyncio.Future[Frame]) -> bool:

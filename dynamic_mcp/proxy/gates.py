@@ -111,6 +111,6 @@ class Gates:
 def _find_maker() -> MakeService:
     feature = feature_with_gates()
     if feature is None:
-        raise LookupError("nothing in this program holds back definitions")
+        raise LookupError("no feature of this program holds back definitions")
     make: MakeService = feature.load(feature.gates).make_service
     return make

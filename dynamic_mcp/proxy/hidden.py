@@ -52,17 +52,22 @@ class HiddenThings:
         except NotFound:
             self._note_denial(request)
             raise
-        seen = request.observation
-        if len(frame.error) and request.client.only is not None and seen is not None and seen.sent is None:
+        observation = request.observation
+        if (
+            len(frame.error)
+            and request.client.only is not None
+            and observation is not None
+            and observation.sent is None
+        ):
             self._note_denial(request)  # as a separate server would say it
         return frame
 
     def _note_denial(self, request: Request) -> None:
-        rules, seen = self._views.rules_for(request.client), request.observation
-        if rules is not None and seen is not None:
+        rules, observation = self._views.rules_for(request.client), request.observation
+        if rules is not None and observation is not None:
             from dynamic_mcp.proxy.denials import find_denial
 
-            seen.denial = find_denial(seen, rules, self._views.presented_to(request.client))
+            observation.denial = find_denial(observation, rules, self._views.presented_to(request.client))
 
     async def _answer_list(self, answer: Answer, request: Request, kind: ListKind) -> Frame:
         frame = await answer(request)
@@ -90,23 +95,23 @@ class HiddenThings:
 
     def _count_presented(self, group: Group, presentation: Presentation, kind: ListKind) -> int:
         """Count what the config presents of a group, before any rule or profile."""
-        if group.known is None or not presentation.features.allows(kind.capability):
+        if group.catalog is None or not presentation.features.allows(kind.capability):
             return 0
-        entries = group.known.entries(kind)
+        entries = group.catalog.entries(kind)
         if kind is not ListKind.TOOLS:
             return len(entries)
         if presentation.rules and _shows_tools(presentation):
-            return self._count_overridden(group, presentation, group.known)
+            return self._count_overridden(group, presentation, group.catalog)
         tools = presentation.tools
         return len(entries) if (tools.include, tools.exclude) == (("*",), ()) else sum(map(tools.allows, entries))
 
     def _count_overridden(self, group: Group, presentation: Presentation, catalog: Catalog) -> int:
-        known = self._counts.get(group.name)
-        if known is None or known[0] is not catalog or known[1] is not presentation:
-            shown = GroupView(group, presentation).known
-            known = catalog, presentation, 0 if shown is None else len(shown.tools)
-            self._counts[group.name] = known
-        return known[2]
+        entry = self._counts.get(group.name)
+        if entry is None or entry[0] is not catalog or entry[1] is not presentation:
+            shown = GroupView(group, presentation).catalog
+            entry = catalog, presentation, 0 if shown is None else len(shown.tools)
+            self._counts[group.name] = entry
+        return entry[2]
 
 
 def _shows_tools(presentation: Presentation) -> bool:
@@ -131,4 +136,4 @@ def _chosen_group(request: Request) -> str | None:
 
 def _count_shown(view: View, kind: ListKind, wanted: str | None) -> int:
     groups = (group for group in view.offering(kind.capability) if wanted in (None, group.name))
-    return sum(len(group.known.entries(kind)) for group in groups if group.known is not None)
+    return sum(len(group.catalog.entries(kind)) for group in groups if group.catalog is not None)

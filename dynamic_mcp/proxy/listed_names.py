@@ -46,7 +46,7 @@ def find_unread(groups: Iterable[GroupView], kind: ListKind, key: str) -> GroupV
 
 
 def _has_failed(group: GroupView, kind: ListKind) -> bool:
-    listing = group.known.lists.get(kind) if group.known else None
+    listing = group.catalog.lists.get(kind) if group.catalog else None
     return listing is not None and listing.has_failed
 
 

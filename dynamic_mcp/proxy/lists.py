@@ -55,7 +55,7 @@ async def learn(client: Client, groups: Iterable[GroupView], kinds: Iterable[Lis
     patience_s = {
         group: within_s - group.group.wanted_for_s()
         for group in groups
-        if not group.is_down and not (group.known and group.known.knows(kinds))
+        if not group.is_down and not (group.catalog and group.catalog.knows(kinds))
     }
     waiting = [
         asyncio.ensure_future(group.learn_catalog(client, kinds))
@@ -78,7 +78,7 @@ def _choose(view: View, kind: ListKind, name: str | None) -> list[GroupView]:
 
 
 def _entries(group: GroupView, kind: ListKind) -> Iterator[tuple[str, Raw]]:
-    return iter(group.known.entries(kind).items() if group.known else ())
+    return iter(group.catalog.entries(kind).items() if group.catalog else ())
 
 
 def with_missing(rest: Mapping[str, Raw], missing: Mapping[str, str]) -> dict[str, object]:
@@ -93,7 +93,7 @@ def _rest(groups: list[GroupView], kind: ListKind) -> dict[str, object]:
     """Return the lists' other members, the first group's where two have one, and what is missing."""
     rest: dict[str, Raw] = {}
     for group in reversed(groups):
-        listing = group.known.lists.get(kind) if group.known else None
+        listing = group.catalog.lists.get(kind) if group.catalog else None
         rest |= listing.rest if listing else {}
     missing = {group.name: complaint for group in groups if (complaint := group.complaint([kind]))}
     return with_missing(rest, missing)

@@ -43,7 +43,7 @@ class LogLevels:
     def tell(self, group: Group, instance: Instance) -> None:
         """Send an upstream the most verbose level that a client of its instance wants."""
         level = self._subscriptions.level_for(instance)
-        if level is not None and instance.is_connected and group.known and group.known.may("logging"):
+        if level is not None and instance.is_connected and group.catalog and group.catalog.may("logging"):
             self._subscriptions.note_level(instance)
             params = {"level": Raw(wire.encode(level))}
             self._background.create(group.tell(instance, "logging/setLevel", params))

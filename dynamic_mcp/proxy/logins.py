@@ -29,8 +29,8 @@ from dynamic_mcp.proxy.view import GroupView
 
 log = logging.getLogger(__name__)
 
-_NOT_OURS = "whoever runs dynamic-mcp must log in there"
-_NO_LINKS = "there is no link to log in, since `settings.http.public_url` is not set; tell whoever runs dynamic-mcp"
+_NOT_OURS = "the administrator of dynamic-mcp must log in there"
+_NO_LINKS = "no link to log in, since `settings.http.public_url` is not set; tell the administrator of dynamic-mcp"
 
 
 class _Login(Protocol):
@@ -133,8 +133,8 @@ class LoginOffers:
         id = secrets.token_urlsafe(16)
         message = f"The MCP server `{group}` needs you to log in."
         params = {"mode": "url", "elicitationId": id, "url": url, "message": message}
-        asked = Frame(method="elicitation/create", params=Raw(wire.encode(params)))
-        answer = await request.ask(asked, lambda _: None)
+        question = Frame(method="elicitation/create", params=Raw(wire.encode(params)))
+        answer = await request.ask(question, lambda _: None)
         if wire.text(wire.member(answer.result, "action")) != "accept":
             self._declined.add((request.client, group))
             group_logger(log, group).info("group %s: the client does not want to log in", group)

@@ -47,13 +47,13 @@ def _is_judged(group: GroupView, tool: str) -> bool:
 
 def _has_own_schema(group: GroupView, tool: str) -> bool:
     """Return whether a rule or a plug-in has given a tool other arguments than its server."""
-    overridden, whole, known = group.find_shown(tool), group.group.known, group.known
+    overridden, whole, shown = group.find_shown(tool), group.group.catalog, group.catalog
     if overridden is not None and overridden.changes_arguments:
         return True
-    if whole is None or known is None:
+    if whole is None or shown is None:
         return False
     before = whole.tools.get(tool, wire.EMPTY_OBJECT) if overridden is None else overridden.entry
-    schemas = (wire.member(each, "inputSchema") for each in (before, known.tools.get(tool, before)))
+    schemas = (wire.member(each, "inputSchema") for each in (before, shown.tools.get(tool, before)))
     return len(set(map(bytes, schemas))) > 1
 
 

@@ -82,13 +82,13 @@ def _tool(request: Request, group: GroupView | None, name: str) -> str:
 
 
 def _in_catalog(group: GroupView | None, kind: ListKind, name: str) -> str:
-    catalog = None if group is None else group.known
+    catalog = None if group is None else group.catalog
     return "" if catalog is None else known_name(name, catalog.entries(kind))
 
 
-def known_name(name: str, known: Container[str]) -> str:
+def known_name(name: str, names: Container[str]) -> str:
     """Return a name that is known and readable for all clients; empty if it is not."""
-    return name if name in known and len(name) <= _LONGEST_NAME and name.isprintable() else ""
+    return name if name in names and len(name) <= _LONGEST_NAME and name.isprintable() else ""
 
 
 def metric_labels(attributes: Attributes, target: str) -> Attributes:

@@ -81,8 +81,8 @@ class ParkedCalls:
 
     def has_room(self, principal: Principal) -> bool:
         """Return whether one more call of a principal may wait."""
-        own = sum(call.principal == principal for call, _, _ in self._calls.values())
-        return own < MAX_OF_ONE_PRINCIPAL and len(self._calls) < MAX_PARKED
+        count = sum(call.principal == principal for call, _, _ in self._calls.values())
+        return count < MAX_OF_ONE_PRINCIPAL and len(self._calls) < MAX_PARKED
 
     def park(self, call: Parked, binding: bytes, *, number: int | None, round_number: int) -> tuple[int, str]:
         """Let a call wait; returns its number, which it keeps from round to round, and the state for its client."""

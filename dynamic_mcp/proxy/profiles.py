@@ -20,11 +20,11 @@ class ProfileFilter(ToolFilter, frozen=True):
     """
 
     server: str = ""
-    own: ToolFilter = ToolFilter()
+    base: ToolFilter = ToolFilter()
     foreign: frozenset[str] = frozenset()
 
     def allows(self, name: str) -> bool:
-        if not self.own.allows(name):
+        if not self.base.allows(name):
             return False
         return self._matches(name, self.include, self.foreign) and not self._matches(name, self.exclude)
 
@@ -64,7 +64,7 @@ def describe_emptiness(profile: Profile, config: Config) -> str:
     """Return why a client with a profile has no group."""
     if profile.name in config.profiles:
         return f"the profile `{profile.name}` has no group"
-    return f"the config does not have the profile `{profile.name}` any more"
+    return f"the profile `{profile.name}` is no longer in the config"
 
 
 def require(config: Config, name: str) -> Profile:
@@ -97,7 +97,7 @@ def _narrow(server: str, presentation: Presentation, profile: Profile, others: C
 
 def _missing(name: str) -> Profile:
     why = (
-        f"The profile `{name}`, with which this client was started, is not in the config of dynamic-mcp any more,"
+        f"The profile `{name}`, with which this client was started, is no longer in the config of dynamic-mcp,"
         " so there are no servers here. Tell the user to add it again, or to choose another one with `--profile`."
     )
     return Profile(name, servers=(), instructions=why)

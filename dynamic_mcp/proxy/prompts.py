@@ -37,14 +37,14 @@ class Prompts:
         name = wire.text(params.get("name"))
         if not name:
             raise wire.Malformed("`name` of the prompt is missing")
-        group, own = await find_prompt(request, name)
+        group, own_name = await find_prompt(request, name)
         answer = await self._chains.send(
             request,
             group,
             request.method,
-            params if own == name else {**params, "name": Raw(wire.encode(own))},
+            params if own_name == name else {**params, "name": Raw(wire.encode(own_name))},
             timeout_s=group.config.timeouts.prompts_s,
-            label=f"prompt `{own}`",
+            label=f"prompt `{own_name}`",
         )
         return name_asker(group.name, request.client, answer) if len(answer.error) else answer
 
@@ -90,18 +90,18 @@ def _find(groups: list[GroupView], name: str) -> list[Named]:
         return [listed]
     reading = reads_as(name, groups)
     owners = groups if reading is None else [reading[0]]
-    return [(group, name) for group in owners if group.known and name in group.known.entries(ListKind.PROMPTS)]
+    return [(group, name) for group in owners if group.catalog and name in group.catalog.entries(ListKind.PROMPTS)]
 
 
 def _by_listed_name(groups: list[GroupView]) -> dict[str, Named]:
     """Return every prompt by the name that it is listed with."""
-    known = ((group, group.known) for group in groups if group.known)
+    known = ((group, group.catalog) for group in groups if group.catalog)
     return listed_names(
-        ((group, own) for group, catalog in known for own in catalog.entries(ListKind.PROMPTS)), groups
+        ((group, own_name) for group, catalog in known for own_name in catalog.entries(ListKind.PROMPTS)), groups
     )
 
 
 def _rename(view: View, items: list[Item]) -> list[Raw]:
     by_name = _by_listed_name(view.offering("prompts"))
-    names_of = {(group.name, own): name for name, (group, own) in by_name.items()}
-    return [wire.with_member(entry, names_of[group.name, own], "name") for group, own, entry in items]
+    names_of = {(group.name, own_name): name for name, (group, own_name) in by_name.items()}
+    return [wire.with_member(entry, names_of[group.name, own_name], "name") for group, own_name, entry in items]

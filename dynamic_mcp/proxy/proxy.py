@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,14 @@ class Proxy:
         base = self._base = self._base_of(config)
         self._open_logins, self._vectors = open_logins, vectors
         self._embeddings: Embeddings | None = None
-        # objects made later: how each is closed, and how it releases a client
+        # parts that are created on first use: how each is closed, and how it releases a client
         self._parts, self._releases = AsyncExitStack(), list[Callable[[Client], None]]()
-        opener = opener or partial(open_link, logins=lambda: self.logins)
+        self._logins = cache(self._create_logins)
+        self._login_offers = cache(self._create_login_offers)
+        self._elicitations = cache(self._create_elicitations)
+        self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
+        self._search, self._resources = cache(self._create_search), cache(self._create_resources)
+        opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
@@ -96,19 +101,18 @@ class Proxy:
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
-        self._tools = Tools(chains, lambda: self._tasks, lambda: self._search, lambda: self.result_store)
+        self._tools = Tools(chains, self._tasks, self._search, self._results)
         use_cases = list_use_cases(
-            chains, self._tools, self._log_levels, resources=lambda: self._resources, tasks=lambda: self._tasks
+            chains, self._tools, self._log_levels, resources=self._resources, tasks=self._tasks
         )
-        self._router = Router(use_cases, chains, lambda: self._login_offers, lambda: self._elicitations)
+        self._router = Router(use_cases, chains, self._login_offers, self._elicitations)
         self._answer_of_one: UseCase | None = None
         self._govern(base, [base])
 
-    @cached_property
-    def _resources(self) -> Resources:
+    def _create_resources(self) -> Resources:
         from dynamic_mcp.proxy.resources import Resources
 
-        return Resources(self._chains, self.result_store, self._resource_subscriptions)
+        return Resources(self._chains, self._results(), self._resource_subscriptions)
 
     @cached_property
     def _transparent(self) -> Transparent:
@@ -116,23 +120,21 @@ class Proxy:
 
         return Transparent(
             self._chains,
-            self._tasks,
-            self._resources,
+            self._tasks(),
+            self._resources(),
             self._subscriptions,
-            lambda: self._login_offers,
-            lambda: self._elicitations,
+            self._login_offers,
+            self._elicitations,
         )
 
-    @cached_property
-    def _search(self) -> ToolSearch:
+    def _create_search(self) -> ToolSearch:
         from dynamic_mcp.proxy.search import ToolSearch
 
         search = ToolSearch(self._group_views, self._vectors)
         self._parts.push_async_callback(search.close)
         return search
 
-    @cached_property
-    def _tasks(self) -> Tasks:
+    def _create_tasks(self) -> Tasks:
         from dynamic_mcp.proxy.tasks import Tasks
 
         tasks = Tasks(self._chains, self._subscriptions)
@@ -140,8 +142,7 @@ class Proxy:
         self._releases.append(tasks.release)
         return tasks
 
-    @cached_property
-    def _elicitations(self) -> Elicitations:
+    def _create_elicitations(self) -> Elicitations:
         from dynamic_mcp.proxy.elicitations import Elicitations
 
         elicitations = Elicitations()
@@ -155,8 +156,8 @@ class Proxy:
         return UpstreamMessages(
             self._views,
             self._chains,
-            self._tasks,
-            self._elicitations,
+            self._tasks(),
+            self._elicitations(),
             self._subscriptions,
             self._resource_subscriptions,
         )
@@ -167,26 +168,31 @@ class Proxy:
 
         return Persons(self._add_person, self._remove_person)
 
-    @cached_property
-    def _login_offers(self) -> LoginOffers:
+    def _create_login_offers(self) -> LoginOffers:
         from dynamic_mcp.proxy.logins import LoginOffers
 
-        offers = LoginOffers(self.logins, self._subscriptions)
+        offers = LoginOffers(self._logins(), self._subscriptions)
         self._parts.callback(offers.close)
         self._releases.append(offers.release)
         return offers
 
-    @cached_property
+    @property
     def logins(self) -> Logins | None:
         """The logins at servers, if there are any."""
+        return self._logins()
+
+    def _create_logins(self) -> Logins | None:
         logins = None if self._open_logins is None else self._open_logins()
         if logins is not None:
             logins.on_login = self._note_login
         return logins
 
-    @cached_property
+    @property
     def result_store(self) -> ResultStore:
         """The results that were too long for their answers."""
+        return self._results()
+
+    def _create_results(self) -> ResultStore:
         from dynamic_mcp.proxy.result_store import ResultStore
 
         results = ResultStore()
@@ -244,12 +250,12 @@ class Proxy:
         """Find tools by this config's endpoint, too, or by words alone."""
         if config.embeddings != self._embeddings:
             self._embeddings = config.embeddings
-            self._search.configure(config.embeddings)
+            self._search().configure(config.embeddings)
 
     def _learn_vectors(self) -> None:
         """Learn vectors for all known tools in the background, where the config asks for that."""
         if self._embeddings is not None:
-            self._search.learn()
+            self._search().learn()
 
     async def prepare(self, config: Config) -> None:
         """Open what a config needs that is to be applied. Raises ConfigError, and then nothing has changed."""
@@ -318,14 +324,14 @@ class Proxy:
         self._views.remove(workspace, self.groups.remove(workspace))
 
     def _add_person(self, person: Principal) -> None:
-        """Add groups for a person: the common ones, and one for each server that it logs in to."""
+        """Add groups for a user: the common ones, and one for each server that it logs in to."""
         config = self._base.for_person(person)
         self.groups.add(person, config)
         self._views.add(person, config)
 
     def _remove_person(self, person: Principal) -> None:
         self._views.remove(person, self.groups.remove(person))
-        self._login_offers.forget(person)
+        self._login_offers().forget(person)
 
     def complain(self, text: str, *, level: str = "error") -> None:
         """Send every client a log message of the proxy itself, unless it asked for worse only."""
@@ -394,9 +400,9 @@ class Proxy:
         Raises DynamicMcpError if the one group that the client sees cannot be reached.
         """
         self.groups.start(client)
-        said = {} if client.only is None else await self._transparent.greet(client, self.view_for)
+        initialize_result = {} if client.only is None else await self._transparent.greet(client, self.view_for)
         self._add(client)
-        return said or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
+        return initialize_result or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
 
     def _add(self, client: Client) -> None:
         if self.observers is not None and client not in self._subscriptions:
@@ -460,17 +466,19 @@ class Proxy:
     async def discover(self, client: Client) -> Frame:
         """Answer `server/discover`. Raises DynamicMcpError if the one group of the client cannot be reached."""
         if client.only is None:
-            said = self._describe(client)
+            initialize_result = self._describe(client)
         else:
-            said = await self._transparent.greet(client, self.view_for)
-        described = {name: value for name, value in said.items() if name not in ("protocolVersion", "serverInfo")}
+            initialize_result = await self._transparent.greet(client, self.view_for)
+        described = {
+            name: value for name, value in initialize_result.items() if name not in ("protocolVersion", "serverInfo")
+        }
         return wire.result_frame({"supportedVersions": SUPPORTED, **described})
 
     def server_info(self, client: Client) -> Raw:
         """Return the name and version of the server that a client sees."""
         for group in self.view_for(client) if client.only is not None else ():
-            said = group.known.hello if group.known else None
-            return (said or {}).get("serverInfo", OURSELVES)
+            initialize_result = group.catalog.hello if group.catalog else None
+            return (initialize_result or {}).get("serverInfo", OURSELVES)
         return OURSELVES
 
     def cache_hint(self, client: Client, method: str) -> CacheHint | None:
@@ -487,7 +495,7 @@ class Proxy:
         feature = method.split("/")[1]
         if client.only is None:
             return feature in capabilities(self.view_for(client), client.hello.revision)
-        return any(group.known is None or group.known.may(feature) for group in self.view_for(client))
+        return any(group.catalog is None or group.catalog.may(feature) for group in self.view_for(client))
 
     def want_level(self, client: Client, level: str) -> None:
         """See to it that servers send log messages of this level, before the client's next request."""
@@ -504,7 +512,7 @@ class Proxy:
         self.changed.set()
         self._subscriptions.announce_soon(group)
         if group.state is State.NEEDS_LOGIN:
-            self._login_offers.open_browser_if_needed(group)
+            self._login_offers().open_browser_if_needed(group)
 
     def recheck(self, group: Group, caller: User, method: str, params: Mapping[str, Raw] | None) -> None:
         if self._services.has_access_rules and isinstance(caller, Request):

@@ -259,20 +259,20 @@ class Event(Struct, frozen=True):
 class Observer:
     """Records or measures requests. The methods are called in the event loop and must not block."""
 
-    def begin(self, seen: Observation) -> None:
+    def begin(self, observation: Observation) -> None:
         """A client has made a request."""
 
-    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+    def send(self, observation: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """A request is about to be sent to an upstream: return it as it is to be sent.
 
         A DynamicMcpError that is raised here keeps it from being sent.
         """
         return message
 
-    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def receive(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """The upstream has answered, or its answer will not come."""
 
-    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def end(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """The client's request has been answered, has failed, or was cancelled."""
 
     def note(self, event: Event) -> None:
@@ -298,45 +298,47 @@ class Observers:
 
     async def answer(self, answer: Callable[[Request], Awaitable[Frame]], request: Request) -> Frame:
         """Have a request answered, and observe it."""
-        seen = Observation(self, request, time.time(), time.perf_counter())
+        observation = Observation(self, request, time.time(), time.perf_counter())
         # the observation keeps the request without itself: a cycle of those two would never be freed
-        request = structs.replace(request, observation=seen)
+        request = structs.replace(request, observation=observation)
         for begin in self._begin:
-            begin(seen)
+            begin(observation)
         try:
             frame = await answer(request)
         except BaseException as exc:
-            self._finish(seen, None, exc)
+            self._finish(observation, None, exc)
             raise
-        self._finish(seen, frame, None)
+        self._finish(observation, frame, None)
         return frame
 
-    def _finish(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        seen.outcome = outcome_of(seen.request.method, answer, error)
-        if seen.outcome.error_type == TOOL_ERROR:
-            seen.outcome = blame_server(seen.outcome, seen.sent_outcome)
+    def _finish(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        observation.outcome = outcome_of(observation.request.method, answer, error)
+        if observation.outcome.error_type == TOOL_ERROR:
+            observation.outcome = blame_server(observation.outcome, observation.sent_outcome)
         for end in self._end:
-            end(seen, answer, error)
+            end(observation, answer, error)
 
     async def send(self, message: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[Frame]]) -> Frame:
         """Have a request sent to an upstream, and observe it. Raises what keeps it from being sent."""
-        seen = message.request.observation
-        assert seen is not None
+        observation = message.request.observation
+        assert observation is not None
         for prepare in self._send:
-            message = prepare(seen, message)
-        seen.sent = message.method, None, None
+            message = prepare(observation, message)
+        observation.sent = message.method, None, None
         try:
             frame = await send(message)
         except BaseException as exc:
-            self._record_sent(seen, message.method, None, exc)
+            self._record_sent(observation, message.method, None, exc)
             raise
-        self._record_sent(seen, message.method, frame, None)
+        self._record_sent(observation, message.method, frame, None)
         return frame
 
-    def _record_sent(self, seen: Observation, method: str, answer: Frame | None, error: BaseException | None) -> None:
-        seen.sent = method, answer, error
+    def _record_sent(
+        self, observation: Observation, method: str, answer: Frame | None, error: BaseException | None
+    ) -> None:
+        observation.sent = method, answer, error
         for receive in self._receive:
-            receive(seen, answer, error)
+            receive(observation, answer, error)
 
     def note(self, event: Event) -> None:
         for each in self._observers:

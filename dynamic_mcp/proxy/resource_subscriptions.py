@@ -125,8 +125,8 @@ class ResourceSubscriptions:
 
     def uris(self, group: Group, instance: Instance) -> list[str]:
         """Return what the clients of an instance are subscribed to."""
-        own = ((uri, clients) for (name, uri), clients in self._clients.items() if name == group.name)
-        return [uri for uri, clients in own if any(client in clients for client in instance.users)]
+        subscriptions = ((uri, clients) for (name, uri), clients in self._clients.items() if name == group.name)
+        return [uri for uri, clients in subscriptions if any(client in clients for client in instance.users)]
 
     def has_subscribers(self, instance: Instance, group: Group, uri: str) -> bool:
         """Return whether a client of an instance is subscribed."""

@@ -72,22 +72,22 @@ class Resources:
 
     async def subscribe_to(self, request: Request, owner: Resource, params: Mapping[str, Raw], uri: str) -> Frame:
         """Subscribe a client to a resource, which the client knows by this URI."""
-        group, own = owner
-        self._chains.check(request, group, request.method, {"uri": Raw(wire.encode(own))})
+        group, own_uri = owner
+        self._chains.check(request, group, request.method, {"uri": Raw(wire.encode(own_uri))})
         instance = group.group.instance_for(request.client)
-        if self._subscriptions.has_subscribers(instance, group.group, own):
-            self._subscriptions.add(request.client, group.group, own, uri)
+        if self._subscriptions.has_subscribers(instance, group.group, own_uri):
+            self._subscriptions.add(request.client, group.group, own_uri, uri)
             return wire.result_frame(b"{}")
         try:
-            with self._subscriptions.note_request(instance, own):
-                await self._subscriptions.wait_for_end(instance, own)
+            with self._subscriptions.note_request(instance, own_uri):
+                await self._subscriptions.wait_for_end(instance, own_uri)
                 answer = await self._send(request, owner, params, instance)
         except asyncio.CancelledError:
-            self._subscriptions.give_back(group.group, instance, own)
+            self._subscriptions.give_back(group.group, instance, own_uri)
             raise
         if not len(answer.error):
             serving = group.group.current_for(request.client) or group.group  # the config may have changed meanwhile
-            self._subscriptions.add(request.client, serving, own, uri)
+            self._subscriptions.add(request.client, serving, own_uri, uri)
             if serving.instance_for(request.client) is not instance:
                 self._subscriptions.move(request.client, serving, instance)
         return answer
@@ -99,13 +99,13 @@ class Resources:
 
     async def unsubscribe_from(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
         """Unsubscribe a client from a resource."""
-        group, own = owner
-        if not self._subscriptions.remove(request.client, group.group, own) and not group.may_read(own):
+        group, own_uri = owner
+        if not self._subscriptions.remove(request.client, group.group, own_uri) and not group.may_read(own_uri):
             raise ResourceNotFound(wire.text(params["uri"]) or "")
         instance = group.group.instance_for(request.client)
-        if self._subscriptions.is_wanted(instance, group.group, own):
+        if self._subscriptions.is_wanted(instance, group.group, own_uri):
             return wire.result_frame(b"{}")
-        with self._subscriptions.note_end(instance, own):
+        with self._subscriptions.note_end(instance, own_uri):
             return await self._send(request, owner, params)
 
     async def _send(
@@ -131,7 +131,7 @@ class Resources:
         groups = [
             group
             for group in request.view.offering("resources")
-            if not group.is_down and (group.known is None or group.known.may("resources")) and group.may_read(uri)
+            if not group.is_down and (group.catalog is None or group.catalog.may("resources")) and group.may_read(uri)
         ]
         found = await first_result(groups, lambda group: self._send(request, (group, uri), params))
         if found is None:
@@ -146,17 +146,17 @@ class Resources:
 
 def is_listed(group: GroupView, uri: str) -> bool:
     """Return whether a group is known to have a resource."""
-    return group.known is not None and uri in group.known.entries(ListKind.RESOURCES)
+    return group.catalog is not None and uri in group.catalog.entries(ListKind.RESOURCES)
 
 
 async def find_resource(request: Request, uri: str) -> Resource | None:
     """Return the group that a URI belongs to and the URI as that group knows it. Raises NotFound, Disabled."""
     named = names.split_group_uri(uri)
     if named is not None:
-        group, own = request.view.group(named[0], "resources"), named[1]
-        if not group.may_read(own):
+        group, own_uri = request.view.group(named[0], "resources"), named[1]
+        if not group.may_read(own_uri):
             raise ResourceNotFound(uri)
-        return group, own
+        return group, own_uri
     groups = [group for group in request.view.offering("resources") if group.may_read(uri)]
     found = _find_listing(groups, uri)
     if found is None:
@@ -217,12 +217,12 @@ def _params(request: Request) -> tuple[dict[str, Raw], str]:
 
 
 def _find_listing(groups: list[GroupView], uri: str, kind: ListKind = ListKind.RESOURCES) -> GroupView | None:
-    return next((group for group in groups if group.known and uri in group.known.entries(kind)), None)
+    return next((group for group in groups if group.catalog and uri in group.catalog.entries(kind)), None)
 
 
 def _find_matching(groups: list[GroupView], uri: str) -> GroupView | None:
     for group in groups:
-        templates = group.known.entries(ListKind.TEMPLATES) if group.known else ()
+        templates = group.catalog.entries(ListKind.TEMPLATES) if group.catalog else ()
         if any(uri_template.matches(template, uri) for template in templates):
             return group
     return None

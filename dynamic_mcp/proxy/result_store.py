@@ -96,8 +96,8 @@ def _make_room(texts: dict[str, _Text]) -> None:
 
 
 def _range(query: str, length: int) -> tuple[int, int]:
-    asked = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=10)) if len(query) < 200 else {"": ""}
-    bounds = {"start": "0", "end": str(length), **asked}
+    bounds_asked = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=10)) if len(query) < 200 else {"": ""}
+    bounds = {"start": "0", "end": str(length), **bounds_asked}
     if set(bounds) != {"start", "end"} or not all(each.isdecimal() and len(each) < 20 for each in bounds.values()):
         raise InvalidArguments(
             f"a range of the result is `?start=A&end=B`, from 0 to {length} characters, not `?{query[:100]}`"

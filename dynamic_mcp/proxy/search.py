@@ -134,23 +134,23 @@ class ToolSearch:
             _HOW_TO_GET_MORE[Detail.BRIEF] if Detail.BRIEF in details and detail is None else "",
             _cut_remark(len(rows), len(matches)),
             _no_match(request.view, query) if indexes and not matches else "",
-            _unsearched_remark([group for group in groups if group.known is None or _lacks_tools(group.known)]),
+            _unsearched_remark([group for group in groups if group.catalog is None or _lacks_tools(group.catalog)]),
         ]
         return [format_tools(rows), *filter(None, remarks)]
 
     async def _index_all(self, groups: list[GroupView]) -> list[_Indexed]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
-        return [await self._index(group, group.known.tools) for group in groups if group.known is not None]
+        return [await self._index(group, group.catalog.tools) for group in groups if group.catalog is not None]
 
     async def _index(self, group: GroupView, tools: Mapping[str, Raw]) -> _Indexed:
-        known, description = self._indexed.get(group), group.description
-        if known is not None and known.tools is tools and known.description == description:
-            return known
+        indexed, description = self._indexed.get(group), group.description
+        if indexed is not None and indexed.tools is tools and indexed.description == description:
+            return indexed
         from dynamic_mcp.search import GroupIndex
 
         index = await asyncio.to_thread(GroupIndex, group.name, tools, description)
-        made = self._indexed[group] = _Indexed(index, tools, description)
-        return made
+        indexed = self._indexed[group] = _Indexed(index, tools, description)
+        return indexed
 
     async def _similarity(self, indexed: list[_Indexed], query: str) -> list[list[float | None]]:
         if self._semantic_index is None or not self._semantic_index.is_enabled:
@@ -164,11 +164,11 @@ class ToolSearch:
 
 
 def _choose_group(view: View, arguments: Mapping[str, Raw]) -> GroupView | None:
-    given = arguments.get("group", NULL)
-    name = wire.text(given)
+    value = arguments.get("group", NULL)
+    name = wire.text(value)
     if name:
         return view.group(name, "tools")
-    if name is None and bytes(given) != b"null":
+    if name is None and bytes(value) != b"null":
         raise InvalidArguments("`group` is not a name", hint=view.names_in_words("tools"))
     return None
 
@@ -227,16 +227,16 @@ def _lacks_tools(catalog: Catalog) -> bool:
 def _unsearched_remark(groups: list[GroupView]) -> str:
     if not groups:
         return ""
-    reasons = {group.name: group.reason or (group.known and group.complaint([ListKind.TOOLS])) for group in groups}
-    told = ", ".join(f"`{name}`" + (f" ({reason})" if reason else "") for name, reason in reasons.items())
-    return f"Not searched, because their tools are not known yet: {told}. Ask for one by `group` alone."
+    reasons = {group.name: group.reason or (group.catalog and group.complaint([ListKind.TOOLS])) for group in groups}
+    names = ", ".join(f"`{name}`" + (f" ({reason})" if reason else "") for name, reason in reasons.items())
+    return f"Not searched, because their tools are not known yet: {names}. Ask for one by `group` alone."
 
 
 def _query(arguments: Mapping[str, Raw]) -> str:
     """Return the query without what cannot be seen; an empty one is none."""
-    given = arguments.get("query", NULL)
-    query = wire.text(given)
-    if query is None and bytes(given) != b"null":
+    value = arguments.get("query", NULL)
+    query = wire.text(value)
+    if query is None and bytes(value) != b"null":
         raise InvalidArguments("`query` is not a string", hint='give a few words, as in {"query": "create issue"}')
     read = query or ""
     if not read:
@@ -249,10 +249,10 @@ def _query(arguments: Mapping[str, Raw]) -> str:
 
 
 def _detail(arguments: Mapping[str, Raw]) -> Detail | None:
-    given = arguments.get("detail", NULL)
-    if bytes(given) in (b"null", b'""'):
+    value = arguments.get("detail", NULL)
+    if bytes(value) in (b"null", b'""'):
         return None
     try:
-        return Detail(wire.text(given))
+        return Detail(wire.text(value))
     except ValueError:
         raise InvalidArguments("`detail` is not one of `names`, `brief` and `full`") from None

@@ -96,7 +96,7 @@ def _read_group(group: Group, copies: str) -> GroupStatus:
         reason=group.reason,
         copies=copies,
         missing=one_line(_missing(group), _LONGEST_REASON),
-        tools=_count_tools(group.known),
+        tools=_count_tools(group.catalog),
         in_flight=group.in_flight,
         calls=group.calls,
         failures=group.failures,
@@ -108,18 +108,18 @@ def _read_group(group: Group, copies: str) -> GroupStatus:
 
 def _missing(group: Group) -> str:
     """Return which lists could not be read, and that the tools of a connected server are still awaited."""
-    known, is_connected = group.known, any(each.is_connected for each in group.instances.values())
+    known, is_connected = group.catalog, any(each.is_connected for each in group.instances.values())
     if known is None or (known.knows(ListKind) or not is_connected):
         return "" if known is None else known.failures
     unread = [kind.method for kind in ListKind if not known.knows([kind])]
     return "; ".join(filter(None, (known.failures, f"{', '.join(unread)}: not answered yet")))
 
 
-def _count_tools(known: Catalog | None) -> int | None:
+def _count_tools(catalog: Catalog | None) -> int | None:
     """Return the number of tools; None where none is known and there may be some."""
-    if known is None or (not known.tools and known.may_have_more(ListKind.TOOLS)):
+    if catalog is None or (not catalog.tools and catalog.may_have_more(ListKind.TOOLS)):
         return None
-    return len(known.tools)
+    return len(catalog.tools)
 
 
 def _read_instance(share: Share, audience: Hashable, instance: Instance) -> InstanceStatus:

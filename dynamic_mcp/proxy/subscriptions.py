@@ -156,7 +156,7 @@ class Subscriptions:
         """Send a log message of an upstream to those whom it concerns and who want it."""
         if not recipients and instance.users:
             group_logger(log, group.name).debug(
-                "group %s: kept back a log message, which could be about calls of several clients", group.name
+                "group %s: withheld a log message that may concern several clients", group.name
             )
         level = _level_of(frame)
         has_level = self.level_for(instance) is not None
@@ -209,7 +209,7 @@ def take_snapshot(view: View, tools: Callable[[View], Sequence[object]]) -> Snap
 
 
 def _entries(view: View, *kinds: ListKind) -> Sequence[object]:
-    found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)
+    found = ((group, kind, group.catalog.entries(kind)) for group in view if group.catalog for kind in kinds)
     return [part for group, kind, each in found if each for part in (group.name, kind, each)]
 
 
@@ -225,7 +225,7 @@ def _listings(view: View, kinds: Sequence[ListKind]) -> Sequence[object] | None:
     """Return these lists as far as they are known; None if they are still to be read, empty without a group."""
     found: list[object] = []
     for group in view:
-        if group.known is None or not group.known.knows(kinds):
+        if group.catalog is None or not group.catalog.knows(kinds):
             return None
-        found += [group.known.lists[kind] for kind in kinds]
+        found += [group.catalog.lists[kind] for kind in kinds]
     return found

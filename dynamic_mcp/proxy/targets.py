@@ -39,28 +39,28 @@ class Target(Struct, frozen=True, gc=False):
     arguments: Raw = wire.ABSENT
 
 
-def find_target(seen: Observation) -> Target:
+def find_target(observation: Observation) -> Target:
     """Return the target of a request: its group and name if they are known, else what the client wrote."""
-    request, group, name = seen.request, seen.group, seen.name
+    request, group, name = observation.request, observation.group, observation.name
     method = request.method
     kind, event = _KINDS[method], EVENTS[method]
     if group is not None and (kind == "resource" or len(request.params) > _LARGE):
         return Target(event, kind, group.name, _clean(name, kind))
     if group is not None and kind == "tool":
-        shown = "" if seen.asked in ("", name) else _shorten(seen.asked)
+        shown = "" if observation.asked in ("", name) else _shorten(observation.asked)
         return Target(event, kind, group.name, _shorten(name), shown)
     params = _read(request.params)
-    asked = params.uri if kind == "resource" else params.name
+    target_name = params.uri if kind == "resource" else params.name
     arguments, asked_group = params.arguments, ""
     if kind == "tool" and not request.view.scope.is_single:
-        if asked == GET and group is None:
+        if target_name == GET and group is None:
             return Target("list", "search", name=GET, arguments=arguments)
-        if asked in CALLS:
-            given = _read(arguments)
-            asked_group, asked, arguments = given.group, given.name or asked, given.args
+        if target_name in CALLS:
+            call = _read(arguments)
+            asked_group, target_name, arguments = call.group, call.name or target_name, call.args
     if group is None:
-        return Target(event, kind, _shorten(asked_group), _clean(asked, kind), arguments=arguments)
-    return Target(event, kind, group.name, _shorten(name), "" if asked == name else _shorten(asked))
+        return Target(event, kind, _shorten(asked_group), _clean(target_name, kind), arguments=arguments)
+    return Target(event, kind, group.name, _shorten(name), "" if target_name == name else _shorten(target_name))
 
 
 def find_trace(meta: Raw | None) -> str:

@@ -92,7 +92,7 @@ class Tasks:
 
     async def list_tasks(self, request: Request) -> Frame:
         """Answer `tasks/list` with the client's tasks of every group that lists them, all pages of each."""
-        groups = [group for group in _up(request) if group.known and group.known.may("tasks", "list")]
+        groups = [group for group in _up(request) if group.catalog and group.catalog.may("tasks", "list")]
         found: dict[str, list[Raw]] = {group.name: [] for group in groups}
         rest: dict[str, Raw] = {}
         complaints = await asyncio.gather(
@@ -171,7 +171,7 @@ class Tasks:
                 params = wire.with_member(params, task.own_id, "taskId")
             answer = await self._send(request, task.group, task.instance, params, patience)
             return task.group, task.instance, answer
-        groups = [group for group in _up(request) if group.known and group.known.may("tasks")]
+        groups = [group for group in _up(request) if group.catalog and group.catalog.may("tasks")]
         instances = {group: group.group.instance_for(request.client) for group in groups}
         mine = [group for group in groups if self._may_own(request.client, group, instances[group], id)]
         found = await first_result(
@@ -209,7 +209,7 @@ class Tasks:
 
     async def _read_list(self, request: Request, group: GroupView, tasks: list[Raw], rest: dict[str, Raw]) -> str:
         """Add the client's tasks of a group, page by page, and what else it says; returns what is missing and why."""
-        params, seen = EMPTY_OBJECT, {b"null"}
+        params, cursors = EMPTY_OBJECT, {b"null"}
         instance = group.group.instance_for(request.client)
         try:
             async with asyncio.timeout(WAIT_S):
@@ -220,9 +220,9 @@ class Tasks:
                     tasks += self._own_tasks(request.client, group, instance, entries)
                     cursor = page.pop("nextCursor", NULL)
                     rest |= {name: value for name, value in page.items() if name not in rest}
-                    if bytes(cursor) in seen:
+                    if bytes(cursor) in cursors:
                         return ""
-                    seen.add(bytes(cursor))
+                    cursors.add(bytes(cursor))
                     params = Raw(wire.encode({"cursor": cursor}))
         except TimeoutError:
             return f"tasks/list was not answered within {WAIT_S:g} s"
@@ -234,8 +234,8 @@ class Tasks:
     def _own_tasks(self, client: Client, group: GroupView, instance: Instance, entries: Iterable[Raw]) -> list[Raw]:
         """Return those entries of an upstream's list that are the client's, with its ids."""
         ids = ((entry, _id(wire.member(entry, "taskId"))) for entry in entries)
-        own = (Frame(result=entry) for entry, id in ids if self._may_own(client, group, instance, id))
-        return [self._to_client(client, group, instance, each, "taskId").result for each in own]
+        frames = (Frame(result=entry) for entry, id in ids if self._may_own(client, group, instance, id))
+        return [self._to_client(client, group, instance, each, "taskId").result for each in frames]
 
     # --- ids -------------------------------------------------------------------------------------------
 

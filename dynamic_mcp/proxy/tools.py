@@ -78,7 +78,7 @@ class Tools:
         if found is None:
             return NONE_MIRRORED
         group, tool = found
-        return NONE_MIRRORED if group.known is None else group.known.mirrored.get(tool, NONE_MIRRORED)
+        return NONE_MIRRORED if group.catalog is None else group.catalog.mirrored.get(tool, NONE_MIRRORED)
 
     # --- tools/list ------------------------------------------------------------------------------------
 
@@ -99,8 +99,8 @@ class Tools:
         exposed = self._find_exposed(view)
         if exposed is None:
             return [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        own = [] if exposed.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        return [*own, *exposed.entries()]
+        own_tools = [] if exposed.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
+        return [*own_tools, *exposed.entries()]
 
     def instructions(self, view: View) -> str:
         """Return what a model is told about the tools at the start."""
@@ -116,8 +116,8 @@ class Tools:
         exposed = self._find_exposed(view)
         if exposed is not None and exposed.is_all():
             return exposed.entries()
-        own = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
-        return [*(Raw(wire.encode(tool)) for tool in own), *(() if exposed is None else exposed.entries())]
+        own_tools = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
+        return [*(Raw(wire.encode(tool)) for tool in own_tools), *(() if exposed is None else exposed.entries())]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
@@ -154,4 +154,4 @@ def _rows(view: View) -> list[GroupRow]:
 
 
 def _has_tasks(view: View) -> bool:
-    return any(group.known and group.known.may("tasks", "requests", "tools", "call") for group in view)
+    return any(group.catalog and group.catalog.may("tasks", "requests", "tools", "call") for group in view)

@@ -76,13 +76,13 @@ class Transparent:
         while True:
             group = _only(client, view_for(client))
             try:
-                said = await group.learn_hello(client)
+                initialize_result = await group.learn_hello(client)
             except LoginNeeded as exc:
                 if not await self._logins().wait_for_browser(group.group):
                     raise self._logins().explain(client, group, exc) from None
                 continue
-            if said is not None:  # else a reload has just replaced the group
-                return _hello(group, said, client.hello.revision)
+            if initialize_result is not None:  # else a reload has just replaced the group
+                return _hello(group, initialize_result, client.hello.revision)
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
@@ -119,7 +119,7 @@ class Transparent:
         """Answer a list request with the entries as they came; a list that is not known is waited for."""
         params = wire.members(request.params) if len(request.params) else {}
         group = _group_of(request)
-        was_known = group.known is not None and group.known.knows([kind])
+        was_known = group.catalog is not None and group.catalog.knows([kind])
         catalog = await group.learn_catalog(request.client, [kind])
         if was_known and catalog.lists[kind].has_failed:  # it may work again
             catalog = await group.reread(request.client, [kind])
@@ -214,8 +214,8 @@ class Transparent:
         return await self._send(request, params)
 
     async def _ask_about_tasks(self, use_case: UseCase, request: Request) -> Frame:
-        known = _group_of(request).known
-        is_foreign = known is not None and not known.may("tasks") and not request.revision.is_stateless
+        catalog = _group_of(request).catalog
+        is_foreign = catalog is not None and not catalog.may("tasks") and not request.revision.is_stateless
         return await (self._pass_on if is_foreign else use_case)(request)
 
     async def _pass_on(self, request: Request) -> Frame:
@@ -253,13 +253,13 @@ async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     return key in (await group.reread(request.client, [kind])).entries(kind)
 
 
-async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
+async def _check_arguments(request: Request, tool: str, arguments: Raw) -> None:
     """Check the arguments of an overridden tool, whose server would use names that clients do not know.
 
     Raises InvalidArguments.
     """
-    group, args = _group_of(request), wire.EMPTY_OBJECT if bytes(given) == b"null" else given
-    catalog = group.known
+    group, args = _group_of(request), wire.EMPTY_OBJECT if bytes(arguments) == b"null" else arguments
+    catalog = group.catalog
     if catalog is None or is_valid(catalog.input_schema(tool), args):
         return
     if group.state is not State.READY:  # the schema is from disk
@@ -273,7 +273,7 @@ async def _check_arguments(request: Request, tool: str, given: Raw) -> None:
 async def _refuse_held(request: Request, kind: ListKind, key: str) -> None:
     """Raise DefinitionHeld for what is held back. A list that is not read yet is read and judged first."""
     group = _group_of(request)
-    if group.known is None or (group.known.may(kind.capability) and not group.known.knows([kind])):
+    if group.catalog is None or (group.catalog.may(kind.capability) and not group.catalog.knows([kind])):
         await group.learn_catalog(request.client, [kind])
     if kind in _KINDS:
         group.refuse_held(_KINDS[kind], key)
@@ -311,11 +311,11 @@ def _with_uri(request: Request) -> tuple[dict[str, Raw], str | None]:
     return params, wire.text(params.get("uri")) or None
 
 
-def _hello(group: GroupView, said: Mapping[str, Raw], revision: Revision) -> dict[str, object]:
+def _hello(group: GroupView, initialize_result: Mapping[str, Raw], revision: Revision) -> dict[str, object]:
     """Return what an upstream says of itself, in the revision that its client speaks with us."""
-    hello: dict[str, object] = {"protocolVersion": revision.name, **said}
+    hello: dict[str, object] = {"protocolVersion": revision.name, **initialize_result}
     try:
-        capabilities = wire.members(said.get("capabilities", wire.NULL))
+        capabilities = wire.members(initialize_result.get("capabilities", wire.NULL))
     except wire.Malformed:
         return hello
     hidden = group.switched_off if revision.has_tasks else group.switched_off | {"tasks"}

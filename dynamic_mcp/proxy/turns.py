@@ -65,7 +65,7 @@ class Turn(ForwardingChannel):
         self._loop = asyncio.get_running_loop()
         self._taking = asyncio.Lock()
         self._is_held = False
-        self._asked = 0
+        self._open_questions = 0
 
     async def take(self) -> None:
         """Wait for the calls that run now; a turn that is held stays so."""
@@ -86,18 +86,18 @@ class Turn(ForwardingChannel):
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Ask the client, and give the turn up until it has answered."""
-        self._asked += 1
+        self._open_questions += 1
         timer = self._loop.call_later(_QUESTIONS_WITHIN_S, self._give_up_while_asked)
         try:
             answer = await super().ask(frame, on_status)
         finally:
-            self._asked -= 1
+            self._open_questions -= 1
             timer.cancel()
         await self.take()
         return answer
 
     def _give_up_while_asked(self) -> None:
-        if self._asked:
+        if self._open_questions:
             self.give_up()
 
 

@@ -61,7 +61,7 @@ class GroupView:
             self._compile_rules()
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
-        self._known: Catalog | None = None
+        self._catalog: Catalog | None = None
         self.chain: Callable[..., Awaitable[Frame]] | None = None  # compiled by `Chains` with the first request
         self.allowed_lists: AllowedLists | None = (
             _filter_lists(presentation, rules) if base is None else base.allowed_lists
@@ -102,17 +102,17 @@ class GroupView:
         """One line for a model: the config's, else from the upstream's own words, else from how it is started."""
         if self.presentation.description:
             return " ".join(self.presentation.description.split())
-        derived = self.known.summary if self.known else ""
+        derived = self.catalog.summary if self.catalog else ""
         return derived or f"Tools from `{one_line(self.config.label)}`"
 
     @property
-    def known(self) -> Catalog | None:
+    def catalog(self) -> Catalog | None:
         """What the group offers here, as far as it is known."""
-        whole = self.group.admission.known
+        whole = self.group.admission.catalog
         if whole is not self._whole:
-            self._known = None if whole is None else self._present(whole)
+            self._catalog = None if whole is None else self._present(whole)
             self._whole = whole
-        return self._known
+        return self._catalog
 
     def adapt(self, timeouts: Timeouts, result_limit: int) -> GroupView:
         """Return the group with other timeouts for its calls, and another limit on their results."""
@@ -130,7 +130,7 @@ class GroupView:
 
     def shown_name(self, tool: str) -> str:
         """Return by which name clients see a tool, of which this is the server's name."""
-        return tool if self.overridden is None or self.known is None else self.overridden.shown_name(tool)
+        return tool if self.overridden is None or self.catalog is None else self.overridden.shown_name(tool)
 
     def present_arguments(self, tool: str, sent: Raw) -> Raw:
         """Return what a client may see of the arguments that a tool is sent, of which this is the server's name."""
@@ -141,7 +141,7 @@ class GroupView:
         """Return the tool that is shown by this name; None where there are no overrides."""
         if self.overridden is None:
             return None
-        _ = self.known  # names are those of the catalog of the moment
+        _ = self.catalog  # names are those of the catalog of the moment
         return self.overridden.find(tool)
 
     def judge(self, kind: AccessKind, name: str) -> Judgement:
@@ -150,7 +150,7 @@ class GroupView:
         `name` is the server's.
         """
         assert self.allowed_lists is not None
-        return self.allowed_lists.judge(kind, name, self.group.known)
+        return self.allowed_lists.judge(kind, name, self.group.catalog)
 
     @property
     def may_hide(self) -> bool:
@@ -192,7 +192,7 @@ class GroupView:
         The server knows best what it has. Tools that are shown in another way must be known first, and what is hidden
         stays hidden.
         """
-        if self.known is None or not self.known.may_have_more(kind):
+        if self.catalog is None or not self.catalog.may_have_more(kind):
             return False
         match kind:
             case ListKind.TOOLS if self.overridden is not None or not self.presentation.tools.allows(key):
@@ -213,14 +213,14 @@ class GroupView:
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Return which of these lists are incomplete and why; empty if none is."""
-        complaint, known = self.group.complaint(kinds), self.known
-        if known is None or not known.knows(kinds):
+        complaint, catalog = self.group.complaint(kinds), self.catalog
+        if catalog is None or not catalog.knows(kinds):
             return complaint
         if complaint and self.rules is not None:
             from dynamic_mcp.proxy.allowed_lists import INCOMPLETE
 
-            return INCOMPLETE if any(known.lists[kind].complaints for kind in kinds) else ""
-        return complaint if self.overridden is None else known.complaint(kinds) or ""
+            return INCOMPLETE if any(catalog.lists[kind].complaints for kind in kinds) else ""
+        return complaint if self.overridden is None else catalog.complaint(kinds) or ""
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
         """Return what the upstream says of itself, connecting if need be; None if the group was replaced meanwhile.
@@ -232,7 +232,7 @@ class GroupView:
             return None
         if self.group.admission.gate is not None:
             said = await self.group.admission.gate.admit_hello(said)
-        return said if self.allowed_lists is None else self.allowed_lists.filter_hello(said, self.group.known)
+        return said if self.allowed_lists is None else self.allowed_lists.filter_hello(said, self.group.catalog)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
@@ -245,8 +245,8 @@ class GroupView:
     async def _filter(self, whole: Catalog) -> Catalog:
         """Return a catalog without what is held back, what is not presented, and what is not allowed."""
         whole = await self.group.admission.admit(whole)
-        if whole is self._whole and self._known is not None:
-            return self._known
+        if whole is self._whole and self._catalog is not None:
+            return self._catalog
         return self._present(whole)
 
     def _present(self, whole: Catalog) -> Catalog:
@@ -291,8 +291,8 @@ class GroupViews:
         """Return the view of a group with this presentation and these rules."""
         current = self._current.setdefault(group, [])
         wanted = (group.config, presentation, rules)
-        known = (*current, *self._former.get(group, ()))
-        found = next((each for each in known if (each.config, each.presentation, each.rules) == wanted), None)
+        candidates = (*current, *self._former.get(group, ()))
+        found = next((each for each in candidates if (each.config, each.presentation, each.rules) == wanted), None)
         view = found or GroupView(group, presentation, rules)
         if view not in current:
             current.append(view)
@@ -379,7 +379,7 @@ class View:
         found = self._singles.get(name)
         if found is not None:
             return found
-        emptiness = "the config does not have this group any more"
+        emptiness = "this group is no longer in the config"
         scope = structs.replace(self.scope, split_calls=False, instructions="", emptiness=emptiness, is_single=True)
         group = self._groups.get(name)
         if group is None:

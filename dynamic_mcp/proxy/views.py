@@ -93,11 +93,11 @@ class Views:
         if self._policy is None and not self._has_had_profiles and client.profile is None:
             view = self._views.get((place, None, None)) or self._find(place, None, None)
         else:
-            known = self._by_client.get(client)
-            if known is None or known[0] is not client.authentication:
+            entry = self._by_client.get(client)
+            if entry is None or entry[0] is not client.authentication:
                 view = self._find_for(client.authentication, client.profile, place)
-                known = self._by_client[client] = client.authentication, view
-            view = known[1]
+                entry = self._by_client[client] = client.authentication, view
+            view = entry[1]
         return view if client.only is None else view.single(client.only)
 
     def view_of(self, authentication: Authentication, profile: str | None = None, *, place: Place = None) -> View:

@@ -37,7 +37,7 @@ _JOINT = re.compile(
     rf"(?<=[{_LOWER}0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
     rf"|(?<=[{_LOWER}{_UPPER}])(?=[0-9])|(?<=[0-9])(?=[{_LOWER}{_UPPER}])"
 )
-_own = threading.local()
+_thread_local = threading.local()
 
 
 def split_words(text: str) -> list[str]:
@@ -105,9 +105,9 @@ def _split_compound(word: str) -> Iterator[str]:
 
 def _stemmer() -> Callable[[str], str]:
     """Return the stemmer of this thread; threads must not share one."""
-    if not hasattr(_own, "stem"):
+    if not hasattr(_thread_local, "stem"):
         from Stemmer import Stemmer  # imported with the first search only
 
-        _own.stem = Stemmer("english").stemWord
-    stemmer: Callable[[str], str] = _own.stem
+        _thread_local.stem = Stemmer("english").stemWord
+    stemmer: Callable[[str], str] = _thread_local.stem
     return stemmer

@@ -97,7 +97,7 @@ class CommandServer:
     async def _read_catalog(self, request: Request) -> Frame:
         wanted = _decode(request.params, CatalogRequest)
         group = ViewedGroup(request.view[wanted.group], request.client)
-        catalog = await group.catalog([ListKind[kind] for kind in wanted.kinds])
+        catalog = await group.read_catalog([ListKind[kind] for kind in wanted.kinds])
         return _result(CatalogAnswer.build(_facts(group), catalog))
 
     async def _reread(self, request: Request) -> Frame:

@@ -237,13 +237,13 @@ class ModernCall:
 
     __slots__ = (
         "__weakref__",
-        "_asked",
         "_channel",
         "_gathering",
         "_loop",
         "_number",
         "_outcome",
         "_params",
+        "_question_count",
         "_questions",
         "_round",
         "_server",
@@ -274,7 +274,7 @@ class ModernCall:
         self._server = server
         self._questions: dict[str, _ParkedQuestion] = {}
         self._undeclared: dict[str, object] = {}
-        self._asked = 0
+        self._question_count = 0
         self._number: int | None = None
         self._round = 0
         self._gathering: asyncio.TimerHandle | None = None
@@ -367,8 +367,8 @@ class ModernCall:
         if refusal is not None:
             return refusal
         await self._server.parked_calls.prepare()
-        self._asked += 1
-        key = f"{frame.method.partition('/')[0]}-{self._asked}"
+        self._question_count += 1
+        key = f"{frame.method.partition('/')[0]}-{self._question_count}"
         question = self._questions[key] = _ParkedQuestion(frame, self._loop.create_future())
         self._gather_soon(_GATHER_S)
         try:

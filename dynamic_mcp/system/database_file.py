@@ -44,7 +44,7 @@ class DatabaseFile:
                     log.warning("%s cannot be read and is set aside; %s: %s", self.file, self.if_lost, exc)
                     self.file.replace(self.file.with_suffix(".bad"))
                 else:
-                    log.info("%s is damaged and is made anew: %s", self.file, exc)
+                    log.info("%s is damaged and is recreated: %s", self.file, exc)
                 delete_database(self.file)
                 return self._open()
 

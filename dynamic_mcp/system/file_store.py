@@ -37,7 +37,7 @@ class CorruptFile(StoreError):
 
 
 class NewerFile(StoreError):
-    """A newer version of this program has written the file, in another format."""
+    """The file was written by a newer version of this program, in another format."""
 
 
 class Codec(Protocol[T]):
@@ -211,7 +211,7 @@ def stamp_of(file: Path) -> Stamp | None:
 def _check_number(found: object, number: int) -> None:
     """Raises NewerFile, and ValueError for a number that was never used."""
     if isinstance(found, int) and found > number:
-        raise NewerFile("a newer version of dynamic-mcp has written it")
+        raise NewerFile("written by a newer version of dynamic-mcp")
     if found != number:
         raise ValueError("no number of a format" if found is None else f"format {found} is unknown")
 

@@ -104,42 +104,42 @@ def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, 
 
 def _interpret(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw]) -> Iterator[Interpretation]:
     """Yield the possible interpretations, the most literal first."""
-    given = _parse_object(args)
-    if given is None:
+    parsed = _parse_object(args)
+    if parsed is None:
         return
-    inside = wire.members(given.args)
+    inside = wire.members(parsed.args)
     if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in extra_arguments)):
-        yield from _interpret_extra(schema, given, extra_arguments)
+        yield from _interpret_extra(schema, parsed, extra_arguments)
         return
-    known = {name: extra_arguments[name] for name in extra_arguments if name in schema.parameters}
-    missing = {name: known[name] for name in known if name not in inside}
-    whole = given.with_note(_extra_note(missing), _to_object({**inside, **missing})) if missing else given
+    extras = {name: extra_arguments[name] for name in extra_arguments if name in schema.parameters}
+    missing = {name: extras[name] for name in extras if name not in inside}
+    whole = parsed.with_note(_extra_note(missing), _to_object({**inside, **missing})) if missing else parsed
     yield whole
-    others = {name: known[name] for name in known if name in inside and not _are_same(inside[name], known[name])}
+    others = {name: extras[name] for name in extras if name in inside and not _are_same(inside[name], extras[name])}
     if others:
-        yield whole.with_note(_extra_note(others), _to_object({**inside, **known}))
+        yield whole.with_note(_extra_note(others), _to_object({**inside, **extras}))
     for name in extra_arguments:
         inner = _parse_object(extra_arguments[name]) if name in _WRAPPERS and name not in schema.parameters else None
-        if inner and wire.members(inner.args) and not _are_same(inner.args, given.args):
+        if inner and wire.members(inner.args) and not _are_same(inner.args, parsed.args):
             yield inner.with_note(f"the arguments were under `{name}`", inner.args)
     if missing:
         return
     for name in _WRAPPERS:
         if list(inside) == [name] and name not in schema.parameters and (inner := _parse_object(inside[name])):
-            yield given.with_note(f"the arguments were under `{name}`", inner.args)
+            yield parsed.with_note(f"the arguments were under `{name}`", inner.args)
 
 
 def _interpret_extra(
-    schema: InputSchema, given: Interpretation, extra_arguments: Mapping[str, Raw]
+    schema: InputSchema, parsed: Interpretation, extra_arguments: Mapping[str, Raw]
 ) -> Iterator[Interpretation]:
     """Yield interpretations of the extra arguments, where `args` itself is empty."""
     if not extra_arguments:
-        yield given
+        yield parsed
         return
     if all(schema.allows_parameter(name) for name in extra_arguments) or not any(
         name in _WRAPPERS for name in extra_arguments
     ):
-        yield given.with_note(_extra_note(extra_arguments), _to_object(extra_arguments))
+        yield parsed.with_note(_extra_note(extra_arguments), _to_object(extra_arguments))
     for name in _WRAPPERS:
         inner = (
             _parse_object(extra_arguments[name])
@@ -182,7 +182,7 @@ def _parse_object(args: Raw | None) -> Interpretation | None:
 
 
 def refuse_duplicates(data: Raw, *, is_flat: bool = False) -> None:
-    """Raise InvalidArguments if an object has a name twice, since it is unclear which value counts."""
+    """Raise InvalidArguments if an object has a duplicate name, since it is unclear which value counts."""
     name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
@@ -305,10 +305,10 @@ def _suggest_names(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Ite
     """Yield a suggestion for each name that no parameter has."""
     from difflib import get_close_matches  # only after a misspelled name
 
-    given = wire.members(args)
+    parsed = wire.members(args)
     reported = {name for flaw in flaws for name in flaw.unknown}
-    unused = [name for name in schema.parameters if name not in given]
-    for name in [name for name in given if name not in schema.parameters][:_MOST_SHOWN]:
+    unused = [name for name in schema.parameters if name not in parsed]
+    for name in [name for name in parsed if name not in schema.parameters][:_MOST_SHOWN]:
         near = get_close_matches(name[:100].casefold(), [each.casefold() for each in unused], n=3, cutoff=0.6)
         close = [each for folded in near for each in unused if each.casefold() == folded]
         guess = "did you mean " + " or ".join(f"`{each}`" for each in close) + "?" if close else ""

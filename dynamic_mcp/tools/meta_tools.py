@@ -67,19 +67,19 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
 
     Raises InvalidArguments.
     """
-    given = params.get("arguments", EMPTY_OBJECT)
+    sent = params.get("arguments", EMPTY_OBJECT)
     try:
-        found = wire.members(given)
+        found = wire.members(sent)
     except wire.Malformed:
-        given = Raw((wire.text(given) or "").strip().encode())
+        sent = Raw((wire.text(sent) or "").strip().encode())
         try:
-            found = wire.members(given)
+            found = wire.members(sent)
         except wire.Malformed:
             raise InvalidArguments("`arguments` is not an object") from None
-    if not wire.has_unique_names(found, given):
+    if not wire.has_unique_names(found, sent):
         from dynamic_mcp.tools import arguments
 
-        arguments.refuse_duplicates(given, is_flat=True)
+        arguments.refuse_duplicates(sent, is_flat=True)
     return found
 
 

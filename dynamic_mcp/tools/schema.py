@@ -342,9 +342,9 @@ class _PartCounter:
             return 0
         if depth > _MAX_NESTED:
             return MAX_EXPANDED_PARTS + 1
-        known = self._counts.get(id(part))
-        if known is not None:
-            return known
+        count = self._counts.get(id(part))
+        if count is not None:
+            return count
         self._counts[id(part)] = total = 1  # during the count, so that a cycle ends here
         for inner in part.values() if isinstance(part, dict) else part:
             total += self.count(inner, depth + 1)

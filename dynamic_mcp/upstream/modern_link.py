@@ -153,7 +153,7 @@ class ModernLink:
         if kind == envelope.COMPLETE:
             return answer
         if caller is None or method not in envelope.MAY_ASK:
-            raise ProtocolViolation(self.group, f"asks for input to answer {label or method}, for which it may not")
+            raise ProtocolViolation(self.group, f"asks for input to answer {label or method}, which is not allowed")
         until = began + timeout_s * PROGRESS_EXTENDS_TO
         return await self._drive(answer.result, method, params, timeout_s, caller, label or method, until)
 
@@ -242,7 +242,7 @@ class ModernLink:
         except DynamicMcpError:
             return  # nothing is known
         if not is_modern:
-            self._link.lose(LinkLost(self.group, f"the server speaks {MODERN.name} no longer"))
+            self._link.lose(LinkLost(self.group, f"the server no longer supports {MODERN.name}"))
 
     async def _learn_tools(self, timeout_s: float) -> None:
         """Read the tools for the headers of their calls; the catalog reads them too."""
@@ -284,7 +284,7 @@ class ModernLink:
             elif len(state):
                 await asyncio.sleep(next(delays_s))
             else:
-                raise ProtocolViolation(self.group, f"asks for input to answer {label}, and does not say for what")
+                raise ProtocolViolation(self.group, f"asks for input to answer {label} without saying what")
             left_s = min(timeout_s, until - loop.time())
             if left_s <= 0:
                 raise TimedOut(self.group, f"{label} was not answered in time")
@@ -407,15 +407,15 @@ class _ModernQuestions:
         self._group = group
         self._capabilities_of = capabilities_of
         self._prepare = prepare
-        self._asked: set[asyncio.Task[Raw]] = set()
+        self._tasks: set[asyncio.Task[Raw]] = set()
 
     def are_open(self) -> bool:
-        return bool(self._asked)
+        return bool(self._tasks)
 
     def end(self) -> None:
         """Withdraw all questions, because no request waits for the answers."""
-        for task in self._asked:
-            task.cancel("the server has gone")
+        for task in self._tasks:
+            task.cancel("the server disconnected")
 
     async def ask(self, requests: Raw, caller: Caller, *, label: str, until: float) -> Raw:
         """Return `inputResponses` for `inputRequests`, by the time `until` of the loop.
@@ -429,7 +429,7 @@ class _ModernQuestions:
         }
         loop = asyncio.get_running_loop()
         tasks = {key: loop.create_task(self._ask(frame, caller, label)) for key, frame in frames.items()}
-        self._asked.update(tasks.values())
+        self._tasks.update(tasks.values())
         reason = "the server no longer needs the answer"
         try:
             left_s = until - loop.time()
@@ -443,7 +443,7 @@ class _ModernQuestions:
             reason = exc.args[0] if exc.args else reason
             raise
         finally:
-            self._asked.difference_update(tasks.values())
+            self._tasks.difference_update(tasks.values())
             for task in tasks.values():
                 task.cancel(reason)
 
@@ -456,14 +456,14 @@ class _ModernQuestions:
             why = "ended while the client was asked"
             raise LinkLost(self._group, why, hint=f"{label} may have run; it was not sent again")
         if len(done) < len(tasks):
-            raise TimedOut(self._group, f"the client did not answer in time what {label} needs to go on")
+            raise TimedOut(self._group, f"the client did not answer in time a request that {label} depends on")
         return Raw(wire.encode({key: task.result() for key, task in tasks.items()}))
 
     async def _ask(self, frame: Frame, caller: Caller, label: str) -> Raw:
         answer = await caller.ask(frame, _ignore)
         if len(answer.error):
             message = wire.text(wire.member(answer.error, "message")) or "an error without a message"
-            why = f"{label} needs an answer of the client to `{frame.method}`, which refuses: {message}"
+            why = f"{label} needs the client to answer `{frame.method}`, but it refused: {message}"
             raise Unanswered(self._group, why)
         return answer.result
 
@@ -478,13 +478,13 @@ class _ModernQuestions:
         method, params = wire.text(wire.member(request, "method")) or "", wire.member(request, "params")
         capability = ASKED_WITH.get(method)
         if capability is None:
-            why = f"answered {label} with a request `{method[:40]}`, which is none that clients answer"
+            why = f"answered {label} with a request `{method[:40]}`, which clients do not answer"
             raise ProtocolViolation(self._group, why)
         is_url = wire.text(wire.member(params, "mode")) == "url"
         declared = capabilities.get(capability)
         if declared is None or (is_url and capability == "elicitation" and not len(wire.member(declared, "url"))):
             what = f"`{method}` with a URL" if is_url else f"`{method}`"
-            why = f"{label} needs an answer of the client to {what}, which the client did not declare"
+            why = f"{label} needs the client to answer {what}, which the client does not support"
             raise Unanswered(self._group, why, hint="use a client that supports it")
         if is_url and not len(wire.member(params, "elicitationId")):
             params = wire.with_member(params, uuid.uuid4().hex, "elicitationId")  # legacy clients require it

@@ -235,10 +235,10 @@ def _check_versions(versions: Raw, config: GroupConfig) -> None:
     if not any(revision.name in names for revision in LEGACY):
         if MODERN.name in names:
             raise ErrorAnswer(
-                config.name, f"refuses `{MODERN.name}`, which it says it speaks", code=UNSUPPORTED_VERSION
+                config.name, f"rejects `{MODERN.name}`, which it claims to support", code=UNSUPPORTED_VERSION
             )
-        shown = ", ".join(f"`{name[:40]}`" for name in names[:5]) or "no version that it names"
-        raise ErrorAnswer(config.name, f"speaks {shown}, and the proxy does not", code=UNSUPPORTED_VERSION)
+        shown = ", ".join(f"`{name[:40]}`" for name in names[:5]) or "no version"
+        raise ErrorAnswer(config.name, f"supports {shown}, which the proxy does not", code=UNSUPPORTED_VERSION)
 
 
 def _versions(versions: Raw) -> list[str]:

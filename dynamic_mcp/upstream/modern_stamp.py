@@ -31,7 +31,7 @@ class Stamp:
         self.is_common = hello.is_common
         self._hello = hello
         self._by_client: BoundedDict[tuple[str, bytes], Stamp] = BoundedDict(_MAX_CLIENTS)
-        self._own = {
+        self._members = {
             envelope.PROTOCOL_VERSION: Raw(wire.encode(MODERN.name)),
             envelope.CLIENT_CAPABILITIES: Raw(wire.encode(self.capabilities)),
             **({envelope.CLIENT_INFO: hello.client_info} if len(hello.client_info) else {}),
@@ -44,7 +44,7 @@ class Stamp:
             return {"_meta": self._meta(level)}
         if "_meta" not in params:
             return {**params, "_meta": self._meta(level)}
-        members = self._own if not level else {**self._own, envelope.LOG_LEVEL: Raw(wire.encode(level))}
+        members = self._members if not level else {**self._members, envelope.LOG_LEVEL: Raw(wire.encode(level))}
         meta = envelope.meta_of(params)
         if envelope.LOG_LEVEL in meta:
             del meta[envelope.LOG_LEVEL]  # a legacy client does not mean it
@@ -65,7 +65,7 @@ class Stamp:
         meta = self._metas.get(level)
         if meta is None:
             log_level = {envelope.LOG_LEVEL: level} if level else {}
-            meta = self._metas[level] = Raw(wire.encode({**self._own, **log_level}))
+            meta = self._metas[level] = Raw(wire.encode({**self._members, **log_level}))
         return meta
 
 

@@ -46,7 +46,7 @@ def test_roles_that_nobody_has_and_roles_that_do_not_exist_are_found(cli: CliRun
     found = warnings(cli)
     assert set(found) == {f"{PLACE}.people.a", f"{PLACE}.roles.alone", "profiles.p.roles"}
     assert "`usedd` is not defined" in found[f"{PLACE}.people.a"]
-    assert found[f"{PLACE}.roles.alone"] == "nobody can have this role"
+    assert found[f"{PLACE}.roles.alone"] == "this role is assigned to no user"
 
 
 def test_nobody_is_told_of_roles_that_the_tokens_of_an_issuer_may_have(cli: CliRunner) -> None:
@@ -64,7 +64,7 @@ def test_roles_of_tokens_that_commands_have_made_count(cli: CliRunner) -> None:
     assert cli.run("token", "create", "--as", "robot", "--role", "given", "--role", "undefined").code == 0
     assert warnings(cli) == {
         "tokens": "the role `undefined` is not defined, so it gives nothing",
-        f"{PLACE}.roles.alone": "nobody can have this role",
+        f"{PLACE}.roles.alone": "this role is assigned to no user",
     }
 
 

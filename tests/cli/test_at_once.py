@@ -64,7 +64,7 @@ def test_undone_at_once_a_change_is_undone_once(cli: CliRunner, home: Path) -> N
 
 
 def test_where_nothing_was_done_there_is_nothing_to_undo(cli: CliRunner, home: Path) -> None:
-    assert cli.run("undo", "--yes", XDG_STATE_HOME=str(home / "state")).err == "error: there is nothing to undo\n"
+    assert cli.run("undo", "--yes", XDG_STATE_HOME=str(home / "state")).err == "error: nothing to undo\n"
 
 
 # --- what is only tried ----------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, confi
     ]
     assert [file.read_bytes() for file in files] == before
     assert not config.exists()
-    assert run(cli, home, "undo", "--yes").err == "error: there is nothing to undo\n"
+    assert run(cli, home, "undo", "--yes").err == "error: nothing to undo\n"
 
 
 def test_the_list_of_changes_fits_a_terminal(cli: CliRunner, home: Path, config: Path) -> None:

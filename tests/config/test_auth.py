@@ -51,7 +51,7 @@ def test_a_warning_says_that_everybody_is_believed(read_config: ReadConfig) -> N
     trusted = ["10.0.0.0/8", "0.0.0.0/0", "::/0"]
     (first, second) = read_config(config({"kind": "forwarded", "trusted": trusted})).warnings
 
-    assert first == "settings.http.auth[0].trusted: `0.0.0.0/0` lets everybody be anybody"
+    assert first == "settings.http.auth[0].trusted: `0.0.0.0/0` lets any client be any user"
     assert "`::/0`" in second
 
 

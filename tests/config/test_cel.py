@@ -41,7 +41,7 @@ def test_a_condition_is_accepted(read_config: Callable[..., Config], when: str) 
         ('subjet == "alice"', "undeclared reference to 'subjet' (line 1, column 1)"),
         ("subject == 1", "found no matching overload for '_==_' applied to '(string, int)' (line 1, column 9)"),
         ('true &&\n subject.foo == "a"', "expression of type 'string' cannot be the operand of a select operation"),
-        ("subject", "must be true or false, and is something else"),
+        ("subject", "must be true or false"),
         ("subject ==", "is not a condition in CEL: Syntax error"),
         ("", "must not be empty"),
         ("  ", "must not be empty"),

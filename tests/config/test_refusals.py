@@ -109,12 +109,12 @@ def http(**fields: object) -> object:
         (http(listen="unix:"), "settings.http.listen", "names no path after `unix:`"),
         (http(listen=[]), "settings.http.listen", "must be an address"),
         (http(path="mcp"), "settings.http.path", "must be a path such as `/mcp`"),
-        (http(path="/health"), "settings.http.path", "must not be `/health`, which is answered otherwise"),
+        (http(path="/health"), "settings.http.path", "must not be `/health`, which dynamic-mcp uses itself"),
         (http(tls={"cert": "c.pem"}), "settings.http.tls.key", "is missing"),
         (
             http(allowed_origins=["https://a.dev", "*"]),
             "settings.http.allowed_origins",
-            "`*` would let web pages of anybody call the servers",
+            "`*` would let any web page call the servers",
         ),
         (
             http(allowed_hosts=["*.a.dev"]),

@@ -22,7 +22,7 @@ async def test_a_group_connects_in_the_background_to_learn_what_it_offers() -> N
         await on.until(State.READY)
 
         assert on.watcher.states == ["CONNECTING", "READY"]
-        assert list((await on.group.catalog()).tools) == ["b", "a"]
+        assert list((await on.group.read_catalog()).tools) == ["b", "a"]
 
 
 async def test_nine_callers_share_one_connect() -> None:
@@ -57,7 +57,7 @@ async def test_all_who_wait_for_a_failing_attempt_hear_why() -> None:
     async with scene(refusal("the command `x` was not found")) as on:
         on.opener.gate.clear()
         calls = [on.call() for _ in range(3)]
-        catalog = asyncio.create_task(on.group.catalog())
+        catalog = asyncio.create_task(on.group.read_catalog())
         await settled()
 
         on.opener.gate.set()
@@ -111,7 +111,7 @@ async def test_a_list_that_changes_while_it_is_first_read_is_read_again() -> Non
         await on.until(State.READY)
         await settled()
 
-        assert list((await on.group.catalog()).tools) == ["c"]
+        assert list((await on.group.read_catalog()).tools) == ["c"]
 
 
 # --- retrying --------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ async def test_a_use_just_after_a_failure_hears_why_and_tries_nothing() -> None:
         with pytest.raises(Unreachable, match="no licence"):
             await on.call()
         with pytest.raises(Unreachable, match="no licence"):
-            await on.group.catalog()
+            await on.group.read_catalog()
 
         assert len(on.opener.opened) == 1
 

@@ -47,11 +47,11 @@ def test_a_deferred_gate_is_made_with_the_first_catalog_and_once(catalog: LiveCa
         return Shut()
 
     admission.set_gate(DeferredGate(make))
-    before = admission.known
+    before = admission.catalog
     assert (before, times) == (None, [])
     for whole in (WHOLE, Catalog(instructions="Send it again.")):
-        catalog.known = whole
-        assert admission.known == Catalog()
+        catalog.current = whole
+        assert admission.catalog == Catalog()
     assert len(times) == 1
 
 
@@ -62,9 +62,9 @@ async def test_nothing_passes_a_gate_that_cannot_be_made(catalog: LiveCatalog) -
         raise OSError("no descriptor is free")
 
     admission.set_gate(DeferredGate(fail))
-    catalog.known = WHOLE
+    catalog.current = WHOLE
     for _ in range(2):
         with pytest.raises(OSError, match="no descriptor"):
-            _ = admission.known
+            _ = admission.catalog
         with pytest.raises(OSError, match="no descriptor"):
             await admission.admit(WHOLE)

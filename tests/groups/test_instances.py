@@ -147,6 +147,6 @@ async def test_a_second_instance_takes_no_list_away_that_the_first_has_read_mean
         second.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": []}})
         await on.watcher.until(lambda: on.group.instance_for(bob).state is State.READY)
 
-        known = on.group.known
+        known = on.group.catalog
         assert known is not None
         assert list(known.entries(ListKind.PROMPTS)) == ["greet"]

@@ -152,7 +152,7 @@ async def test_an_idle_group_closes_its_link_and_keeps_its_catalog() -> None:
         await on.clock.pass_(1)
 
         assert (on.group.state, first.closed) == (State.COLD, True)
-        assert list((await on.group.catalog()).tools) == ["a"]
+        assert list((await on.group.read_catalog()).tools) == ["a"]
         assert on.opener.opened == ["up"]
 
         await on.call()
@@ -291,7 +291,7 @@ async def test_a_closed_group_stays_closed(*, start: bool) -> None:
         with pytest.raises(Unreachable):
             await on.call()
         with pytest.raises(Unreachable):
-            await on.group.catalog()
+            await on.group.read_catalog()
 
         assert on.is_(State.CLOSED)
         assert on.opener.opened == []

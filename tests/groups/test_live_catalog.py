@@ -49,7 +49,7 @@ async def test_a_group_whose_catalog_is_kept_connects_to_nothing_and_knows_its_t
     group.begin()
     await settled()
 
-    assert list((await group.catalog()).tools) == ["a", "b"]
+    assert list((await group.read_catalog()).tools) == ["a", "b"]
     assert (group.state, opener.opened) == (State.COLD, [])
     await group.close()
 
@@ -75,11 +75,11 @@ async def test_an_old_catalog_serves_while_a_new_one_is_learnt(tmp_path: Path) -
 
     group, watcher = made(opener, catalog_store)
     group.begin()
-    assert list((await group.catalog()).tools) == ["old"]
+    assert list((await group.read_catalog()).tools) == ["old"]
     opener.gate.set()
     await watcher.until(lambda: group.state is State.READY)
 
-    assert list((await group.catalog()).tools) == ["new"]
+    assert list((await group.read_catalog()).tools) == ["new"]
     await group.close()
 
 
@@ -97,7 +97,7 @@ async def test_a_list_that_could_not_be_read_is_asked_for_again_later(tmp_path: 
     await clock.pass_(LONGEST_RETRY_S)
     await watcher.until(lambda: group.complaint([ListKind.PROMPTS]) == "")
 
-    assert list((await group.catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["hello"]
+    assert list((await group.read_catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["hello"]
     await group.close()
 
 

@@ -64,7 +64,7 @@ def _list(*tools: Json, **members: Json) -> dict[str, Json]:
 async def test_the_hint_of_a_list_is_kept_apart_from_what_clients_are_answered() -> None:
     async with ready(ModernUpstream(**{"tools/list": _list(tool("a"), ttlMs=90_000, cacheScope="public")})) as on:
         group, clock = on
-        listing = (await group.catalog()).lists[ListKind.TOOLS]
+        listing = (await group.read_catalog()).lists[ListKind.TOOLS]
 
         assert listing.hint == ListHint(90, is_private=False, read_at=clock.now())
         assert set(listing.rest) == set()
@@ -77,7 +77,7 @@ async def test_the_hint_of_several_pages_is_the_most_careful_one() -> None:
         return _list(tool("b"), ttlMs=5_000, cacheScope="private")
 
     async with ready(ModernUpstream(**{"tools/list": page})) as (group, clock):
-        hint = (await group.catalog()).lists[ListKind.TOOLS].hint
+        hint = (await group.read_catalog()).lists[ListKind.TOOLS].hint
 
         assert hint == ListHint(5, is_private=True, read_at=clock.now())
 
@@ -87,7 +87,7 @@ async def test_the_hint_of_several_pages_is_the_most_careful_one() -> None:
 )
 async def test_an_odd_hint_is_no_time_and_none_is_none(hint: Json, ttl_s: float | None) -> None:
     async with ready(ModernUpstream(**{"tools/list": _list(**hint)})) as (group, _):
-        found = (await group.catalog()).lists[ListKind.TOOLS].hint
+        found = (await group.read_catalog()).lists[ListKind.TOOLS].hint
 
         assert (found.ttl_s if found else None) == ttl_s
         assert found is None or found.is_private
@@ -98,25 +98,25 @@ async def test_a_list_that_is_no_longer_fresh_is_read_again_when_it_is_used() ->
     async with ready(upstream) as (group, clock):
         upstream.answers["tools/list"] = _list(tool("new"), ttlMs=10_000)
         await clock.pass_(9)
-        assert list((await group.catalog()).tools) == ["old"]
+        assert list((await group.read_catalog()).tools) == ["old"]
 
         await clock.pass_(2)
         assert len(upstream.heard("tools/list")) == 1
 
-        assert list((await group.catalog()).tools) == ["new"]
-        await group.catalog()
+        assert list((await group.read_catalog()).tools) == ["new"]
+        await group.read_catalog()
         assert len(upstream.heard("tools/list")) == 2
 
 
 async def test_a_list_that_is_the_same_again_is_fresh_again() -> None:
     upstream = ModernUpstream(**{"tools/list": _list(tool("a"), ttlMs=10_000)})
     async with ready(upstream) as (group, clock):
-        before = (await group.catalog()).tools
+        before = (await group.read_catalog()).tools
         await clock.pass_(11)
 
-        assert (await group.catalog()).tools is before
+        assert (await group.read_catalog()).tools is before
         await clock.pass_(9)
-        await group.catalog()
+        await group.read_catalog()
 
         assert len(upstream.heard("tools/list")) == 2
 
@@ -127,25 +127,25 @@ async def test_a_list_whose_changes_are_reported_is_not_read_again() -> None:
     async with ready(upstream) as (group, clock):
         upstream.acknowledge(await upstream.hears("subscriptions/listen"))
         await clock.pass_(20)
-        await group.catalog()
+        await group.read_catalog()
         assert len(upstream.heard("tools/list")) == 1
 
         upstream.answers["tools/list"] = _list(tool("b"))
         upstream.announce(upstream.heard("subscriptions/listen")[0], "tools/list_changed")
         await settled()
 
-        assert list((await group.catalog()).tools) == ["b"]
+        assert list((await group.read_catalog()).tools) == ["b"]
 
 
 async def test_a_list_that_is_never_fresh_is_read_once_a_second_at_most() -> None:
     upstream = ModernUpstream(**{"tools/list": _list(tool("a"), ttlMs=0)})
     async with ready(upstream) as (group, clock):
         for _ in range(5):
-            await group.catalog()
+            await group.read_catalog()
         assert len(upstream.heard("tools/list")) == 1
 
         await clock.pass_(1)
-        await group.catalog()
+        await group.read_catalog()
 
         assert len(upstream.heard("tools/list")) == 2
 
@@ -156,8 +156,8 @@ async def test_a_list_that_cannot_be_read_again_is_served_as_it_was() -> None:
         upstream.answers["tools/list"] = b"5"
         await clock.pass_(3)
 
-        assert list((await group.catalog()).tools) == ["a"]
-        await group.catalog()
+        assert list((await group.read_catalog()).tools) == ["a"]
+        await group.read_catalog()
 
         assert len(upstream.heard("tools/list")) == 2
 
@@ -170,7 +170,7 @@ async def test_a_tool_that_cannot_be_called_over_http_is_left_out_there(has_stre
     upstream = ModernUpstream(**{"tools/list": _list(tool("good"), tool("odd", inputSchema=ODD))})
     upstream.has_streams = has_streams
     async with ready(upstream) as (group, _):
-        assert list((await group.catalog()).tools) == names
+        assert list((await group.read_catalog()).tools) == names
         assert ("the tool `odd` was left out: `x-mcp-header`" in group.complaint([ListKind.TOOLS])) == has_streams
 
 

@@ -63,7 +63,7 @@ async def test_a_call_right_after_the_login_does_not_wait_for_the_next_look() ->
 
     person.has_logged_in = True
 
-    assert (await group.catalog()).tools
+    assert (await group.read_catalog()).tools
     await group.close()
 
 
@@ -72,7 +72,7 @@ async def test_the_call_after_a_login_that_a_call_needed_does_not_wait_for_the_n
     opener = Opener(up=[first, second])
     group = LoneGroup(group_config(), Watcher(), opener=opener, clock=FakeClock())
     group.begin()
-    await group.catalog()
+    await group.read_catalog()
 
     def refuse(params: object) -> bytes:
         first.link.fail_request(str(first.sent[-1]["id"]).encode(), person.needed())
@@ -98,7 +98,7 @@ async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_witho
     upstream = FakeUpstream()
     group = LoneGroup(group_config(), Watcher(), opener=Opener(up=[upstream]), clock=FakeClock())
     group.begin()
-    await group.catalog()
+    await group.read_catalog()
 
     def refuse(params: object) -> bytes:
         upstream.link.fail_request(str(upstream.sent[-1]["id"]).encode(), Person().needed(scope))

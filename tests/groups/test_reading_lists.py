@@ -24,7 +24,7 @@ async def test_a_changed_list_is_read_again() -> None:
         list_changed(upstream, "new")
         await settled()
 
-        assert list((await on.group.catalog()).tools) == ["new"]
+        assert list((await on.group.read_catalog()).tools) == ["new"]
 
 
 async def test_a_storm_of_changes_is_one_reading_a_second() -> None:
@@ -39,7 +39,7 @@ async def test_a_storm_of_changes_is_one_reading_a_second() -> None:
         await on.clock.pass_(1)
 
         assert len(upstream.heard("tools/list")) == 3
-        assert list((await on.group.catalog()).tools) == ["tool_99"]
+        assert list((await on.group.read_catalog()).tools) == ["tool_99"]
 
 
 async def test_reading_again_on_demand_returns_the_new_list() -> None:
@@ -70,7 +70,7 @@ async def test_a_list_that_is_being_read_is_not_read_again_for_those_who_wait_fo
     del upstream.answers["tools/list"]
     async with scene(upstream) as on:
         id = (await upstream.hears("tools/list"))["id"]
-        waiting = [asyncio.create_task(on.group.catalog()) for _ in range(3)]
+        waiting = [asyncio.create_task(on.group.read_catalog()) for _ in range(3)]
         await settled()
 
         upstream.say({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool("echo")]}})
@@ -121,7 +121,7 @@ async def test_the_tools_of_all_pages_are_there() -> None:
     async with scene(upstream) as on:
         await on.until(State.READY)
 
-        assert list((await on.group.catalog()).tools) == ["a_1", "b_1", "a_2", "a_x"]
+        assert list((await on.group.read_catalog()).tools) == ["a_1", "b_1", "a_2", "a_x"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_an_upstream_is_not_asked_for_tools_that_it_has_not_or_that_nobody
     async with scene(upstream, features=features) as on:
         await on.until(State.READY)
 
-        assert (await on.group.catalog()).tools == {}
+        assert (await on.group.read_catalog()).tools == {}
         assert upstream.heard("tools/list") == []
 
 
@@ -198,7 +198,7 @@ async def test_a_list_that_fails_is_read_again_later_and_later_until_it_is_there
         upstream.answers["tools/list"] = {"tools": [tool("late")]}
         await on.clock.pass_(32)
 
-        assert list((await on.group.catalog()).tools) == ["late"]
+        assert list((await on.group.read_catalog()).tools) == ["late"]
         assert on.group.complaint([ListKind.TOOLS]) == ""
 
 
@@ -209,11 +209,11 @@ async def test_a_list_that_hangs_delays_no_other_nor_a_call() -> None:
     async with scene(upstream) as on:
         await upstream.hears("tools/list")
 
-        assert list((await on.group.catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["a"]
+        assert list((await on.group.read_catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["a"]
         upstream.answers["prompts/list"] = {"prompts": [{"name": "b"}]}
         upstream.say({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
         await settled()
-        assert list((await on.group.catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["b"]
+        assert list((await on.group.read_catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)) == ["b"]
         assert bytes((await on.group.send("prompts/get", {}, timeout_s=5)).result) == b'{"messages": []}'
         assert len(upstream.heard("tools/list")) == 1
 
@@ -237,7 +237,7 @@ async def test_tools_that_cannot_be_read_again_stay_on_disk_as_they_were(tmp_pat
         upstream.answers["tools/list"] = Error()
         await on.group.read_again()
         await settled()
-        assert list((await on.group.catalog()).tools) == ["old"]
+        assert list((await on.group.read_catalog()).tools) == ["old"]
         config = on.group.config
 
     stored = store.load(config)

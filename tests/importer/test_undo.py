@@ -107,7 +107,7 @@ def test_the_note_of_a_newer_version_is_named_and_left_alone(world: World) -> No
     for command in (["undo", "--yes"], ["undo", "--list"]):
         ran = world.run(*command)
         assert "change 1 is skipped: " in ran.err
-        assert "a newer version of dynamic-mcp has written it, and can undo it" in ran.err
+        assert "was written by a newer version of dynamic-mcp" in ran.err
     assert "nothing to undo" in world.run("undo", "--yes").err
     assert world.output.exists()
     assert note.read_text() == newer

@@ -46,7 +46,7 @@ async def test_a_reload_opens_moves_and_closes_http(tmp_path: Path) -> None:
             client.url = url_of(second)
             assert text_of(await client.call("odd", "echo", {"text": "a"})) == "a", "the session has moved along"
         write_config(tmp_path, servers)
-        await program.says(f"HTTP is served no more at {url_of(second)}")
+        await program.says(f"stopped serving HTTP at {url_of(second)}")
         await refuses(second)
         assert text_of(await program.call("odd", "echo", {"text": "a"})) == "a"
 

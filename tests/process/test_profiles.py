@@ -156,7 +156,7 @@ async def test_a_reload_is_told_to_the_clients_whose_lists_it_changes(tmp_path: 
         await review.hears(changed)
         assert await groups_of(review) == []
         gone = await review.call("a", "echo", {"text": "one"})
-        assert "does not have the profile `review` any more" in text_of(gone)
+        assert "the profile `review` is no longer in the config" in text_of(gone)
         assert (await write.request("tools/list"))["result"]["tools"] == before
         assert write.heard(changed) == []
 

@@ -180,7 +180,7 @@ async def watched(self, request):
     return answered
 Session.serve = watched
 def watch_log(record):
-    if record.getMessage() == "loaded what a client may come to":
+    if record.getMessage() == "preloaded the modules for clients":
         print("later", *sys.modules, file=sys.stderr, flush=True)
     return True
 logging.getLogger("dynamic_mcp").addFilter(watch_log)

@@ -112,7 +112,7 @@ async def test_a_person_who_comes_back_finds_its_own_catalog_on_disk_and_nobody_
         for who in (ANN, BOB):
             await on.join(who)
 
-        known = [on.proxy.groups.of(who.principal)["far"].known for who in (ANN, BOB)]
+        known = [on.proxy.groups.of(who.principal)["far"].catalog for who in (ANN, BOB)]
         assert [each is not None for each in known] == [True, False]
 
 

@@ -232,10 +232,10 @@ async def test_a_client_whose_profile_is_removed_has_no_servers_and_is_told_why(
         assert len(client.heard(CHANGED)) == 1
         assert await groups_of(client) == []
         said = await failure(client, "git", "read_file")
-        assert "the config does not have the profile `review` any more" in said
+        assert "the profile `review` is no longer in the config" in said
         search = {"name": "get_dynamic_tools", "arguments": {"query": "read"}}
         answer = (await client.request("tools/call", search))["result"]
-        assert "the profile `review` any more" in json.dumps(answer)
+        assert "the profile `review` is no longer" in json.dumps(answer)
         assert (await client.request("resources/list"))["result"]["resources"] == []
         late = Client(it.proxy, profile="review")
         assert "`review`" in (await late.initialize())["result"]["instructions"]

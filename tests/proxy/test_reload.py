@@ -64,7 +64,7 @@ async def test_an_unchanged_group_keeps_its_link_its_catalog_and_its_calls() -> 
     up = FakeUpstream()
     opener = Opener(up=[up], new=[FakeUpstream()])
     async with scene(opener, group_config("up")) as it:
-        group, catalog = it.proxy.groups["up"], it.proxy.groups["up"].known
+        group, catalog = it.proxy.groups["up"], it.proxy.groups["up"].catalog
         call = asyncio.create_task(it.client.call("up", "echo"))
         asked = await up.hears("tools/call")
 
@@ -74,7 +74,7 @@ async def test_an_unchanged_group_keeps_its_link_its_catalog_and_its_calls() -> 
         up.say({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER})
         assert text_of(await call) == "done"
         assert it.proxy.groups["up"] is group
-        assert group.known is catalog
+        assert group.catalog is catalog
         assert [each.name for each in it.proxy.groups] == ["new", "up"]
         assert opener.opened == ["up", "new"]
 

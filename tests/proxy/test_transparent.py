@@ -170,7 +170,7 @@ async def test_a_catalog_that_does_not_tell_what_the_server_says_of_itself_is_re
     async with alone_among(opener, config) as client:
         await client.initialize()
         await _result(client, "tools/list")
-        known = client.server.view_for(client.session)["up"].group.known
+        known = client.server.view_for(client.session)["up"].group.catalog
         assert known is not None
         store.save(config, replace(known, hello=None))
     proxy = Proxy(config_of(config), opener=opener, catalog_store=store)

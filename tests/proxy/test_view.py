@@ -74,7 +74,7 @@ async def test_two_views_show_different_tools_of_one_group_and_nothing_is_read_f
     groups.start(FakeCaller())
     await watcher.until(lambda: groups["up"].state is State.READY)
 
-    shown = [make_view(groups, config)["up"].known for config in (everything, reading)]
+    shown = [make_view(groups, config)["up"].catalog for config in (everything, reading)]
 
     assert [list(known.tools) for known in shown if known] == [["read", "delete", "list"], ["read", "list"]]
     assert len(upstream.heard("tools/list")) == 1

@@ -43,7 +43,7 @@ async def test_a_catalog_on_disk_is_not_that_of_a_window_with_another_inherited_
         on.starter.mute = {"a", "b"}
         groups = [on.group(await on.join(TOKEN=token, TERM=token)) for token in "ab"]
 
-        assert [group.known is not None for group in groups] == [True, False]
+        assert [group.catalog is not None for group in groups] == [True, False]
 
 
 async def test_windows_that_would_start_the_same_share_it_whatever_else_differs(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_file_of_a_newer_version_is_another_error(tmp_path: Path, codec: Any, 
     # Any: a codec of either type
     store = FileStore[object](tmp_path / "x.json", codec)
     store.file.write_bytes(content)
-    with pytest.raises(NewerFile, match="a newer version of dynamic-mcp has written it"):
+    with pytest.raises(NewerFile, match="written by a newer version of dynamic-mcp"):
         store.load()
     assert store.file.read_bytes() == content
 

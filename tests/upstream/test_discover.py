@@ -49,7 +49,7 @@ async def test_an_upstream_that_refuses_its_own_revision_again_is_not_asked_for_
     for times in (1, 2):
         refuse(upstream, await upstream.hears("server/discover", times), "2026-07-28")
 
-    with pytest.raises(ErrorAnswer, match="which it says it speaks"):
+    with pytest.raises(ErrorAnswer, match="which it claims to support"):
         await asking
     assert len(upstream.sent) == 2
 

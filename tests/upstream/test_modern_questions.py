@@ -145,7 +145,7 @@ async def test_on_a_link_for_several_kinds_of_clients_one_is_asked_only_what_it_
     client = Client(echo)
     client.hello = ClientHello(capabilities=Raw(b'{"roots":{}}'))
 
-    with pytest.raises(Unanswered, match="which the client did not declare"):
+    with pytest.raises(Unanswered, match="which the client does not support"):
         await begin_call(link, client)
 
     assert client.asked == []
@@ -155,7 +155,7 @@ async def test_a_client_that_refuses_fails_the_call_and_is_quoted() -> None:
     upstream = ModernUpstream(**{"tools/call": needing(a=NAME)})
     client = Client(lambda *_: wire.error_frame(-1, "not now"))
 
-    with pytest.raises(Unanswered, match=r"`t` needs an answer of the client to `elicitation/create`, .*: not now"):
+    with pytest.raises(Unanswered, match=r"`t` needs the client to answer `elicitation/create`, .*: not now"):
         await begin_call(await modern_link_to(upstream), client)
 
     assert len(upstream.heard("tools/call")) == 1
@@ -174,7 +174,7 @@ async def test_a_client_is_not_asked_what_it_has_not_declared(request_: Json, na
     client = Client(echo)
     link = await modern_link_to(upstream, hello=ClientHello(capabilities=Raw(b'{"elicitation":{}}')))
 
-    with pytest.raises(Unanswered, match=f"{named}, which the client did not declare"):
+    with pytest.raises(Unanswered, match=f"{named}, which the client does not support"):
         await begin_call(link, client)
 
     assert client.asked == []

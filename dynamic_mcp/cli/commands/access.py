@@ -35,7 +35,7 @@ def _question_options(function: Callable[[Invocation, AccessQuery], int]) -> Cal
     @common_options
     @functools.wraps(function)
     def command(
-        this: Invocation,
+        context: Invocation,
         /,
         *,
         group: str,
@@ -49,7 +49,7 @@ def _question_options(function: Callable[[Invocation, AccessQuery], int]) -> Cal
     ) -> int:
         from dynamic_mcp.cli.access_subject import AccessQuery
 
-        return function(this, AccessQuery(group, subject, roles, claims, tool, prompt, resource, arguments))
+        return function(context, AccessQuery(group, subject, roles, claims, tool, prompt, resource, arguments))
 
     return command
 
@@ -64,45 +64,45 @@ def command() -> None:
 
 @command.command("check")
 @_question_options
-def check(this: Invocation, question: AccessQuery) -> int:
+def check(context: Invocation, question: AccessQuery) -> int:
     """Decide one request: the effect, the rule that decides, and why.
 
     Exits with 0 if it is allowed, with 1 if it is denied, and with 3 if a person must approve it.
     """
     from dynamic_mcp.cli.access_check import check_access
 
-    return check_access(this, question)
+    return check_access(context, question)
 
 
 @command.command("explain")
 @_question_options
-def explain(this: Invocation, question: AccessQuery) -> int:
+def explain(context: Invocation, question: AccessQuery) -> int:
     """Do the same, with every rule of the roles and why it does or does not match."""
     from dynamic_mcp.cli.access_check import explain_access
 
-    return explain_access(this, question)
+    return explain_access(context, question)
 
 
 @command.command("matrix")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @_connect_option
 @common_options
-def matrix(this: Invocation, *, as_csv: bool, connect: bool) -> int:
+def matrix(context: Invocation, *, as_csv: bool, connect: bool) -> int:
     """Show what each role may do with each tool that is known.
 
     `depends` is decided by the arguments of a call, or by more of a client than its roles.
     """
     from dynamic_mcp.cli.access_matrix import show_matrix
 
-    return show_matrix(this, as_csv=as_csv, connects=connect)
+    return show_matrix(context, as_csv=as_csv, connects=connect)
 
 
 @command.command("classify")
 @click.argument("group", required=False, shell_complete=complete_group)
 @_connect_option
 @common_options
-def classify(this: Invocation, group: str | None, *, connect: bool) -> int:
+def classify(context: Invocation, group: str | None, *, connect: bool) -> int:
     """Show which tools count as `read` and which as `write`, who says so, and why."""
     from dynamic_mcp.cli.access_matrix import show_classes
 
-    return show_classes(this, group, connects=connect)
+    return show_classes(context, group, connects=connect)

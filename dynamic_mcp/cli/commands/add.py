@@ -49,14 +49,14 @@ def _source_options(command: F) -> F:
 @click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
 @_source_options
 @common_options
-def command(this: Invocation, /, name: str, program: tuple[str, ...], **given: Any) -> int:  # Any: click's values
+def command(context: Invocation, /, name: str, program: tuple[str, ...], **given: Any) -> int:  # Any: click's values
     """Add a server as the command line says."""
     if not program and not given["url"]:
-        return _add_by_name(this, name, given)
-    return _add_by_hand(this, name, program, given)
+        return _add_by_name(context, name, given)
+    return _add_by_hand(context, name, program, given)
 
 
-def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: dict[str, Any]) -> int:
+def _add_by_hand(context: Invocation, name: str, program: tuple[str, ...], given: dict[str, Any]) -> int:
     from dynamic_mcp.cli.config_editor import add_server, parse_pairs
     from dynamic_mcp.cli.direct_server import parse_headers
 
@@ -79,10 +79,10 @@ def _add_by_hand(this: Invocation, name: str, program: tuple[str, ...], given: d
         "cwd": given["cwd"],
     }
     entry = {field: value for field, value in fields.items() if value or (field == "command" and program)}
-    return add_server(this, name, entry, may_replace=given["replace"])
+    return add_server(context, name, entry, may_replace=given["replace"])
 
 
-def _add_by_name(this: Invocation, name: str, given: dict[str, Any]) -> int:
+def _add_by_name(context: Invocation, name: str, given: dict[str, Any]) -> int:
     if _source is None:
         raise click.UsageError("give a command after `--`, or --url")
-    return _source.add(this, name, given)
+    return _source.add(context, name, given)

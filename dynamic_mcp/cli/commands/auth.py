@@ -31,7 +31,7 @@ def command() -> None:
 @scope_option
 @common_options
 def login(
-    this: Invocation,
+    context: Invocation,
     *,
     name: str | None,
     no_browser: bool,
@@ -47,7 +47,7 @@ def login(
     from dynamic_mcp.cli.login import log_in
 
     server = _server(name, client_id, client_secret_env, scopes)
-    log_in(this, server, open_browser=not no_browser, ask_token=ask_token)
+    log_in(context, server, open_browser=not no_browser, ask_token=ask_token)
 
 
 @command.command("logout")
@@ -57,24 +57,24 @@ def login(
 @client_id_option
 @common_options
 def logout(
-    this: Invocation, *, name: str | None, subject: str | None, issuer: str | None, client_id: str | None
+    context: Invocation, *, name: str | None, subject: str | None, issuer: str | None, client_id: str | None
 ) -> None:
     """Revoke and delete the tokens of a group."""
     from dynamic_mcp.cli.login import log_out, log_person_out
 
     if subject is not None:
-        log_person_out(this, _server(name, client_id), subject, issuer)
+        log_person_out(context, _server(name, client_id), subject, issuer)
     elif issuer is not None:
         raise click.UsageError("--issuer goes with --as")
     else:
-        log_out(this, _server(name, client_id))
+        log_out(context, _server(name, client_id))
 
 
 @command.command("status")
 @_name
 @client_id_option
 @common_options
-def status(this: Invocation, *, name: str | None, client_id: str | None) -> int:
+def status(context: Invocation, *, name: str | None, client_id: str | None) -> int:
     """Show which groups are logged in.
 
     The exit code is 4 if a login has expired, if a header uses a variable that is not set, or if NAME is not
@@ -82,7 +82,7 @@ def status(this: Invocation, *, name: str | None, client_id: str | None) -> int:
     """
     from dynamic_mcp.cli.login import show_status
 
-    return show_status(this, _server(name, client_id))
+    return show_status(context, _server(name, client_id))
 
 
 def _server(

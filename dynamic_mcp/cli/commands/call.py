@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @save_option
 @asking_options
 def command(
-    this: Invocation,
+    context: Invocation,
     group: str,
     tool: str,
     arguments: tuple[str, ...],
@@ -52,4 +52,4 @@ def command(
     """
     from dynamic_mcp.cli.tool_call import CallOptions, call_tool
 
-    return call_tool(this, CallOptions(group, tool, arguments, select=select, timeout=timeout, save=save))
+    return call_tool(context, CallOptions(group, tool, arguments, select=select, timeout=timeout, save=save))

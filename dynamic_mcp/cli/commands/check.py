@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Check the config without connecting to anything.")
 @click.argument("config", required=False, type=click.Path())
 @common_options
-def command(this: Invocation, config: str | None) -> int:
+def command(context: Invocation, config: str | None) -> int:
     """Check the config without connecting to anything.
 
     It must be valid, its variables set and passed on by the tools that start it, and its commands installed. Secrets
@@ -24,4 +24,4 @@ def command(this: Invocation, config: str | None) -> int:
     """
     from dynamic_mcp.cli.diagnosis import check_config
 
-    return check_config(with_config_argument(this, config))
+    return check_config(with_config_argument(context, config))

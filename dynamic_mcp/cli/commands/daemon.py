@@ -38,55 +38,55 @@ def run(config_file: str | None, *, linger: str | None, replace: bool, socket: P
 
 @command.command("start")
 @common_options
-def start(this: Invocation) -> int:
+def start(context: Invocation) -> int:
     """Start the daemon in the background, unless it runs."""
     from dynamic_mcp.cli.daemon_control import start_daemon
 
-    return start_daemon(this)
+    return start_daemon(context)
 
 
 @command.command("stop")
 @common_options
-def stop(this: Invocation) -> int:
+def stop(context: Invocation) -> int:
     """Stop the daemon; requests in flight get a few seconds. A client that needs it again starts another."""
     from dynamic_mcp.cli.daemon_control import stop_daemon
 
-    return stop_daemon(this)
+    return stop_daemon(context)
 
 
 @command.command("restart")
 @common_options
-def restart(this: Invocation) -> int:
+def restart(context: Invocation) -> int:
     """Stop the daemon if it runs, and start it."""
     from dynamic_mcp.cli.daemon_control import restart_daemon
 
-    return restart_daemon(this)
+    return restart_daemon(context)
 
 
 @command.command("status")
 @common_options
-def status(this: Invocation) -> int:
+def status(context: Invocation) -> int:
     """Show whether the daemon runs. Exit code 0: it does; 1: it does not."""
     from dynamic_mcp.cli.daemon_control import show_daemon
 
-    return show_daemon(this)
+    return show_daemon(context)
 
 
 @command.command("install")
 @click.option("--print", "is_printing", is_flag=True, help="Print the file of the service and change nothing.")
 @common_options
-def install(this: Invocation, *, is_printing: bool) -> int:
+def install(context: Invocation, *, is_printing: bool) -> int:
     """Install the daemon as a service of your user, which starts with each login."""
     from dynamic_mcp.cli.daemon_service import install_service
 
-    return install_service(this, is_printing=is_printing)
+    return install_service(context, is_printing=is_printing)
 
 
 @command.command("uninstall")
 @click.option("--print", "is_printing", is_flag=True, help="Print the commands that do it and change nothing.")
 @common_options
-def uninstall(this: Invocation, *, is_printing: bool) -> int:
+def uninstall(context: Invocation, *, is_printing: bool) -> int:
     """Stop the service and remove it."""
     from dynamic_mcp.cli.daemon_service import uninstall_service
 
-    return uninstall_service(this, is_printing=is_printing)
+    return uninstall_service(context, is_printing=is_printing)

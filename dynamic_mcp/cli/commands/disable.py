@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command(short_help="Disable a server.")
 @click.argument("name", shell_complete=complete_server)
 @common_options
-def command(this: Invocation, name: str) -> int:
+def command(context: Invocation, name: str) -> int:
     """Disable the server NAME: its group disappears, its entry in the config stays."""
     from dynamic_mcp.cli.config_editor import set_enabled
 
-    return set_enabled(this, name, enabled=False)
+    return set_enabled(context, name, enabled=False)

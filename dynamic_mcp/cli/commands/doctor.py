@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Check the config and every server, and report problems.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @examining_options
-def command(this: Invocation, group: str | None) -> int:
+def command(context: Invocation, group: str | None) -> int:
     """Check the config, connect to every group (or only to GROUP), and report what is wrong and how to fix it.
 
     For each group: how long the handshake took, protocol version, capabilities, tools, invalid schemas, changed
@@ -25,4 +25,4 @@ def command(this: Invocation, group: str | None) -> int:
     """
     from dynamic_mcp.cli.diagnosis import diagnose
 
-    return diagnose(this, group)
+    return diagnose(context, group)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command(short_help="Enable a server again.")
 @click.argument("name", shell_complete=complete_server)
 @common_options
-def command(this: Invocation, name: str) -> int:
+def command(context: Invocation, name: str) -> int:
     """Enable the server NAME again."""
     from dynamic_mcp.cli.config_editor import set_enabled
 
-    return set_enabled(this, name, enabled=True)
+    return set_enabled(context, name, enabled=True)

@@ -89,7 +89,7 @@ def command(**values: Any) -> int:  # Any: click's values, each of its option's 
     from dynamic_mcp.cli.import_flow import ImportOptions, import_servers
     from dynamic_mcp.cli.invocation import start_invocation
 
-    this = start_invocation(
+    context = start_invocation(
         None,
         quiet=values.pop("quiet"),
         verbose=values.pop("verbose"),
@@ -100,4 +100,4 @@ def command(**values: Any) -> int:  # Any: click's values, each of its option's 
         raise click.UsageError("--global means `--scope user`, but --scope is something else")
     if values["is_all"] and values["tools"]:
         raise click.UsageError("name tools, or give --all")
-    return import_servers(this, ImportOptions(**values))
+    return import_servers(context, ImportOptions(**values))

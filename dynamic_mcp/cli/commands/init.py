@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     " for each. Default: ask; with --yes, share them if there is more than one AI tool.",
 )
 @common_options
-def command(this: Invocation, *, yes: bool, daemon: bool | None) -> int:
+def command(context: Invocation, *, yes: bool, daemon: bool | None) -> int:
     """Set up dynamic-mcp for the AI tools on this machine.
 
     It finds the tools and their servers, checks that each server works, shows the changes, and makes them once you
@@ -30,4 +30,4 @@ def command(this: Invocation, *, yes: bool, daemon: bool | None) -> int:
     """
     from dynamic_mcp.cli.wizard import set_up
 
-    return set_up(this, yes=yes, daemon=daemon)
+    return set_up(context, yes=yes, daemon=daemon)

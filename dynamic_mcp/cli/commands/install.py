@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 @common_options
 def command(
-    this: Invocation,
+    context: Invocation,
     tool: str,
     *,
     scope: str,
@@ -73,4 +73,4 @@ def command(
     if headers and url is None:
         raise click.UsageError("--header goes with --url")
     start = Start(url, profile, parse_headers(headers))
-    return install(this, tool, scope, project, start=start, replace=replace, dry_run=dry_run)
+    return install(context, tool, scope, project, start=start, replace=replace, dry_run=dry_run)

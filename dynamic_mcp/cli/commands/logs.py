@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 @click.option("--since", metavar="TIME", help="Only the records of this time until now, e.g. `1h` or `10min`.")
 @click.option("--level", type=click.Choice(["debug", "info", "warning", "error"]), help="Only this level and above.")
 @proxy_options
-def command(this: Invocation, group: str | None, *, follow: bool, since: str | None, level: str | None) -> int:
+def command(context: Invocation, group: str | None, *, follow: bool, since: str | None, level: str | None) -> int:
     """Show the log of serving proxies, or only the records about GROUP, with what its server writes to stderr.
 
     The log is also kept in a file, because many AI tools hide stderr. When piped, each record is a line of JSON.
     """
     from dynamic_mcp.cli.log_reader import LogFilter, show_logs
 
-    return show_logs(this, LogFilter.parse(group, since, level, config=this.explicit_path()), is_following=follow)
+    return show_logs(
+        context, LogFilter.parse(group, since, level, config=context.explicit_path()), is_following=follow
+    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @save_option
 @asking_options
 def command(
-    this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, timeout: str | None, save: str | None
+    context: Invocation, group: str, name: str, arguments: tuple[str, ...], *, timeout: str | None, save: str | None
 ) -> int:
     r"""Fill in the prompt NAME of GROUP and print its messages. --json prints the whole result.
 
@@ -29,4 +29,4 @@ def command(
     """
     from dynamic_mcp.cli.prompt_reader import get_prompt
 
-    return get_prompt(this, group, name, arguments, timeout=timeout, save=save)
+    return get_prompt(context, group, name, arguments, timeout=timeout, save=save)

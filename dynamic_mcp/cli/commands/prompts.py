@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @click.argument("group", required=False, shell_complete=complete_group)
 @partial_option
 @asking_options
-def command(this: Invocation, group: str | None, *, partial: bool) -> int:
+def command(context: Invocation, group: str | None, *, partial: bool) -> int:
     """List the prompts of all groups, or of GROUP, with their arguments."""
     from dynamic_mcp.cli.catalog_view import list_entries
     from dynamic_mcp.groups.catalog import ListKind
 
-    return list_entries(this, group, [ListKind.PROMPTS], is_partial=partial)
+    return list_entries(context, group, [ListKind.PROMPTS], is_partial=partial)

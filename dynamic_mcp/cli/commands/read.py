@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @timeout_option
 @save_option
 @asking_options
-def command(this: Invocation, uri: str, *, group: str | None, timeout: str | None, save: str | None) -> int:
+def command(context: Invocation, uri: str, *, group: str | None, timeout: str | None, save: str | None) -> int:
     """Read the resource at URI and print it. The URI determines the group.
 
     Text is printed as text; anything else is saved to a file. --json prints the whole result.
@@ -31,19 +31,19 @@ def command(this: Invocation, uri: str, *, group: str | None, timeout: str | Non
     from dynamic_mcp.cli.client import with_timeout
     from dynamic_mcp.cli.runner import run
 
-    config = with_timeout(this.read_config(group), timeout, "resources_s")
-    result = run(_read(this, config, uri, group or ""))
-    if this.out.is_json_requested:
-        this.out.print_json(bytes(result))
+    config = with_timeout(context.read_config(group), timeout, "resources_s")
+    result = run(_read(context, config, uri, group or ""))
+    if context.out.is_json_requested:
+        context.out.print_json(bytes(result))
     else:
         with content_view.reject_malformed(group or uri):
-            content_view.show_contents(this.out, result, save)
+            content_view.show_contents(context.out, result, save)
     return 0
 
 
-async def _read(this: Invocation, config: Config, uri: str, group: str) -> Raw:
+async def _read(context: Invocation, config: Config, uri: str, group: str) -> Raw:
     from dynamic_mcp.cli.client_opener import open_client
 
-    async with open_client(this, config, may_ask=True) as client:
-        with this.out.progress(f"waiting for {uri}"):
+    async with open_client(context, config, may_ask=True) as client:
+        with context.out.progress(f"waiting for {uri}"):
             return await client.ask("resources/read", {"uri": uri}, group=group)

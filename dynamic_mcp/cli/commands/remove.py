@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 @click.command(short_help="Remove a server from the config.")
 @click.argument("name", shell_complete=complete_server)
 @common_options
-def command(this: Invocation, name: str) -> int:
+def command(context: Invocation, name: str) -> int:
     """Remove the server NAME from the config. The rest of the file is kept.
 
     To keep its entry, use `dynamic-mcp disable NAME`.
     """
     from dynamic_mcp.cli.config_editor import remove_server
 
-    return remove_server(this, name)
+    return remove_server(context, name)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @click.argument("group", required=False, shell_complete=complete_group)
 @partial_option
 @asking_options
-def command(this: Invocation, group: str | None, *, partial: bool) -> int:
+def command(context: Invocation, group: str | None, *, partial: bool) -> int:
     """List the resources and resource templates of all groups, or of GROUP."""
     from dynamic_mcp.cli.catalog_view import list_entries
     from dynamic_mcp.groups.catalog import ListKind
 
-    return list_entries(this, group, [ListKind.RESOURCES, ListKind.TEMPLATES], is_partial=partial)
+    return list_entries(context, group, [ListKind.RESOURCES, ListKind.TEMPLATES], is_partial=partial)

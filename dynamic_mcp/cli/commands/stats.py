@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.argument("config", required=False, type=click.Path())
 @partial_option
 @asking_options
-def command(this: Invocation, config: str | None, *, partial: bool) -> int:
+def command(context: Invocation, config: str | None, *, partial: bool) -> int:
     """Show what the tools of CONFIG cost a model's context: listed directly, and through dynamic-mcp.
 
     Starts servers whose tools are not known yet. Tokens are counted with `tiktoken` if it is installed, else
@@ -24,4 +24,4 @@ def command(this: Invocation, config: str | None, *, partial: bool) -> int:
     """
     from dynamic_mcp.cli.context_cost import show_stats
 
-    return show_stats(with_config_argument(this, config), is_partial=partial)
+    return show_stats(with_config_argument(context, config), is_partial=partial)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show your running proxies.")
 @click.option("--watch", "-w", is_flag=True, help="Refresh every second until Ctrl-C, with calls per second.")
 @proxy_options
-def command(this: Invocation, *, watch: bool) -> int:
+def command(context: Invocation, *, watch: bool) -> int:
     """Show your running proxies: their sessions and groups, with calls, errors, durations and memory.
 
     Each line is a group: its tools, calls so far, errors (calls without a result), how long half and 95 % of the
@@ -24,4 +24,4 @@ def command(this: Invocation, *, watch: bool) -> int:
     """
     from dynamic_mcp.cli.proxy_status import show_status
 
-    return show_status(this, is_watching=watch)
+    return show_status(context, is_watching=watch)

@@ -31,27 +31,27 @@ def command() -> None:
     help="When it expires, e.g. `30d` or `12h` from now, or `never`. Default: 90d.",
 )
 @common_options
-def create(this: Invocation, *, subject: str, roles: tuple[str, ...], expires: str) -> None:
+def create(context: Invocation, *, subject: str, roles: tuple[str, ...], expires: str) -> None:
     """Make a token and print it, once. Messages go to stderr, so `TOKEN=$(dynamic-mcp token create …)` works."""
     from dynamic_mcp.cli.tokens import create_token
 
-    create_token(this, subject, roles, expires)
+    create_token(context, subject, roles, expires)
 
 
 @command.command("list")
 @common_options
-def list_(this: Invocation) -> None:
+def list_(context: Invocation) -> None:
     """Show the tokens of a config: their ids, who has them, their roles, and when they expire."""
     from dynamic_mcp.cli.tokens import list_tokens
 
-    list_tokens(this)
+    list_tokens(context)
 
 
 @command.command("revoke")
 @click.argument("id")
 @common_options
-def revoke(this: Invocation, *, id: str) -> None:
+def revoke(context: Invocation, *, id: str) -> None:
     """Revoke the token with this ID, as `token list` shows it. Running proxies refuse it at once."""
     from dynamic_mcp.cli.tokens import revoke_token
 
-    revoke_token(this, id)
+    revoke_token(context, id)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--detail", type=click.Choice(["names", "brief", "full"]), help="How much of each tool to show.")
 @partial_option
 @asking_options
-def command(this: Invocation, group: str | None, *, query: str | None, detail: str | None, partial: bool) -> int:
+def command(context: Invocation, group: str | None, *, query: str | None, detail: str | None, partial: bool) -> int:
     """List the tools of all groups, or of GROUP.
 
     Connects to groups whose tools are not known yet. With --query, the answer is what a model gets, best match
@@ -28,5 +28,5 @@ def command(this: Invocation, group: str | None, *, query: str | None, detail: s
     from dynamic_mcp.cli.catalog_view import list_tools, search_tools
 
     if query is not None:
-        return search_tools(this, group, query, detail)
-    return list_tools(this, group, detail or ("brief" if this.out.is_terminal else "full"), is_partial=partial)
+        return search_tools(context, group, query, detail)
+    return list_tools(context, group, detail or ("brief" if context.out.is_terminal else "full"), is_partial=partial)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Undo the latest change without asking.")
 @click.option("--dry-run", is_flag=True, help="Show what would be undone and change nothing.")
 @output_options
-def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
+def command(context: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
     """Undo the changes with these IDs, in this order; without an ID, the latest one after asking.
 
     All that one `init` has changed is undone together, without an ID or by an ID such as `init-1`. The ID of a part
@@ -28,4 +28,4 @@ def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool,
     """
     from dynamic_mcp.cli.change_history import show_changes, undo
 
-    return show_changes(this) if is_list else undo(this, ids, yes=yes, dry_run=dry_run)
+    return show_changes(context) if is_list else undo(context, ids, yes=yes, dry_run=dry_run)

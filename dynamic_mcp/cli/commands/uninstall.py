@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @project_option
 @click.option("--dry-run", is_flag=True, help="Show what would be removed and change nothing.")
 @output_options
-def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
+def command(context: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
     """Undo `install TOOL`. If there is no record of it, only remove the dynamic-mcp entry.
 
     A file that has not changed since is restored byte for byte. From one that has changed, only the entry is removed.
     """
     from dynamic_mcp.cli.installer import uninstall
 
-    return uninstall(this, tool, scope, project, dry_run=dry_run)
+    return uninstall(context, tool, scope, project, dry_run=dry_run)

@@ -70,8 +70,9 @@ class TokenStore:
         try:
             content = self._store.load()
         except NewerFile as exc:
-            hint = "upgrade dynamic-mcp"
-            raise DynamicMcpError(f"could not read the tokens in `{self.file}`: {exc}", hint=hint) from exc
+            raise DynamicMcpError(
+                f"`{self.file}` was written by a newer version of dynamic-mcp", hint="upgrade"
+            ) from exc
         except CorruptFile as exc:
             hint = "move the file away and create new tokens; the old ones are no longer accepted"
             raise DynamicMcpError(f"could not read the tokens in `{self.file}`: {exc}", hint=hint) from exc

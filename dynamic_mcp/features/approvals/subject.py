@@ -99,7 +99,7 @@ class Subject(Struct, frozen=True):
             raise InvalidArguments(exc.message) from None
 
     def _check_by_schema(self, edited: Raw) -> None:
-        catalog, name = self.group.group.known, self.key.name
+        catalog, name = self.group.group.catalog, self.key.name
         if catalog is None or not must_fit(self.group, self.group.shown_name(name)):
             schema = InputSchema(wire.EMPTY_OBJECT)
         else:
@@ -126,7 +126,7 @@ def describe(message: UpstreamRequest, rule: str, right: Right | None = None) ->
     params, group, client = message.params or {}, message.group, message.request.client
     kind = _KINDS.get(message.method, ListKind.RESOURCES)
     name = wire.text(params.get(kind.key)) or ""
-    catalog = group.group.known
+    catalog = group.group.catalog
     entry = wire.EMPTY_OBJECT if catalog is None else catalog.entries(kind).get(name, wire.EMPTY_OBJECT)
     is_tool = kind is ListKind.TOOLS
     shown = group.shown_name(name) if is_tool else name

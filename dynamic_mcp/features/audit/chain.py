@@ -117,9 +117,9 @@ def encode(value: Struct) -> bytes:
     return _UNSAFE.sub(_escape, data.decode(errors="replace")).encode("ascii")
 
 
-def join(shared: bytes, own: bytes) -> bytes:
+def join(shared: bytes, line: bytes) -> bytes:
     """Return the JSON of one line from that of two, whose members differ but for `v`; the first may be empty."""
-    return b"%b,%b" % (shared[:-1], own.removeprefix(_VERSION_MEMBER)) if shared else own
+    return b"%b,%b" % (shared[:-1], line.removeprefix(_VERSION_MEMBER)) if shared else line
 
 
 def finish(data: bytes) -> tuple[bytes, str]:

@@ -22,7 +22,7 @@ _LITTLE_BYTES = 200 << 20
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the audit log of a config."""
     return check_audit(config.settings_of("audit", Audit), paths.state_dir())
 
@@ -97,10 +97,10 @@ def _check_room(directory: Path) -> Iterator[Finding]:
 def _check_end(directory: Path) -> Iterator[Finding]:
     """Check how the last day of the log ends; the whole chain is for `audit verify`."""
     try:
-        known = days.list_days(directory)
-        if not known:
+        day_names = days.list_days(directory)
+        if not day_names:
             return
-        file = days.file_of(directory, known[-1])
+        file = days.file_of(directory, day_names[-1])
         tail = days.read_tail(file)
     except OSError as exc:
         yield _error(f"the log cannot be read: {os_reason(exc)}: {directory}")

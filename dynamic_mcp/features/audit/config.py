@@ -45,7 +45,7 @@ class Audit(Section, frozen=True):
 
 
 def resolve(
-    own: Audit, file: Path, surroundings: Surroundings, *, authenticates: bool
+    section: Audit, file: Path, surroundings: Surroundings, *, authenticates: bool
 ) -> tuple[Audit | None, list[str]]:
     """Return the settings of the audit log with their variables, and warnings about them."""
     texts = Substitution(surroundings.all_variables())
@@ -54,9 +54,9 @@ def resolve(
         return None if file is None else resolve_path(texts.fill(("settings", "audit", key), str(file)), surroundings)
 
     audit = replace(
-        own,
-        path=path("path", own.path),
-        on_failure=own.on_failure or ("stop-writes" if authenticates else "continue"),
-        seal_key=path("seal_key", own.seal_key),
+        section,
+        path=path("path", section.path),
+        on_failure=section.on_failure or ("stop-writes" if authenticates else "continue"),
+        seal_key=path("seal_key", section.seal_key),
     )
     return audit, [*texts.warnings, *texts.failures]

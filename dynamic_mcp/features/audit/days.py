@@ -225,7 +225,7 @@ class StoredLine(Struct, frozen=True):
     line: AuditLine | None
 
     @property
-    def known(self) -> AuditLine:
+    def record(self) -> AuditLine:
         """The line; one with the event `damaged` if it cannot be read."""
         return self.line or AuditLine(v=0, event=DAMAGED_EVENT, outcome="unknown")
 

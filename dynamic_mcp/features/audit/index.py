@@ -106,16 +106,16 @@ class AuditIndex:
 
     def follow(self, wanted: LineFilter) -> Iterator[list[StoredLine]]:
         """Yield the matching lines that were added since the last refresh; each `next` refreshes."""
-        seen = _list_heads(_read_known(self._connection))
+        heads = _list_heads(_read_files(self._connection))
         self._last = self._last_row()
         while True:
             self.refresh()
-            places = self._work(partial(self._find_new, wanted, seen))
-            seen = _list_heads(_read_known(self._connection))
+            places = self._work(partial(self._find_new, wanted, heads))
+            heads = _list_heads(_read_files(self._connection))
             yield list(read_places(self._directory, places))
 
-    def _find_new(self, wanted: LineFilter, seen: dict[str, int]) -> list[LinePlace]:
-        places = list(query.find_new_places(self._connection, wanted, self._last, seen))
+    def _find_new(self, wanted: LineFilter, heads: dict[str, int]) -> list[LinePlace]:
+        places = list(query.find_new_places(self._connection, wanted, self._last, heads))
         self._last = self._last_row()
         return places
 
@@ -126,15 +126,15 @@ class AuditIndex:
     # --- following the files -----------------------------------------------------------------------------------
 
     def _refresh(self, progress: Progress | None) -> None:
-        known = _read_known(self._connection)
+        records = _read_files(self._connection)
         files = {file.name: file for file in days.list_files(self._directory)}
-        if gone := [each.id for name, each in known.items() if name not in files]:
+        if gone := [each.id for name, each in records.items() if name not in files]:
             with self._transaction():
                 _forget(self._connection, gone)
         grown: dict[Path, int] = {}
         for name, file in files.items():
             status = file.stat()
-            before = known.get(name)
+            before = records.get(name)
             if before is None or not before.is_same(status):
                 grown[file] = max(status.st_size - (0 if before is None else before.done), 0)
         read = 0
@@ -205,7 +205,7 @@ def _database_for(directory: Path) -> DatabaseFile:
     return DatabaseFile(file_for(directory), _SCHEMA, _BUSY_S)
 
 
-class _KnownFile(Struct, frozen=True):
+class _IndexedFile(Struct, frozen=True):
     """An indexed file: how far it was read, the bytes before that position, and its status then.
 
     `latest` is the time of the last line, which lines without a time get.
@@ -255,10 +255,10 @@ class _IndexedLine(Struct, frozen=True, gc=False):
 _decode = msgspec.json.Decoder(_IndexedLine).decode
 
 
-def _read_known(connection: sqlite3.Connection) -> dict[str, _KnownFile]:
+def _read_files(connection: sqlite3.Connection) -> dict[str, _IndexedFile]:
     """Return the indexed files, by their names."""
     rows = connection.execute("SELECT id, name, head, mark, done, latest, inode, size, changed FROM files")
-    return {row[1]: _KnownFile(*row) for row in rows}
+    return {row[1]: _IndexedFile(*row) for row in rows}
 
 
 def _forget(connection: sqlite3.Connection, ids: list[int]) -> None:
@@ -282,37 +282,37 @@ class _FileIndexer:
         """Add the next lines of a file, in a transaction; return where they end, None at the end of the file."""
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            known = _read_known(self._connection).get(path.name)
-            if known is not None and known.is_same(status):
+            record = _read_files(self._connection).get(path.name)
+            if record is not None and record.is_same(status):
                 return None
-            if known is None or not known.may_go_on(file, status):
-                known = self._begin(path.name, file, known)
-            return self._add(known, file, status)
+            if record is None or not record.may_go_on(file, status):
+                record = self._begin(path.name, file, record)
+            return self._add(record, file, status)
 
-    def _begin(self, name: str, file: BinaryIO, known: _KnownFile | None) -> _KnownFile:
+    def _begin(self, name: str, file: BinaryIO, record: _IndexedFile | None) -> _IndexedFile:
         """Begin with a file that is new or was replaced."""
-        if known is not None:
-            _forget(self._connection, [known.id])
+        if record is not None:
+            _forget(self._connection, [record.id])
         first = next(read_whole_lines(file, 0), (0, b""))[1]
         head = sha256(first).hexdigest() if first else ""
         cursor = self._connection.execute(
             "INSERT INTO files VALUES (NULL, ?, ?, ?, 0, 0, 0, -1, 0)", [name, head, b""]
         )
         assert cursor.lastrowid is not None
-        return _KnownFile(cursor.lastrowid, name, head, b"", 0, 0, 0, -1, 0)
+        return _IndexedFile(cursor.lastrowid, name, head, b"", 0, 0, 0, -1, 0)
 
-    def _add(self, known: _KnownFile, file: BinaryIO, status: os.stat_result) -> int | None:
-        lines = list(itertools.islice(read_whole_lines(file, known.done), _BATCH))
-        rows = list(self._rows(known, lines))
+    def _add(self, record: _IndexedFile, file: BinaryIO, status: os.stat_result) -> int | None:
+        lines = list(itertools.islice(read_whole_lines(file, record.done), _BATCH))
+        rows = list(self._rows(record, lines))
         self._connection.executemany(_INSERT, rows)
-        done, mark, head = known.done, known.mark, known.head
+        done, mark, head = record.done, record.mark, record.head
         if lines:
             start, last = lines[-1]
             done = start + len(last)
             file.seek(max(done - _MARK_BYTES, 0))
             mark = file.read(done - file.tell())
             head = head or sha256(lines[0][1]).hexdigest()
-        is_whole, latest = len(lines) < _BATCH, rows[-1][0] if rows else known.latest
+        is_whole, latest = len(lines) < _BATCH, rows[-1][0] if rows else record.latest
         self._connection.execute(
             "UPDATE files SET head = ?, mark = ?, done = ?, latest = ?, inode = ?, size = ?, changed = ?"
             " WHERE id = ?",
@@ -324,13 +324,13 @@ class _FileIndexer:
                 status.st_ino,
                 status.st_size if is_whole else -1,
                 status.st_mtime_ns,
-                known.id,
+                record.id,
             ],
         )
         return None if is_whole else done
 
-    def _rows(self, known: _KnownFile, lines: list[tuple[int, bytes]]) -> Iterator[tuple[int, ...]]:
-        word, file, before = self._word, known.id, known.latest
+    def _rows(self, record: _IndexedFile, lines: list[tuple[int, bytes]]) -> Iterator[tuple[int, ...]]:
+        word, file, before = self._word, record.id, record.latest
         for start, data in lines:
             try:
                 row = _decode(data)
@@ -374,6 +374,6 @@ class _FileIndexer:
         return added
 
 
-def _list_heads(known: Mapping[str, _KnownFile]) -> dict[str, int]:
+def _list_heads(files: Mapping[str, _IndexedFile]) -> dict[str, int]:
     """Return how far files are indexed, by the hashes of their first lines."""
-    return {each.head: each.done for each in known.values()}
+    return {each.head: each.done for each in files.values()}

@@ -203,14 +203,14 @@ def open_lock(directory: Path) -> int:
     return open_private(directory / days.LOCK)
 
 
-def find_end(directory: Path, known: Sequence[str]) -> str:
+def find_end(directory: Path, day_names: Sequence[str]) -> str:
     """Return the hash of the last line of these days, or of the last day that is sealed; empty if there is none.
 
     Raises OSError.
     """
     sealed = max(read_seals(directory), key=lambda seal: seal.day, default=None)
-    if known and (sealed is None or known[-1] >= sealed.day):
-        last = read_tail(days.file_of(directory, known[-1])).last
+    if day_names and (sealed is None or day_names[-1] >= sealed.day):
+        last = read_tail(days.file_of(directory, day_names[-1])).last
         if last is not None:
             return last.hash
     return "" if sealed is None else sealed.last

@@ -156,50 +156,56 @@ class AuditObserver(Observer):
         self._things = UsedThings()
         self._open: dict[int, _Use] = {}
 
-    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+    def send(self, observation: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Write down a call before it is sent. Raises NotRecorded."""
-        key = id(seen)
-        if seen.request.method in EVENTS and key not in self._open:
-            use = self._open[key] = self._begin(seen, message.params)
+        key = id(observation)
+        if observation.request.method in EVENTS and key not in self._open:
+            use = self._open[key] = self._begin(observation, message.params)
             line = AuditLine(v=VERSION, arguments=self._arguments.describe_briefly(use.arguments), **use.own)
             what, is_write = message.label or f"`{message.method}`", use.shared.line.access != "read"
             self._recorder.open(line, what, is_write=is_write, shared=use.shared.json)
         return message
 
-    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def end(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record the result of a request."""
-        if seen.request.method not in EVENTS:
+        if observation.request.method not in EVENTS:
             return
-        took_s = time.perf_counter() - seen.started
-        open_use = self._open.pop(id(seen), None)
-        ending = _judge(seen.outcome, answer, error)
+        took_s = time.perf_counter() - observation.started
+        open_use = self._open.pop(id(observation), None)
+        ending = _judge(observation.outcome, answer, error)
         if open_use is None:
-            self._recorder.record(self._finish(self._begin(seen, seen.params), ending, took_s, seen))
+            self._recorder.record(
+                self._finish(self._begin(observation, observation.params), ending, took_s, observation)
+            )
         else:
-            self._recorder.close_call(partial(self._finish, open_use, ending, took_s, seen))
+            self._recorder.close_call(partial(self._finish, open_use, ending, took_s, observation))
 
     def note(self, event: Event) -> None:
         """Record another event."""
         line = self._plain if event.client is None else self._clients.find(event.client).line
         self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
 
-    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> _Use:
+    def _begin(self, observation: Observation, params: Mapping[str, Raw] | None) -> _Use:
         """Return what is known of a request, with the params that are sent."""
-        request = seen.request
-        target = find_target(seen)
+        request = observation.request
+        target = find_target(observation)
         meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
-        own = {"id": self._trail.new_id(), "request": _id_text(request.id), "trace": seen.trace or find_trace(meta)}
-        if seen.approval is not None:
-            own |= self._describe_approval(seen.approval)
-        arguments = target.arguments if seen.group is None else (params or {}).get("arguments")
-        return _Use(self._find_shared(seen, target), own, arguments)
+        own = {
+            "id": self._trail.new_id(),
+            "request": _id_text(request.id),
+            "trace": observation.trace or find_trace(meta),
+        }
+        if observation.approval is not None:
+            own |= self._describe_approval(observation.approval)
+        arguments = target.arguments if observation.group is None else (params or {}).get("arguments")
+        return _Use(self._find_shared(observation, target), own, arguments)
 
-    def _find_shared(self, seen: Observation, target: Target) -> SharedLine:
+    def _find_shared(self, observation: Observation, target: Target) -> SharedLine:
         """Return the line that a use shares with others of the same thing by the same client."""
-        address = seen.request.address
-        client = self._clients.find(seen.request.client)
-        thing = self._things.find(seen.group, target)
-        key = (target.event, target.group, target.name, target.shown, seen.decision, seen.rule, address)
+        address = observation.request.address
+        client = self._clients.find(observation.request.client)
+        thing = self._things.find(observation.group, target)
+        key = (target.event, target.group, target.name, target.shown, observation.decision, observation.rule, address)
         known = client.shared.get(key)
         if known is not None and known.thing is thing:
             return known
@@ -213,18 +219,18 @@ class AuditObserver(Observer):
             name=target.name,
             shown=target.shown,
             access=thing.access,
-            decision=seen.decision,
-            rule=seen.rule,
+            decision=observation.decision,
+            rule=observation.rule,
             upstream=thing.upstream,
             upstream_version=thing.version,
             definition=thing.definition,
         )
         shared = SharedLine(line, chain.encode(line), thing)
-        if seen.group is not None:  # any other name may be made up
+        if observation.group is not None:  # any other name may be made up
             client.shared[key] = shared
         return shared
 
-    def _finish(self, use: _Use, ending: _Ending, took_s: float, seen: Observation) -> AuditLine:
+    def _finish(self, use: _Use, ending: _Ending, took_s: float, observation: Observation) -> AuditLine:
         """Return the whole line of a use that has ended."""
         line = structs.replace(
             use.shared.line,
@@ -232,13 +238,13 @@ class AuditObserver(Observer):
             arguments=self._arguments.describe(use.arguments),
             error=ending.error,
             result_bytes=ending.result_bytes,
-            cached=seen.is_cached,
+            cached=observation.is_cached,
             ms=round(took_s * 1000, 3),
             **use.own,
         )
-        if seen.denial is None and seen.hidden is None:
+        if observation.denial is None and observation.hidden is None:
             return line
-        return structs.replace(line, **_describe_hidden(seen))
+        return structs.replace(line, **_describe_hidden(observation))
 
     def _describe_approval(self, note: ApprovalNote) -> dict[str, Any]:
         return {
@@ -273,15 +279,15 @@ class ClientLines:
     def __init__(self, plain: AuditLine, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
         self._plain = plain
         self._roles_of = roles_of
-        self._known: WeakKeyDictionary[Client, ClientLine] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[Client, ClientLine] = WeakKeyDictionary()
 
     def find(self, client: Client) -> ClientLine:
         """Return the line of a client, with the address that it came from first."""
-        known = self._known.get(client)
+        known = self._lines.get(client)
         if known is None or known.authentication is not client.authentication or known.hello is not client.hello:
             line = self._describe(client)
             known = ClientLine(client.authentication, client.hello, line, BoundedDict(_MAX_SHARED))
-            self._known[client] = known
+            self._lines[client] = known
         return known
 
     def _describe(self, client: Client) -> AuditLine:
@@ -315,7 +321,7 @@ class UsedThings:
     """What is known of the things that clients use, found out once for each definition."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[GroupView, BoundedDict[str | None, tuple[Raw | None, object, UsedThing]]] = (
+        self._lines: WeakKeyDictionary[GroupView, BoundedDict[str | None, tuple[Raw | None, object, UsedThing]]] = (
             WeakKeyDictionary()
         )
 
@@ -323,10 +329,10 @@ class UsedThings:
         """Return what is known of a thing."""
         if group is None:
             return _UNKNOWN
-        things = self._known.get(group)
+        things = self._lines.get(group)
         if things is None:
-            things = self._known[group] = BoundedDict(_MAX_TOOLS)
-        catalog = group.group.known
+            things = self._lines[group] = BoundedDict(_MAX_TOOLS)
+        catalog = group.group.catalog
         hello = None if catalog is None else catalog.hello
         name = target.name if target.kind == "tool" else None
         entry = None if catalog is None or name is None else catalog.tools.get(name)
@@ -358,12 +364,17 @@ def hash_definition(entry: Raw) -> str:
     return hashlib.sha256(canonical).hexdigest()
 
 
-def _describe_hidden(seen: Observation) -> Mapping[str, object]:
+def _describe_hidden(observation: Observation) -> Mapping[str, object]:
     """Return what the client was not told: the number of hidden results, or which rule hides what it asked for."""
-    if seen.denial is None:
-        return {"detail": Raw(wire.encode(seen.hidden))}
-    denied = {"outcome": "denied", "error": AccessDenied.__name__, "decision": "deny", "rule": seen.denial.rule}
-    return {**denied, "group": seen.denial.group}
+    if observation.denial is None:
+        return {"detail": Raw(wire.encode(observation.hidden))}
+    denied = {
+        "outcome": "denied",
+        "error": AccessDenied.__name__,
+        "decision": "deny",
+        "rule": observation.denial.rule,
+    }
+    return {**denied, "group": observation.denial.group}
 
 
 def _judge(outcome: Outcome, answer: Frame | None, error: BaseException | None) -> _Ending:

@@ -83,7 +83,7 @@ def find_places(connection: sqlite3.Connection, wanted: LineFilter, most: int | 
 
 
 def find_new_places(
-    connection: sqlite3.Connection, wanted: LineFilter, after: int, seen: dict[str, int]
+    connection: sqlite3.Connection, wanted: LineFilter, after: int, heads: dict[str, int]
 ) -> Iterator[LinePlace]:
     """Yield the places of matching lines that were added after the row `after`, in the order of their files.
 
@@ -95,7 +95,7 @@ def find_new_places(
         f" WHERE lines.id > ? AND {where} ORDER BY files.name, start",
         [after, *values],
     )
-    return (LinePlace(*row[1:]) for row in rows if row[2] >= seen.get(row[0], 0))
+    return (LinePlace(*row[1:]) for row in rows if row[2] >= heads.get(row[0], 0))
 
 
 def count_lines(connection: sqlite3.Connection, wanted: LineFilter) -> int:

@@ -116,8 +116,8 @@ def seal_end(
 
     It is not written to the file of seals, where each day has one.
     """
-    known = days.list_days(directory)
-    seal = _build(directory, known[-1], chain.ZERO, now()) if known else None
+    day_names = days.list_days(directory)
+    seal = _build(directory, day_names[-1], chain.ZERO, now()) if day_names else None
     return None if seal is None else _finish(seal, signer)[0]
 
 

@@ -103,9 +103,9 @@ class Verifier:
 
     def verify(self, since: str = "", progress: Progress | None = None) -> Verification:
         """Verify the days since one of them. Raises OSError."""
-        known = days.list_days(self._directory)
-        checked = [day for day in known if day >= since]
-        check = _ChainCheck(self._findings, self._find_beginning(known, checked))
+        day_names = days.list_days(self._directory)
+        checked = [day for day in day_names if day >= since]
+        check = _ChainCheck(self._findings, self._find_beginning(day_names, checked))
         sizes = {day: days.file_of(self._directory, day).stat().st_size for day in checked}
         read = 0
         for day in checked:
@@ -114,7 +114,7 @@ class Verifier:
             read += sizes[day]
             if progress is not None:
                 progress(read, sum(sizes.values()))
-        self._check_seals(check, known, since)
+        self._check_seals(check, day_names, since)
         end = checked[-1] if check.lines else ""
         return Verification(
             days=len(checked),
@@ -174,11 +174,11 @@ class Verifier:
 
     # --- comparing seals with the log --------------------------------------------------------------------------
 
-    def _find_beginning(self, known: Sequence[str], checked: Sequence[str]) -> frozenset[str]:
+    def _find_beginning(self, day_names: Sequence[str], checked: Sequence[str]) -> frozenset[str]:
         """Return the hashes that may precede the first line."""
         if not checked:
             return frozenset()
-        before = [day for day in known if day < checked[0]]
+        before = [day for day in day_names if day < checked[0]]
         if before:
             check = _ChainCheck([], frozenset())
             check.check_day(days.file_of(self._directory, before[-1]), ())
@@ -187,20 +187,20 @@ class Verifier:
         latest = max((seal.day for seal in earlier), default="")
         return frozenset(seal.last for seal in earlier if seal.day == latest) or frozenset({chain.ZERO})
 
-    def _check_seals(self, check: _ChainCheck, known: Sequence[str], since: str) -> None:
-        own = {each.seal.day: each.content for each in self._seals}
+    def _check_seals(self, check: _ChainCheck, day_names: Sequence[str], since: str) -> None:
+        kept_seals = {each.seal.day: each.content for each in self._seals}
         for each in self._all_seals:
-            if each.seal.day in known and each.seal.day >= since:
+            if each.seal.day in day_names and each.seal.day >= since:
                 self._check_seal(each, check.days[each.seal.day])
             elif each.seal.day >= since:
-                self._check_removed(each.seal, known)
+                self._check_removed(each.seal, day_names)
         for each in self._elsewhere:
             day = each.seal.day
-            if not each.seal.is_early and day >= since and own.get(day) != each.content:
-                what = "is not the one that was kept elsewhere" if day in own else "is missing"
+            if not each.seal.is_early and day >= since and kept_seals.get(day) != each.content:
+                what = "is not the one that was kept elsewhere" if day in kept_seals else "is missing"
                 self._report("missing", days.SEALS, 0, f"the seal of {day} {what}")
-        for day in known:
-            if since <= day < self._today and day not in own:
+        for day in day_names:
+            if since <= day < self._today and day not in kept_seals:
                 self._report("note", f"{day}{days.SUFFIX}", 0, "the day has ended, and has no seal yet")
 
     def _check_seal(self, found: _FoundSeal, day: _CheckedDay) -> None:
@@ -216,9 +216,9 @@ class Verifier:
         if seal.first and day.hashes.get(1, seal.first) != seal.first:
             self._report("changed", name, 1, f"{source} has another hash of this line")
 
-    def _check_removed(self, seal: DaySeal, known: Sequence[str]) -> None:
+    def _check_removed(self, seal: DaySeal, day_names: Sequence[str]) -> None:
         """Report the file of a day that is missing, as `removed` if it was kept long enough."""
-        is_oldest = not any(day < seal.day for day in known)
+        is_oldest = not any(day < seal.day for day in day_names)
         is_due = self._keep_s is None or bool(days.expired([seal.day], self._today, self._keep_s))
         finding = LogFinding(
             "missing", f"{seal.day}{days.SUFFIX}", 0, "the file is missing, and there is a seal of it"

@@ -19,9 +19,9 @@ _MAX_NAMED = 3
 _RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
 
-def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `cache`; a rule shared by several servers need not match each of them."""
-    catalogs = known()
+    catalogs = load_catalogs()
     for rule, servers in find_rules(config, "cache", Cache):
         tools, resources = tools_of(servers, catalogs), _resources_of(servers, catalogs)
         if tools is not None:

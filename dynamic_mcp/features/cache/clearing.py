@@ -42,28 +42,28 @@ class ClearingMarks:
     def __init__(self, state_folder: Path, clock: Clock) -> None:
         self._folder = clearing_folder(state_folder)
         self._clock = clock
-        self._seen: dict[str | None, Stamp | None] = {}
+        self._stamps: dict[str | None, Stamp | None] = {}
         self._due_at = -1.0
         self._looking: asyncio.Task[dict[str | None, Stamp | None]] | None = None
 
     def is_due(self, server: str) -> bool:
         """Return whether to `look` before using a cached result of a server."""
-        return self._clock.now() >= self._due_at or server not in self._seen
+        return self._clock.now() >= self._due_at or server not in self._stamps
 
     async def look(self, server: str) -> list[str | None]:
         """Return the servers whose results must be dropped; None stands for all servers."""
         if self._looking is not None and not self._looking.done():
             return []  # the disk has stalled
         self._due_at = self._clock.now() + LOOK_EVERY_S
-        names = {None, server, *self._seen}
+        names = {None, server, *self._stamps}
         self._looking = asyncio.create_task(asyncio.to_thread(_read, self._folder, names))
         done, _ = await asyncio.wait([self._looking], timeout=_PATIENCE_S)
         if not done:
             log.warning("%s cannot be read in time; kept results are used nevertheless", self._folder)
             return []
         found = self._looking.result()
-        marked = [name for name, stamp in found.items() if name in self._seen and self._seen[name] != stamp]
-        self._seen.update(found)
+        marked = [name for name, stamp in found.items() if name in self._stamps and self._stamps[name] != stamp]
+        self._stamps.update(found)
         return marked
 
 

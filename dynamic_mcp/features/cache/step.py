@@ -280,6 +280,6 @@ def _canonical(data: bytes) -> bytes | None:
 
 def _digest_of_reader(group: GroupView, name: str) -> bytes | None:
     """Return the hash of a tool's definition; None if the tool may write, or is unknown."""
-    known, rules = group.group.known, group.find_rules("cache", CacheRules)
-    definition = None if known is None else known.tools.get(name)
+    catalog, rules = group.group.catalog, group.find_rules("cache", CacheRules)
+    definition = None if catalog is None else catalog.tools.get(name)
     return None if definition is None or rules is None else rules.digest_of_reader(name, definition)

@@ -17,10 +17,10 @@ from dynamic_mcp.policy.globs import Globs
 _STOPS = ".[*?@("
 
 
-def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `guards`."""
     for rule, servers in find_rules(config, "guards", Guard):
-        tools = tools_of(servers, known())
+        tools = tools_of(servers, load_catalogs())
         if tools is not None:
             yield from check_globs(f"{rule.id}.tools", rule.tools, tools)
             yield from _check_path(rule, tools)
@@ -31,7 +31,9 @@ def _check_path(guard: Guard, tools: Mapping[str, Raw]) -> Iterator[Finding]:
     name = _first_name(guard.path or "")
     globs = Globs(guard.tools)
     schemas = [
-        wire.member(tool, "inputSchema", "properties") for own, tool in tools.items() if globs.matches_variant(own)
+        wire.member(tool, "inputSchema", "properties")
+        for name_of_tool, tool in tools.items()
+        if globs.matches_variant(name_of_tool)
     ]
     if not name or not schemas or not all(map(len, schemas)):
         return

@@ -10,7 +10,7 @@ from dynamic_mcp.doctor.listening import check_address, is_served
 from dynamic_mcp.features.metrics.config import Metrics
 
 
-def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the address of the metrics."""
     metrics = config.settings_of("metrics", Metrics)
     if metrics is not None:

@@ -36,22 +36,24 @@ class Metrics(Section, Private, frozen=True):
 
 
 def resolve(
-    own: Metrics, file: Path, surroundings: Surroundings, *, authenticates: bool
+    section: Metrics, file: Path, surroundings: Surroundings, *, authenticates: bool
 ) -> tuple[Metrics | None, list[str]]:
     """Return the metrics settings, with warnings; None if metrics cannot be served, as in every workspace."""
     if surroundings.working_directory is not None:
         return None, []
     texts = Substitution(surroundings.all_variables())
-    token = "" if own.token is None else texts.fill(("settings", "metrics", "token"), own.token, is_required=True)
+    token = (
+        "" if section.token is None else texts.fill(("settings", "metrics", "token"), section.token, is_required=True)
+    )
     complaints = [*texts.warnings, *texts.failures]
-    if own.token is not None and (texts.failures or not token.strip()):
+    if section.token is not None and (texts.failures or not token.strip()):
         complaints.append("settings.metrics: not served, because its `token` is empty")
-    elif isinstance(own.listen, UnixAddress):
+    elif isinstance(section.listen, UnixAddress):
         complaints.append("settings.metrics: not served: `listen` must be a host and a port")
-    elif not token and not _is_loopback(own.listen.host):
+    elif not token and not _is_loopback(section.listen.host):
         complaints.append("settings.metrics: not served, because other machines can reach it without a `token`")
     else:
-        return replace(own, token=token or None), complaints
+        return replace(section, token=token or None), complaints
     return None, complaints
 
 

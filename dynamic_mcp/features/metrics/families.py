@@ -99,11 +99,11 @@ class Histogram:
 Family = Values | Histogram
 
 
-def _bound(labels: Labels, known: Mapping[Labels, object], definition: Definition, limit: int) -> Labels:
+def _bound(labels: Labels, series: Mapping[Labels, object], definition: Definition, limit: int) -> Labels:
     """Return labels within the limit: as encodable text, and without names once there are too many."""
     assert len(labels) == len(definition.labels), f"{definition.name} has the labels {definition.labels}"
     labels = tuple(_writable(each) for each in labels)
-    if labels in known or len(known) < limit:
+    if labels in series or len(series) < limit:
         return labels
     named = definition.named
     pairs = zip(definition.labels, labels, strict=True)

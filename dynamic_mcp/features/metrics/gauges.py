@@ -90,8 +90,8 @@ def _loads(groups: list[Group]) -> Iterator[Values]:
 def _tools(groups: list[Group]) -> Values:
     family = Values(definitions.TOOLS)
     for group in groups:
-        if group.known is not None:
-            family.set(len(group.known.tools), (group.name,))
+        if group.catalog is not None:
+            family.set(len(group.catalog.tools), (group.name,))
     return family
 
 

@@ -35,7 +35,7 @@ class _Sent(Struct, gc=False):
     `labels` are those of an operation, without the last.
     """
 
-    seen: Observation
+    observation: Observation
     group: GroupView
     labels: tuple[str, str, str, str]
     at: float
@@ -72,39 +72,39 @@ class MetricsObserver(Observer):
         yield self._cache_hits
         yield self._decisions
 
-    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+    def send(self, observation: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Record a request to an upstream and its start time."""
         labels = _labels(message.group, message.method, message.params)
-        _sent.set(_Sent(seen, message.group, labels, time.perf_counter()))
+        _sent.set(_Sent(observation, message.group, labels, time.perf_counter()))
         return message
 
-    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def receive(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         sent = _sent.get()
         assert sent is not None
-        self._client.observe(time.perf_counter() - sent.at, (*sent.labels, seen.sent_outcome.label))
+        self._client.observe(time.perf_counter() - sent.at, (*sent.labels, observation.sent_outcome.label))
 
-    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        took_s = time.perf_counter() - seen.started
-        if seen.approval is not None:
-            took_s -= seen.approval.waited_s  # the time that a user took does not belong to the tool
-        request, group, sent = seen.request, seen.group, _sent.get()
-        if sent is not None and (sent.seen is not seen or sent.group is not group):
+    def end(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        took_s = time.perf_counter() - observation.started
+        if observation.approval is not None:
+            took_s -= observation.approval.waited_s  # the time that a user took does not belong to the tool
+        request, group, sent = observation.request, observation.group, _sent.get()
+        if sent is not None and (sent.observation is not observation or sent.group is not group):
             sent = None
-        kind = seen.outcome.label
+        kind = observation.outcome.label
         if group is None:
-            labels = (_known_method(request.method), _own_tool(seen), "", _group_of(error))
+            labels = (_known_method(request.method), _own_tool(observation), "", _group_of(error))
             if labels[1] == GET:
                 self._searches.observe(took_s, (kind,))
         else:
-            labels = _labels(group, request.method, seen.params) if sent is None else sent.labels
+            labels = _labels(group, request.method, observation.params) if sent is None else sent.labels
         self._server.observe(took_s, (*labels, kind))
         self._request_bytes.add((labels[3],), len(request.params))
         if answer is not None:
             self._result_bytes.add((labels[3],), len(answer.result) or len(answer.error))
-        if seen.is_cached:
+        if observation.is_cached:
             self._cache_hits.add((labels[3],))
-        if seen.decision:
-            self._decisions.add((seen.decision,))
+        if observation.decision:
+            self._decisions.add((observation.decision,))
 
     def note(self, event: Event) -> None:
         seconds = session_seconds(event)
@@ -130,9 +130,9 @@ def _known_method(method: str) -> str:
     return method if method in operations.METHODS else OTHER
 
 
-def _own_tool(seen: Observation) -> str:
+def _own_tool(observation: Observation) -> str:
     """Return the name of the called meta tool, for a request without an upstream."""
-    request = seen.request
+    request = observation.request
     if request.method != "tools/call":
         return ""
     name = wire.text(wire.member(request.params, "name"))
@@ -141,12 +141,12 @@ def _own_tool(seen: Observation) -> str:
 
 def _labels(group: GroupView, method: str, params: Mapping[str, Raw] | None) -> tuple[str, str, str, str]:
     """Return the method, tool, prompt and group of a request, limited to names in the server's catalog."""
-    known = group.group.known
+    catalog = group.group.catalog
     match method:
         case "tools/call":
-            return method, _known_name(known.tools if known else (), params), "", group.name
+            return method, _known_name(catalog.tools if catalog else (), params), "", group.name
         case "prompts/get":
-            prompts = known.entries(ListKind.PROMPTS) if known else ()
+            prompts = catalog.entries(ListKind.PROMPTS) if catalog else ()
             return method, "", _known_name(prompts, params), group.name
         case _:
             return _known_method(method), "", "", group.name

@@ -104,7 +104,7 @@ class MetricsService(ObserverService):
 
     async def _serve(self, wanted: Metrics | None) -> None:
         if self._listener is not None and wanted is None:
-            log.info("metrics are served no more at %s", self.url)
+            log.info("stopped serving metrics at %s", self.url)
         await self._stop()
         if wanted is None:
             return

@@ -17,9 +17,9 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.globs import Globs
 
 
-def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `overrides` of servers."""
-    catalogs = known()
+    catalogs = load_catalogs()
     for server, presentation in config.presentations.items():
         overrides, catalog = presentation.rules_of("overrides", Override), catalogs.get(server)
         if not overrides or catalog is None or not catalog.knows((ListKind.TOOLS,)):

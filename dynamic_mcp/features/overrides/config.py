@@ -41,14 +41,14 @@ class Annotations(Section, frozen=True):
     )
 
 
-def _list_annotations(own: Annotations) -> Mapping[str, str | bool]:
+def _list_annotations(annotations: Annotations) -> Mapping[str, str | bool]:
     """Return the configured annotations by their MCP names."""
     found = {
-        "title": own.title,
-        "readOnlyHint": own.read_only,
-        "destructiveHint": own.destructive,
-        "idempotentHint": own.idempotent,
-        "openWorldHint": own.open_world,
+        "title": annotations.title,
+        "readOnlyHint": annotations.read_only,
+        "destructiveHint": annotations.destructive,
+        "idempotentHint": annotations.idempotent,
+        "openWorldHint": annotations.open_world,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -42,27 +42,27 @@ class OverriddenTool:
         """True if the server's arguments differ from the model's."""
         return bool(self._arguments)
 
-    def restore(self, given: Raw | None) -> Raw | None:
+    def restore(self, arguments: Raw | None) -> Raw | None:
         """Return the server's arguments for those of a model.
 
         Unchanged arguments are the same object. Raises InvalidArguments for arguments that are not shown.
         """
-        return given if not self._arguments else self._restore(given)
+        return arguments if not self._arguments else self._restore(arguments)
 
     def present(self, sent: Raw) -> Raw:
         """Return the sent arguments as a client may see them, with the shown names."""
         if not self._arguments:
             return sent
         unshown = {each.name for each in self._arguments if not each.is_given}
-        names = {own: shown for shown, own in self._own_names.items()}
+        names = {own_name: shown for shown, own_name in self._own_names.items()}
         members = _members(sent)
         return Raw(
             wire.encode({names.get(name, name): each for name, each in members.items() if name not in unshown})
         )
 
-    def _restore(self, given: Raw | None) -> Raw | None:
+    def _restore(self, arguments: Raw | None) -> Raw | None:
         try:
-            members = {} if given is None or bytes(given) == b"null" else wire.members(given)
+            members = {} if arguments is None or bytes(arguments) == b"null" else wire.members(arguments)
         except wire.Malformed:
             raise InvalidArguments(f"the arguments of `{self.name}` are not an object") from None
         restored: dict[str, Raw] = {}
@@ -75,7 +75,7 @@ class OverriddenTool:
             restored[self._own_names.get(name, name)] = value
         restored = {**self._defaults, **restored, **self._fixed}
         # a fixed argument may occur twice, and only the last value was checked
-        return given if restored == members and not self._fixed else Raw(wire.encode(restored))
+        return arguments if restored == members and not self._fixed else Raw(wire.encode(restored))
 
     @cached_property
     def _fixed(self) -> Mapping[str, Raw]:

@@ -123,15 +123,15 @@ class Overrides:
 
     def own_names(self, shown: str) -> list[str]:
         """Return the names that a tool with this shown name may have at the server."""
-        renamed = [own for own, override in self._exact.items() if override.rename == shown]
-        return [own for own in (*renamed, shown) if self._shown_name(own) == shown]
+        renamed = [own_name for own_name, override in self._exact.items() if override.rename == shown]
+        return [own_name for own_name in (*renamed, shown) if self._shown_name(own_name) == shown]
 
-    def _shown_name(self, own: str) -> str | None:
+    def _shown_name(self, own_name: str) -> str | None:
         """Return the shown name of a tool; None if it is hidden."""
-        override = self.find(own)
+        override = self.find(own_name)
         if override is None:
-            return own
-        return None if override.is_hidden else override.rename or own
+            return own_name
+        return None if override.is_hidden else override.rename or own_name
 
     def _show_one(self, name: str, entry: Raw) -> OverriddenTool | None:
         override = self.find(name)
@@ -150,11 +150,11 @@ class Overrides:
 
 def _without_clashes(tools: Sequence[OverriddenTool], complaints: list[str]) -> list[OverriddenTool]:
     """Leave out tools whose new name is taken."""
-    own = {each.name for each in tools if each.name == each.own_name}
+    own_names = {each.name for each in tools if each.name == each.own_name}
     renamed = Counter(each.name for each in tools if each.name != each.own_name)
     kept: list[OverriddenTool] = []
     for each in tools:
-        if each.name != each.own_name and (each.name in own or renamed[each.name] > 1):
+        if each.name != each.own_name and (each.name in own_names or renamed[each.name] > 1):
             complaints.append(_complain(each.own_name, f"another one is named `{each.name}`"))
         else:
             kept.append(each)

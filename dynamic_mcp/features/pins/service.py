@@ -150,18 +150,18 @@ class DefinitionGate:
     @property
     def is_open(self) -> bool:
         """True if nothing known of the group is held back: `check` lets every request pass."""
-        return not self.held and not self._unread and self.group.known is self._whole
+        return not self.held and not self._unread and self.group.catalog is self._whole
 
     @property
     def is_behind(self) -> bool:
         """True if the group has a catalog that is not judged yet."""
-        known = self.group.known
+        known = self.group.catalog
         return known is not self._whole and known is not None
 
     async def catch_up(self) -> None:
         """Judge the group's current catalog, unless it changes faster than it can be judged."""
         for _ in range(2):  # a thread may have started with an earlier catalog
-            known = self.group.known
+            known = self.group.catalog
             if known is None or known is self._whole:
                 return
             self.admit(known)
@@ -190,7 +190,7 @@ class DefinitionGate:
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Check a request before it is sent. Raises DefinitionHeld if its target is held back."""
-        known = self.group.known
+        known = self.group.catalog
         if known is not self._whole and known is not None:
             self.admit(known)
             if known is not self._whole and method in _ABOUT_DEFINITIONS:

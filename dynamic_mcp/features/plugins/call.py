@@ -132,12 +132,12 @@ class PluginCall:
 
     def _read_arguments(self, request: CallRequest) -> Raw | None:
         """Return a request's arguments, or None if unchanged. Raises ValueError if they cannot be sent."""
-        own = self._request
-        if (request.kind, request.server, request.name) != (own.kind, own.server, own.name):
+        original = self._request
+        if (request.kind, request.server, request.name) != (original.kind, original.server, original.name):
             raise ValueError("only the arguments of a call can be replaced")
-        if request.raw_arguments == own.raw_arguments:
+        if request.raw_arguments == original.raw_arguments:
             return None
-        if own.kind == "resource":
+        if original.kind == "resource":
             raise ValueError("a resource is read without arguments")
         return _check(request.raw_arguments)
 
@@ -224,7 +224,7 @@ def _describe(message: UpstreamRequest, caller: CallerInfo) -> CallRequest:
 
 def _check_by_schema(message: UpstreamRequest, request: CallRequest, arguments: Raw) -> None:
     """Check arguments by the server's schema, where required. Raises InvalidArguments."""
-    catalog, group = message.group.group.known, message.group
+    catalog, group = message.group.group.catalog, message.group
     if request.kind != "tool" or catalog is None or not must_fit(group, group.shown_name(request.name)):
         return
     schema = catalog.input_schema(request.name)
@@ -242,5 +242,5 @@ def _check(data: bytes) -> Raw:
     if b"\n" in data or b"\r" in data:
         raise ValueError("it is not in one line")
     if (name := wire.find_duplicate_name(data)) is not None:
-        raise ValueError(f"`{name}` is there twice")
+        raise ValueError(f"duplicate key `{name}`")
     return Raw(data)

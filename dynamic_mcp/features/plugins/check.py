@@ -14,7 +14,7 @@ from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.system.event_loop import loop_factory
 
 
-def check(config: Config, known: KnownCatalogs) -> list[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
     """Open each plug-in as serving the config would, close it, and return the problems."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_check_all(config))

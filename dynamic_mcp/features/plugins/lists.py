@@ -104,9 +104,9 @@ class HookedGroup(GroupView):
         self._hidden: tuple[Mapping[str, Raw], Mapping[str, Raw], frozenset[str]] | None = None
 
     @property
-    def known(self) -> Catalog | None:
+    def catalog(self) -> Catalog | None:
         """The group's catalog in this view, as far as it is known and plug-ins have filtered it."""
-        catalog = self._base.known
+        catalog = self._base.catalog
         if catalog is not self._catalog:
             self._shown = None if catalog is None else self._assemble(catalog)
             self._catalog = catalog
@@ -119,12 +119,12 @@ class HookedGroup(GroupView):
     @property
     def is_fresh(self) -> bool:
         """True if plug-ins have filtered all known lists."""
-        catalog = self._base.known
+        catalog = self._base.catalog
         return catalog is None or not self._find_stale(catalog)
 
     async def refresh(self) -> None:
         """Ask plug-ins to filter the known lists, if these have changed."""
-        if (catalog := self._base.known) is not None:
+        if (catalog := self._base.catalog) is not None:
             await self._ask(catalog)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
@@ -153,7 +153,7 @@ class HookedGroup(GroupView):
 
         Resources that a plug-in left out do not exist, nor do those that match only templates it left out.
         """
-        whole, shown = self._base.known, self.known
+        whole, shown = self._base.catalog, self.catalog
         if not self._base.may_read(uri) or whole is None or shown is None or not shown.knows(_RESOURCES):
             return False
         if uri in whole.entries(ListKind.RESOURCES):
@@ -266,33 +266,35 @@ class HookedGroup(GroupView):
 def _is_listed(request: Request) -> bool:
     """Return whether a group is known to list the resource of a request."""
     uri = wire.text(wire.member(request.params, "uri"))
-    return any(group.known is not None and uri in group.known.entries(ListKind.RESOURCES) for group in request.view)
+    return any(
+        group.catalog is not None and uri in group.catalog.entries(ListKind.RESOURCES) for group in request.view
+    )
 
 
 def _is_stale(outcome: _Outcome | None, now: float) -> bool:
     return outcome is None or (outcome.until is not None and outcome.until <= now)
 
 
-def _check(use: str, given: Sequence[Item], found: object) -> list[Item]:
+def _check(use: str, items: Sequence[Item], found: object) -> list[Item]:
     """Return the items from a plug-in. Raises PluginError if they are not among those given."""
     if not isinstance(found, Sequence) or not all(isinstance(each, Item) for each in found):
         raise PluginError(use, "has not returned a sequence of `Item`")
-    before = {each.name: each for each in given}
+    before = {each.name: each for each in items}
     for item in found:
-        known = before.pop(item.name, None)
-        if known is None:
-            raise PluginError(use, f"has added `{item.name[:100]}`, which the list does not have, or twice")
-        if item.raw is not known.raw and not _is_same_entry(item, known):
+        original = before.pop(item.name, None)
+        if original is None:
+            raise PluginError(use, f"has added `{item.name[:100]}`, which is not in the list or is a duplicate")
+        if item.raw is not original.raw and not _is_same_entry(item, original):
             raise PluginError(use, f"has returned no valid definition of `{item.name[:100]}`")
     return list(found)
 
 
-def _is_same_entry(item: Item, known: Item) -> bool:
+def _is_same_entry(item: Item, original: Item) -> bool:
     """Return whether a definition can replace another: it is JSON on one line, with the same name."""
-    key = next(kind.key for kind, public in _KINDS.items() if public == known.kind)
+    key = next(kind.key for kind, public in _KINDS.items() if public == original.kind)
     try:
         item.raw.decode()
-        own = wire.text(wire.members(item.raw).get(key))
+        name = wire.text(wire.members(item.raw).get(key))
     except (ValueError, DynamicMcpError):
         return False
-    return b"\n" not in item.raw and own is not None and own == wire.text(wire.member(known.raw, key))
+    return b"\n" not in item.raw and name is not None and name == wire.text(wire.member(original.raw, key))

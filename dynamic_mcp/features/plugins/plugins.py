@@ -144,8 +144,8 @@ class Plugins:
     def _of_calls(self, server: str) -> tuple[ActivePlugin, ...]:
         found = self._by_server.get(server)
         if found is None:
-            own = (each for each in self.active if each.opened is None or each.opened.has_call)
-            found = self._by_server[server] = tuple(each for each in own if each.servers.matches(server))
+            with_calls = (each for each in self.active if each.opened is None or each.opened.has_call)
+            found = self._by_server[server] = tuple(each for each in with_calls if each.servers.matches(server))
         return found
 
 

@@ -11,12 +11,12 @@ from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.policy.patterns import compile_pattern
 
 
-def check(config: Config, known: KnownCatalogs) -> Iterator[Finding]:
+def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about `redact`."""
     for rule, servers in find_rules(config, "redact", Redact):
         if rule.pattern is not None and compile_pattern(rule.pattern).search("") is not None:
             what = "the pattern matches an empty text; each message is looked through, and empty matches stay"
             yield warning(f"{rule.id}.pattern", what, "write `+` for `*`")
-        tools = tools_of(servers, known())
+        tools = tools_of(servers, load_catalogs())
         if tools is not None and rule.tools is not None:
             yield from check_globs(f"{rule.id}.tools", rule.tools, tools)

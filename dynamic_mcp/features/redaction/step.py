@@ -50,10 +50,10 @@ class RedactArguments(ChangingStep):
         params = call.params
         if redactor is None or params is None or call.redacted is params or call.method not in _WITH_ARGUMENTS:
             return next(call)
-        given = params.get("arguments")
-        if given is None:
+        arguments = params.get("arguments")
+        if arguments is None:
             return next(call)
-        if len(given) > MAX_BYTES_IN_LOOP:
+        if len(arguments) > MAX_BYTES_IN_LOOP:
             return self._redact_in_thread(redactor, next, restart, call)
         return next(_redact_arguments(redactor, call))
 
@@ -96,9 +96,9 @@ class RedactAnswers(Step):
 
 def _redact_arguments(redactor: Redactor, call: UpstreamRequest) -> UpstreamRequest:
     params = call.params or {}
-    given = params.get("arguments")
-    redacted = redactor.redact_arguments(call.tool, given)
-    if redacted is not given and redacted is not None:
+    arguments = params.get("arguments")
+    redacted = redactor.redact_arguments(call.tool, arguments)
+    if redacted is not arguments and redacted is not None:
         params = {**params, "arguments": redacted}
     return structs.replace(call, params=params, redacted=params)
 

@@ -33,19 +33,19 @@ class Telemetry(Section, frozen=True):
 
 
 def resolve(
-    own: Telemetry | None, file: Path, surroundings: Surroundings, *, authenticates: bool
+    section: Telemetry | None, file: Path, surroundings: Surroundings, *, authenticates: bool
 ) -> tuple[Telemetry | None, list[str]]:
     """Return the telemetry settings, with warnings; None if nothing is sent, as in every workspace.
 
     The variables are those of the OpenTelemetry specification, section "Environment variables".
     Raises ConfigError if `file` enables it and a package is missing.
     """
-    environment, is_asked_for = surroundings.environment, own is not None
+    environment, is_asked_for = surroundings.environment, section is not None
     if surroundings.working_directory is not None:
         return None, []
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None, []
-    if own is None and not any(_has_endpoint(each, environment) for each in _SIGNALS):
+    if section is None and not any(_has_endpoint(each, environment) for each in _SIGNALS):
         return None, []
     if not _has_packages():
         from dynamic_mcp.system.extras import install_hint
@@ -55,11 +55,15 @@ def resolve(
                 str(file), "settings.telemetry", "needs packages that are missing", hint=install_hint("otel")
             )
         return None, [f"`OTEL_EXPORTER_OTLP_ENDPOINT` is set, but packages are missing: {install_hint('otel')}"]
-    own = own or Telemetry()
+    section = section or Telemetry()
     telemetry = replace(
-        own,
-        traces=_exports("TRACES", environment, is_asked_for=is_asked_for) if own.traces is None else own.traces,
-        metrics=_exports("METRICS", environment, is_asked_for=is_asked_for) if own.metrics is None else own.metrics,
+        section,
+        traces=_exports("TRACES", environment, is_asked_for=is_asked_for)
+        if section.traces is None
+        else section.traces,
+        metrics=_exports("METRICS", environment, is_asked_for=is_asked_for)
+        if section.metrics is None
+        else section.metrics,
     )
     return (telemetry if telemetry.traces or telemetry.metrics else None), []
 

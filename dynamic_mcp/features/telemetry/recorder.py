@@ -143,12 +143,12 @@ class Recorder:
             try:
                 exporter.take(self._durations.popleft() if self._durations else self._spans.popleft())
             except Exception:
-                log.exception("a bug: something measured is lost")
+                log.exception("a bug: a measurement was lost")
 
     def _complain(self) -> None:
         if self.dropped and not self._has_complained:
             self._has_complained = True
-            log.warning("telemetry: more spans come than can be sent; some are lost")
+            log.warning("telemetry: spans arrive faster than they can be sent; some are lost")
 
 
 def _load_sdk(settings: TelemetrySettings) -> Exporter:

@@ -187,10 +187,10 @@ class _Delivery:
                 return
             self._has_failed = not is_delivered
         if is_delivered:
-            log.info("telemetry: the collector takes %s again", what)
+            log.info("telemetry: the collector accepts %s again", what)
         else:
-            reason = one_line(getattr(_thread, "reason", ""), _LONGEST_REASON)
-            log.warning("telemetry: the collector does not take %s, which are lost: %s", what, reason or "no reason")
+            reason = one_line(getattr(_thread, "reason", ""), _LONGEST_REASON) or "no reason"
+            log.warning("telemetry: the collector does not accept %s, which are lost: %s", what, reason)
 
 
 def _keep(record: logging.LogRecord) -> bool:

@@ -76,28 +76,28 @@ class Tracing(Observer):
 
     # --- requests of clients ---------------------------------------------------------------------------
 
-    def begin(self, seen: Observation) -> None:
+    def begin(self, observation: Observation) -> None:
         """Begin a server span, in the trace that the client names or in a new one."""
         if not self._has_traces:
             return
-        parent, link = _find_contexts(seen.request)
+        parent, link = _find_contexts(observation.request)
         trace = Trace(begin_trace() if parent is None else parent.trace_id, parent, None)
-        self._recorder.decide(trace, seen.request.method)
-        span = self._open[id(seen)] = _ServerSpan(trace, link)
-        seen.trace = trace.id
+        self._recorder.decide(trace, observation.request.method)
+        span = self._open[id(observation)] = _ServerSpan(trace, link)
+        observation.trace = trace.id
         if (mark := current_request()) is not None:
             mark.trace_id, mark.span_id = trace.id, span.id
 
-    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def end(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record the server span, and the duration of the request."""
-        seconds = time.perf_counter() - seen.started
-        span, request = self._open.pop(id(seen), None), seen.request
-        outcome = seen.outcome
-        kind, target = operations.target_of(request, seen.group, request.method, seen.name)
+        seconds = time.perf_counter() - observation.started
+        span, request = self._open.pop(id(observation), None), observation.request
+        outcome = observation.outcome
+        kind, target = operations.target_of(request, observation.group, request.method, observation.name)
         attributes = _describe(request.method, kind, target, outcome)
         attributes |= operations.of_client(request.client)
-        if seen.group is not None:
-            attributes[names.GROUP] = seen.group.name
+        if observation.group is not None:
+            attributes[names.GROUP] = observation.group.name
         if (unsent := _sent.get()) is not None and unsent.mark is not None:  # another observer refused it
             unsent.mark.is_over = True
         if self._has_metrics:
@@ -105,7 +105,7 @@ class Tracing(Observer):
             self._recorder.put_duration(names.SERVER_DURATION, seconds, labels)
         if span is None or span.trace.is_sampled is False:
             return
-        started = int(seen.at * 1e9)
+        started = int(observation.at * 1e9)
         ended = started + int(seconds * 1e9)
         self._recorder.put_span(
             Span(
@@ -115,37 +115,37 @@ class Tracing(Observer):
                 _span_name(request.method, target),
                 started,
                 ended,
-                attributes | _describe_request(seen),
-                events=span.events or _events(seen, ended),
+                attributes | _describe_request(observation),
+                events=span.events or _events(observation, ended),
                 link=span.link,
                 error=_description(outcome, is_failure=not outcome.blames_caller),
-                payloads=self._payloads(seen, answer),
+                payloads=self._payloads(observation, answer),
             )
         )
 
-    def _payloads(self, seen: Observation, answer: Frame | None) -> partial[Mapping[str, str]] | None:
-        if not self._with_payloads or seen.request.method != "tools/call":
+    def _payloads(self, observation: Observation, answer: Frame | None) -> partial[Mapping[str, str]] | None:
+        if not self._with_payloads or observation.request.method != "tools/call":
             return None
-        arguments = (seen.params or {}).get("arguments", EMPTY_OBJECT)
+        arguments = (observation.params or {}).get("arguments", EMPTY_OBJECT)
         return partial(_mask_payloads, arguments, wire.ABSENT if answer is None else answer.result)
 
     # --- requests to upstreams -------------------------------------------------------------------------
 
-    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+    def send(self, observation: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Begin a client span, and add its context to the request."""
-        parent = self._open.get(id(seen))
+        parent = self._open.get(id(observation))
         span = _ClientSpan(message, parent)
         _sent.set(span)
         if parent is None:
             return message
         if not parent.events:
-            parent.events = _events(seen, _now(seen))
+            parent.events = _events(observation, _now(observation))
         context = parent.trace.context(span.id)
         span.mark = mark_outgoing(_headers(context))
         params = _with_context(message.params, context)
         return message if params is None else structs.replace(message, params=params)
 
-    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+    def receive(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record the client span, and the duration at the upstream."""
         span = _sent.get()
         if span is None:
@@ -155,8 +155,8 @@ class Tracing(Observer):
             span.mark.is_over = True
         message, seconds = span.message, time.perf_counter() - span.began
         name = wire.text((message.params or {}).get("name")) or ""
-        outcome = seen.sent_outcome
-        kind, target = operations.target_of(seen.request, message.group, message.method, name)
+        outcome = observation.sent_outcome
+        kind, target = operations.target_of(observation.request, message.group, message.method, name)
         attributes = _describe(message.method, kind, target, outcome)
         attributes |= operations.of_upstream(message.group.config)
         attributes[names.GROUP] = message.group.name
@@ -168,7 +168,7 @@ class Tracing(Observer):
         attributes |= _describe_resource(message.method, message.params)
         if era := _era(message):
             attributes[names.ERA] = era
-        ended = _now(seen)
+        ended = _now(observation)
         self._recorder.put_span(
             Span(
                 span.parent.trace,
@@ -230,9 +230,9 @@ def _parse(parent: str | None, state: str | None) -> TraceContext | None:
 
 def _with_context(params: Mapping[str, Raw] | None, context: TraceContext) -> Mapping[str, Raw] | None:
     """Return params whose `_meta` names a span; None if there is no room for it. `baggage` stays unchanged."""
-    own = (params or {}).get("_meta", EMPTY_OBJECT)
+    own_meta = (params or {}).get("_meta", EMPTY_OBJECT)
     try:
-        meta = wire.members(own)
+        meta = wire.members(own_meta)
     except wire.Malformed:
         return None
     meta[_PARENT] = Raw(wire.encode(context.parent))
@@ -269,30 +269,30 @@ def _description(outcome: Outcome, *, is_failure: bool) -> str | None:
     return operations.shorten_message(outcome) if outcome.error_type and is_failure else None
 
 
-def _describe_request(seen: Observation) -> Attributes:
+def _describe_request(observation: Observation) -> Attributes:
     """Return the attributes that only the span of a client's request has."""
-    attributes: Attributes = {names.REQUEST_ID: operations.id_of(seen.request.id)}
-    if seen.decision:
-        attributes |= {names.DECISION: seen.decision, names.RULE: seen.rule}
-    if seen.is_cached:
+    attributes: Attributes = {names.REQUEST_ID: operations.id_of(observation.request.id)}
+    if observation.decision:
+        attributes |= {names.DECISION: observation.decision, names.RULE: observation.rule}
+    if observation.is_cached:
         attributes[names.CACHE_HIT] = True
-    if seen.approval is not None:
-        attributes |= _describe_approval(seen)
-    if address := seen.request.address:
+    if observation.approval is not None:
+        attributes |= _describe_approval(observation)
+    if address := observation.request.address:
         attributes[names.CLIENT_ADDRESS] = address
-        if port := seen.request.port:
+        if port := observation.request.port:
             attributes[names.CLIENT_PORT] = port
-    if not seen.request.revision.is_stateless:
-        attributes[names.SESSION_ID] = seen.request.client.id
-    return attributes | _describe_resource(seen.request.method, seen.params)
+    if not observation.request.revision.is_stateless:
+        attributes[names.SESSION_ID] = observation.request.client.id
+    return attributes | _describe_resource(observation.request.method, observation.params)
 
 
-def _describe_approval(seen: Observation) -> Attributes:
-    assert seen.approval is not None
+def _describe_approval(observation: Observation) -> Attributes:
+    assert observation.approval is not None
     return {
-        names.APPROVAL: seen.approval.outcome,
-        names.APPROVAL_CHANNEL: seen.approval.channel,
-        names.APPROVAL_WAIT: seen.approval.waited_s,
+        names.APPROVAL: observation.approval.outcome,
+        names.APPROVAL_CHANNEL: observation.approval.channel,
+        names.APPROVAL_WAIT: observation.approval.waited_s,
     }
 
 
@@ -302,13 +302,15 @@ def _describe_resource(method: str, params: Mapping[str, Raw] | None) -> Attribu
     return {names.RESOURCE_URI: operations.shorten_uri(uri)}
 
 
-def _events(seen: Observation, at: int) -> tuple[SpanEvent, ...]:
+def _events(observation: Observation, at: int) -> tuple[SpanEvent, ...]:
     """Return the chain's events of a request before this time."""
     events: tuple[SpanEvent, ...] = ()
-    if seen.decision:
-        events = (SpanEvent(names.DECISION, at, {names.DECISION: seen.decision, names.RULE: seen.rule}),)
-    if seen.approval is not None:
-        events += (SpanEvent("dynamic_mcp.approval", at, _describe_approval(seen)),)
+    if observation.decision:
+        events = (
+            SpanEvent(names.DECISION, at, {names.DECISION: observation.decision, names.RULE: observation.rule}),
+        )
+    if observation.approval is not None:
+        events += (SpanEvent("dynamic_mcp.approval", at, _describe_approval(observation)),)
     return events
 
 
@@ -322,6 +324,6 @@ def _mask_payloads(arguments: Raw, result: Raw) -> Mapping[str, str]:
     return {**found, names.RESULT: masked_payload(result)} if len(result) else found
 
 
-def _now(seen: Observation) -> int:
+def _now(observation: Observation) -> int:
     """Return the time in nanoseconds since 1970, by the clock that measures durations."""
-    return int((seen.at + time.perf_counter() - seen.started) * 1e9)
+    return int((observation.at + time.perf_counter() - observation.started) * 1e9)

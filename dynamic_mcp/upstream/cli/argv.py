@@ -59,11 +59,11 @@ class _Line:
 
     def _check_names(self) -> None:
         every: list[AnyArgument] = [*self._command.flags, *self._command.positionals]
-        known = {each.argument: each for each in every}
+        specs = {each.argument: each for each in every}
         for name in self._arguments:
-            if name not in known and name not in RESERVED:
+            if name not in specs and name not in RESERVED:
                 raise BadArguments(f"there is no argument `{name[:100]}`")
-        for name, each in known.items():
+        for name, each in specs.items():
             if each.required and self._arguments.get(name) in (None, []):
                 raise BadArguments(f"`{name}` is missing")
 

@@ -224,7 +224,7 @@ class CommandLineTransport:
         if file is None or not Path(file).is_absolute():
             raise self._unreachable(FileNotFoundError())
         if file.lower().endswith(_SCRIPTS):
-            raise Unreachable(self.group, f"`{file}` is a script of the Windows shell, which reads arguments anew")
+            raise Unreachable(self.group, f"`{file}` is a script of the Windows shell, which parses arguments again")
         return file
 
     def _unreachable(self, exc: Exception) -> Unreachable:

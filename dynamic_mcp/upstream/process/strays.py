@@ -181,20 +181,20 @@ class _Origins:
         self._by_process = {strays.server: mark for mark, strays in self._servers.items()}
         self._us = os.getpid()
         self._our_session = os.getsid(0)
-        self._known: dict[int, list[str]] = {self._us: []}
+        self._paths: dict[int, list[str]] = {self._us: []}
 
     def find(self, pid: int) -> list[str]:
         path: list[int] = []
-        while pid not in self._known:
-            self._known[pid] = []  # the table is no snapshot: it may show two processes as each other's parents
+        while pid not in self._paths:
+            self._paths[pid] = []  # the table is no snapshot: it may show two processes as each other's parents
             path.append(pid)
             shown = self._find(pid)
             if shown is None:
                 pid = self._table[pid].parent
             else:
-                self._known[pid] = shown
-        origins = self._known[pid]
-        self._known.update(dict.fromkeys(path, origins))
+                self._paths[pid] = shown
+        origins = self._paths[pid]
+        self._paths.update(dict.fromkeys(path, origins))
         return origins
 
     def _find(self, pid: int) -> list[str] | None:
@@ -268,7 +268,7 @@ class OrphanReaper:
 
     def __init__(self, is_server: Callable[[int], bool]) -> None:
         self._is_server = is_server
-        self._seen = set[tuple[int, int]]()
+        self._zombies = set[tuple[int, int]]()
 
     def start(self) -> None:
         """Sweep once a minute, in a thread, until this process ends."""
@@ -277,10 +277,10 @@ class OrphanReaper:
     def sweep(self) -> None:
         """Reap the processes that were already zombies at the last sweep."""
         zombies = self._find_zombies()
-        for pid, _ in zombies & self._seen:
+        for pid, _ in zombies & self._zombies:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        self._seen = zombies - self._seen
+        self._zombies = zombies - self._zombies
 
     def _find_zombies(self) -> set[tuple[int, int]]:
         """Return zombies with their start times, because a pid may belong to another process later."""

@@ -131,7 +131,7 @@ async def test_one_login_is_for_all_where_the_config_says_so_and_is_not_offered_
 ) -> None:
     async with office(tmp_path, server, is_shared=True) as place, person(place.url, "ann", capabilities=ASKS) as ann:
         refused = await echo(ann)
-    assert "whoever runs dynamic-mcp must log in there" in refused
+    assert "the administrator of dynamic-mcp must log in there" in refused
     assert "http://" not in refused
     assert "auth login" not in refused
 

@@ -37,7 +37,7 @@ def index(log: Path) -> Iterator[AuditIndex]:
 
 
 def ids(index: AuditIndex, wanted: LineFilter = EVERYTHING, most: int | None = None) -> list[str]:
-    return [each.known.id for each in index.find(wanted, most)]
+    return [each.record.id for each in index.find(wanted, most)]
 
 
 def ask(log: Path, wanted: LineFilter = EVERYTHING) -> list[str]:
@@ -126,7 +126,7 @@ def test_what_is_no_line_is_there_and_says_so(log: Path, index: AuditIndex) -> N
         file.write(b'{"v":1,"at":7}\nnonsense\n\xff\n')
     write_log(log, [line(id="next", at=NOON + timedelta(hours=1))])
     index.refresh()
-    assert [each.known.event for each in index.find(EVERYTHING, 4)] == ["damaged"] * 3 + ["call"]
+    assert [each.record.event for each in index.find(EVERYTHING, 4)] == ["damaged"] * 3 + ["call"]
     assert index.count(LineFilter(only_errors=True)) == 6
 
 
@@ -199,7 +199,7 @@ def test_following_yields_each_new_line_once_over_midnight_rotation_and_whatever
     follow = index.follow(LineFilter(event="call"))
 
     def new() -> list[str]:
-        return [each.known.id for each in next(follow)]
+        return [each.record.id for each in next(follow)]
 
     assert new() == []
     write_log(log, [line(id="a"), line("read", id="b")])

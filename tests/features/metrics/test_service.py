@@ -162,7 +162,7 @@ async def test_a_reload_changes_the_token_switches_off_and_on_and_leaves_the_sam
 
         last = service.url
         service.apply(metered(None))
-        await log.says("metrics are served no more")
+        await log.says("stopped serving metrics")
         with pytest.raises(ConnectionRefusedError):
             await _get(last)
         service.apply(metered(ANYWHERE))

@@ -121,7 +121,7 @@ async def test_of_two_tools_of_one_name_the_first_is_kept_and_the_other_is_said(
         client = await join(proxy, only="up")
         listed = (await client.request("tools/list"))["result"]["tools"]
         assert [each["description"] for each in listed] == ["Reads a file.", "Drops."]
-        found = proxy.view_for(client.session)["up"].group.known
+        found = proxy.view_for(client.session)["up"].group.catalog
         assert found is not None
         assert "a second tool with the name `read_file` was left out" in str(found.lists)
 

@@ -44,22 +44,22 @@ def command() -> None:
 
 @command.command("list")
 @proxy_options
-def list_(this: Invocation) -> None:
+def list_(context: Invocation) -> None:
     """List the waiting calls of all your proxies."""
     from dynamic_mcp.features.approvals.commands.calls import list_pending
 
-    list_pending(this)
+    list_pending(context)
 
 
 @command.command("show")
 @_id_argument
 @click.option("--reveal", is_flag=True, help="Show what looks like a secret, too.")
 @output_options
-def show(this: Invocation, id: str, *, reveal: bool) -> None:
+def show(context: Invocation, id: str, *, reveal: bool) -> None:
     """Show one call: who makes it, the tool's description, why you are asked, and all arguments."""
     from dynamic_mcp.features.approvals.commands.calls import show_pending
 
-    show_pending(this, id, reveals=reveal)
+    show_pending(context, id, reveals=reveal)
 
 
 @command.command("allow")
@@ -74,25 +74,25 @@ def show(this: Invocation, id: str, *, reveal: bool) -> None:
 @click.option("--always", is_flag=True, help="Print how to change the config so that it does not ask again.")
 @person_option
 @output_options
-def allow(this: Invocation, id: str, *, scope: Scope, always: bool, yes: bool) -> None:
+def allow(context: Invocation, id: str, *, scope: Scope, always: bool, yes: bool) -> None:
     """Allow a call, after showing it.
 
     Without a terminal this needs --yes, so that a program with a shell does not approve by accident.
     """
     from dynamic_mcp.features.approvals.commands.calls import allow_call
 
-    allow_call(this, id, scope, prints_rule=always, is_sure=yes)
+    allow_call(context, id, scope, prints_rule=always, is_sure=yes)
 
 
 @command.command("deny")
 @_id_argument
 @click.option("--reason", metavar="TEXT", default="", help="Why, for the model to read.")
 @output_options
-def deny(this: Invocation, id: str, *, reason: str) -> None:
+def deny(context: Invocation, id: str, *, reason: str) -> None:
     """Deny a call."""
     from dynamic_mcp.features.approvals.commands.calls import deny_call
 
-    deny_call(this, id, reason)
+    deny_call(context, id, reason)
 
 
 @command.command("edit")
@@ -100,20 +100,20 @@ def deny(this: Invocation, id: str, *, reason: str) -> None:
 @click.option("--args", "arguments", metavar="JSON", help="The new arguments; `-` reads them from stdin.")
 @person_option
 @output_options
-def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None:
+def edit(context: Invocation, id: str, *, arguments: str | None, yes: bool) -> None:
     """Change the arguments of a call in $VISUAL or $EDITOR, see the difference, and allow it once with them.
 
     The new arguments are checked like those of any call. Without a terminal this needs --args and --yes.
     """
     from dynamic_mcp.features.approvals.commands.calls import edit_call
 
-    edit_call(this, id, arguments, is_sure=yes)
+    edit_call(context, id, arguments, is_sure=yes)
 
 
 @command.command("watch")
 @proxy_options
-def watch(this: Invocation) -> None:
+def watch(context: Invocation) -> None:
     """Show each call as it comes, and ask for a decision; one key decides. Ends with Ctrl-C."""
     from dynamic_mcp.features.approvals.commands.watch import watch_pending
 
-    watch_pending(this)
+    watch_pending(context)

@@ -38,58 +38,58 @@ _LONGEST_REASON = 1000
 _MOST_BYTES = 8 << 20
 
 
-def list_pending(this: Invocation) -> None:
+def list_pending(context: Invocation) -> None:
     """Print the waiting calls."""
-    waiting = of_config(this, ApprovalClient().list_pending())
+    waiting = of_config(context, ApprovalClient().list_pending())
     now = time.time()
     rows = [view.to_row(each, now) for each in waiting]
     facts = [to_json(each, now) for each in waiting]
-    this.out.print_rows(facts, view.COLUMNS, rows, if_none="nothing waits for approval")
-    if waiting and not this.out.is_json:
-        this.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
+    context.out.print_rows(facts, view.COLUMNS, rows, if_none="nothing waits for approval")
+    if waiting and not context.out.is_json:
+        context.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
 
 
-def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
+def show_pending(context: Invocation, id: str, *, reveals: bool) -> None:
     """Print one waiting call. Raises NotFound and InvalidArguments."""
     pending = find(id)
-    if this.out.is_json:
-        this.out.print_json(to_json(pending, time.time(), reveals=reveals))
+    if context.out.is_json:
+        context.out.print_json(to_json(pending, time.time(), reveals=reveals))
     else:
-        view.show_details(this.out, pending, time.time(), reveals=reveals)
+        view.show_details(context.out, pending, time.time(), reveals=reveals)
 
 
-def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is_sure: bool) -> None:
+def allow_call(context: Invocation, id: str, scope: Scope, *, prints_rule: bool, is_sure: bool) -> None:
     """Allow a call after a user has seen it. Raises DynamicMcpError."""
     require_person("approve allow", seen="the call", is_sure=is_sure)
     pending = find(id)
     if scope not in pending.offered:
         offered = " or ".join(f"`{each}`" for each in pending.offered)
         raise InvalidArguments(f"{pending.id} can be approved for {offered}, and not for `{scope}`")
-    if not is_sure and not _may_allow(this, pending, scope):
-        this.out.say(f"{pending.id} still waits; `{format_command('approve', 'deny', pending.id)}` denies it")
+    if not is_sure and not _may_allow(context, pending, scope):
+        context.out.say(f"{pending.id} still waits; `{format_command('approve', 'deny', pending.id)}` denies it")
         return
-    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
+    send(context, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
     if prints_rule:
-        print_rule(this.out, pending)
+        print_rule(context.out, pending)
 
 
-def _may_allow(this: Invocation, pending: QueuedApproval, scope: Scope) -> bool:
+def _may_allow(context: Invocation, pending: QueuedApproval, scope: Scope) -> bool:
     """Show a call, in full on request, and return whether the user allows it."""
     question = f"Allow it {_HOW_LONG[scope]}?"
-    if not view.show_details(this.out, pending, time.time(), is_short=True):
+    if not view.show_details(context.out, pending, time.time(), is_short=True):
         if click.confirm("Show all of the arguments?", default=True, err=True):
-            view.show_details(this.out, pending, time.time())
+            view.show_details(context.out, pending, time.time())
         else:
             question = f"Allow it {_HOW_LONG[scope]}, though not all of the arguments were shown?"
     return click.confirm(question, default=False, err=True)
 
 
-def deny_call(this: Invocation, id: str, reason: str) -> None:
+def deny_call(context: Invocation, id: str, reason: str) -> None:
     """Deny a call. Raises DynamicMcpError."""
     if len(reason) > _LONGEST_REASON:
         raise InvalidArguments(f"a reason has {_LONGEST_REASON} characters at most")
     pending = find(id)
-    send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
+    send(context, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
 
 
 def find(typed: str) -> QueuedApproval:
@@ -105,23 +105,23 @@ def find(typed: str) -> QueuedApproval:
     raise NotFound("call that waits", typed, closest(typed.upper(), ids), hint=named)
 
 
-def of_config(this: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApproval]:
+def of_config(context: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApproval]:
     """Return the calls of proxies that serve the config of the command line, if it names one."""
-    config = this.explicit_path()
+    config = context.explicit_path()
     return [each for each in waiting if config is None or each.config == str(config)]
 
 
-def send(this: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
+def send(context: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
     """Send a decision and print the result. Raises InvalidArguments and DynamicMcpError."""
-    with this.out.progress("waiting for the proxy"):
+    with context.out.progress("waiting for the proxy"):
         answer = ApprovalClient().decide(decision)
     if answer.outcome != "taken":
         raise _failure(pending, answer)
-    if this.out.is_json_requested:
+    if context.out.is_json_requested:
         scope = decision.scope if decision.verdict == "allow" else None
         edited = bool(decision.arguments)
-        this.out.print_json({"id": pending.id, "verdict": decision.verdict, "scope": scope, "edited": edited})
-    this.out.say(f"{pending.id} is {_describe(decision)}: `{pending.name}` of group `{pending.group}`")
+        context.out.print_json({"id": pending.id, "verdict": decision.verdict, "scope": scope, "edited": edited})
+    context.out.say(f"{pending.id} is {_describe(decision)}: `{pending.name}` of group `{pending.group}`")
 
 
 def _failure(pending: QueuedApproval, answer: ApprovalAnswer) -> DynamicMcpError:
@@ -152,43 +152,43 @@ def _describe(decision: ApprovalDecision) -> str:
 # --- edit: the user changes the arguments ---------------------------------------------------------------
 
 
-def edit_call(this: Invocation, id: str, typed: str | None, *, is_sure: bool) -> None:
+def edit_call(context: Invocation, id: str, typed: str | None, *, is_sure: bool) -> None:
     """Allow a call once with other arguments. Raises DynamicMcpError."""
     if typed is None or not is_sure:
         require_person("approve edit", seen="the call", is_sure=False)
     pending = find(id)
     if typed is not None:
         arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if typed == "-" else typed)
-        _confirm_and_send(this, pending, arguments, is_sure=is_sure or typed == "-")
+        _confirm_and_send(context, pending, arguments, is_sure=is_sure or typed == "-")
         return
-    edit_in_editor(this, pending)
+    edit_in_editor(context, pending)
 
 
-def edit_in_editor(this: Invocation, pending: QueuedApproval) -> None:
+def edit_in_editor(context: Invocation, pending: QueuedApproval) -> None:
     """Open the arguments in an editor until they are valid, then allow the call. Raises DynamicMcpError."""
     text = "\n".join(format_json(read_arguments(pending.arguments))) + "\n"
     while True:
         text = _run_editor(text)
         try:
-            _confirm_and_send(this, pending, _parse_arguments(text), is_sure=False)
+            _confirm_and_send(context, pending, _parse_arguments(text), is_sure=False)
             return
         except InvalidArguments as exc:
-            this.out.print_error(str(exc))
+            context.out.print_error(str(exc))
             if not click.confirm("Edit them again?", default=True, err=True):
                 raise DynamicMcpError(f"nothing was sent; {pending.id} still waits") from None
 
 
-def _confirm_and_send(this: Invocation, pending: QueuedApproval, arguments: object, *, is_sure: bool) -> None:
+def _confirm_and_send(context: Invocation, pending: QueuedApproval, arguments: object, *, is_sure: bool) -> None:
     old = read_arguments(pending.arguments)
     if not is_sure:
-        if not view.show_difference(this.out, old, arguments):
-            this.out.say(f"the arguments are the same; {pending.id} still waits")
+        if not view.show_difference(context.out, old, arguments):
+            context.out.say(f"the arguments are the same; {pending.id} still waits")
             return
         if not click.confirm("Allow it once with these arguments?", default=False, err=True):
-            this.out.say(f"{pending.id} still waits")
+            context.out.say(f"{pending.id} still waits")
             return
     encoded = strict_json.dumps(arguments)
-    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
+    send(context, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
 
 
 def _parse_arguments(text: str) -> dict[str, object]:

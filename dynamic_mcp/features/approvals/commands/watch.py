@@ -20,42 +20,42 @@ _TOO_SOON_S = 0.5
 _SCOPES: dict[str, Scope] = {"y": "once", "h": "hour", "s": "session"}
 
 
-def watch_pending(this: Invocation) -> None:
+def watch_pending(context: Invocation) -> None:
     """Ask about each waiting call, until Ctrl-C. Raises InvalidArguments without a terminal."""
     require_person("approve watch", seen="the call", is_sure=False)
-    this.out.say("waiting for calls to approve; Ctrl-C ends this")
+    context.out.say("waiting for calls to approve; Ctrl-C ends this")
     left: set[str] = set()
     while True:
-        waiting = of_config(this, ApprovalClient().list_pending())
+        waiting = of_config(context, ApprovalClient().list_pending())
         left &= {each.id for each in waiting}
         asked = next((each for each in waiting if each.id not in left), None)
         if asked is None:
             with open_keyboard() as read:
                 discard(read, _EVERY_S)
-        elif not _ask(this, asked):
+        elif not _ask(context, asked):
             left.add(asked.id)
 
 
-def _ask(this: Invocation, pending: QueuedApproval) -> bool:
+def _ask(context: Invocation, pending: QueuedApproval) -> bool:
     """Ask about one call until it is decided; return False if the user leaves it for later."""
-    this.out.say("")
-    shows_all = view.show_details(this.out, pending, time.time(), is_short=True)
+    context.out.say("")
+    shows_all = view.show_details(context.out, pending, time.time(), is_short=True)
     while True:
-        this.out.say(_question(pending, shows_all=shows_all), "bold")
+        context.out.say(_question(pending, shows_all=shows_all), "bold")
         key = _read_key(pending)
         if not key:
-            this.out.say(f"{pending.id} waits no more")
+            context.out.say(f"{pending.id} waits no more")
             return True
         if key in ("a", "d"):
-            shows_all = view.show_details(this.out, pending, time.time(), reveals=key == "d")
+            shows_all = view.show_details(context.out, pending, time.time(), reveals=key == "d")
             continue
         if key in (" ", "\n", "\r"):
             return False
         try:
-            if _decide(this, pending, key):
+            if _decide(context, pending, key):
                 return True
         except DynamicMcpError as exc:
-            this.out.print_error(str(exc))
+            context.out.print_error(str(exc))
             return not ApprovalClient().waits(pending.id)
 
 
@@ -67,15 +67,15 @@ def _question(pending: QueuedApproval, *, shows_all: bool) -> str:
     return f"{pending.id}? [{', '.join([*offered, 'n deny', 'e edit', 'd show secrets', 'space decide later'])}]"
 
 
-def _decide(this: Invocation, pending: QueuedApproval, key: str) -> bool:
+def _decide(context: Invocation, pending: QueuedApproval, key: str) -> bool:
     """Carry out the action of a key; return whether it was a decision."""
     scope = _SCOPES.get(key)
     if scope in pending.offered:
-        send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
+        send(context, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
     elif key == "n":
-        send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", by=os_user()))
+        send(context, pending, ApprovalDecision(id=pending.id, verdict="deny", by=os_user()))
     elif key == "e":
-        edit_in_editor(this, pending)
+        edit_in_editor(context, pending)
         return not ApprovalClient().waits(pending.id)
     else:
         return False

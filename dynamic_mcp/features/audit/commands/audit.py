@@ -50,9 +50,9 @@ class _AuditGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer the options of `show` too."""
         show = self.commands[_SHOW]
-        own = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         with click.Context(show, ctx, _SHOW, resilient_parsing=True) as shown:
-            return [*own, *(each for each in show.shell_complete(shown, incomplete) if each.value != "--help")]
+            return [*items, *(each for each in show.shell_complete(shown, incomplete) if each.value != "--help")]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of `show`, then the commands."""
@@ -74,11 +74,13 @@ def _line_options(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--errors", is_flag=True, help="Only failed, denied and cancelled ones, or with an unknown result.")
     @click.option("--slow", metavar="TIME", help="Only those that took at least this long, e.g. `1s`.")
     @functools.wraps(function)
-    def command(this: Invocation, /, *, config: str | None = None, **values: Any) -> int:  # Any: as click parses them
+    def command(
+        context: Invocation, /, *, config: str | None = None, **values: Any
+    ) -> int:  # Any: as click parses them
         from dynamic_mcp.features.audit.commands.lines import LineOptions
 
         options = LineOptions(**{name: values.pop(name) for name in LineOptions.__struct_fields__ if name in values})
-        return function(with_config_argument(this, config), options, **values)
+        return function(with_config_argument(context, config), options, **values)
 
     return command
 
@@ -103,11 +105,11 @@ def command() -> None:
 @_dir_option
 @common_options
 @_line_options
-def show(this: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
+def show(context: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
     """Show lines of the audit log."""
     from dynamic_mcp.features.audit.commands.lines import show_lines
 
-    return show_lines(this, options, directory=directory, follows=follows)
+    return show_lines(context, options, directory=directory, follows=follows)
 
 
 @command.command("stats")
@@ -118,14 +120,14 @@ def show(this: Invocation, options: LineOptions, *, directory: str | None, follo
 @_dir_option
 @common_options
 @_line_options
-def stats(this: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
+def stats(context: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
     """Show how much was called, how often it failed or was denied, how long it took, and how large the results were.
 
     Tokens are estimated as bytes / 4.
     """
     from dynamic_mcp.features.audit.commands.lines import show_call_stats
 
-    return show_call_stats(this, options, directory=directory, by=by)
+    return show_call_stats(context, options, directory=directory, by=by)
 
 
 @command.command("export")
@@ -138,7 +140,7 @@ def stats(this: Invocation, options: LineOptions, *, directory: str | None, by: 
 @common_options
 @_line_options
 def export(
-    this: Invocation,
+    context: Invocation,
     options: LineOptions,
     *,
     directory: str | None,
@@ -149,7 +151,7 @@ def export(
     """Write lines for another program: as CSV, OCSF (API Activity), or as they are."""
     from dynamic_mcp.features.audit.commands.lines import export_lines
 
-    return export_lines(this, options, directory=directory, form=form, output=output, must_replace=must_replace)
+    return export_lines(context, options, directory=directory, form=form, output=output, must_replace=must_replace)
 
 
 @command.command("verify")
@@ -160,7 +162,7 @@ def export(
 @_dir_option
 @common_options
 def verify(
-    this: Invocation,
+    context: Invocation,
     config: str | None,
     *,
     since: str | None,
@@ -175,8 +177,8 @@ def verify(
     """
     from dynamic_mcp.features.audit.commands.verifying import verify_log
 
-    this = with_config_argument(this, config)
-    return verify_log(this, directory=directory, since=since, keys=keys, seals_file=seals_file)
+    context = with_config_argument(context, config)
+    return verify_log(context, directory=directory, since=since, keys=keys, seals_file=seals_file)
 
 
 @command.command("seal")
@@ -184,11 +186,11 @@ def verify(
 @click.option("--now", "is_now", is_flag=True, help="Print a seal of the log as it is now too, to keep elsewhere.")
 @_dir_option
 @common_options
-def seal(this: Invocation, config: str | None, *, is_now: bool, directory: str | None) -> int:
+def seal(context: Invocation, config: str | None, *, is_now: bool, directory: str | None) -> int:
     """Seal the days that have ended and have no seal yet, and print their seals.
 
     A serving proxy does so by itself. Seals are signed with `settings.audit.seal_key`.
     """
     from dynamic_mcp.features.audit.commands.verifying import seal_log
 
-    return seal_log(with_config_argument(this, config), directory=directory, is_now=is_now)
+    return seal_log(with_config_argument(context, config), directory=directory, is_now=is_now)

@@ -62,10 +62,10 @@ class LineOptions(Struct, frozen=True, kw_only=True):
     slow: str | None = None
     count: str = "all"
 
-    def parse(self, this: Invocation) -> LineFilter:
+    def parse(self, context: Invocation) -> LineFilter:
         """Return the filter; only lines of the config if one is given. Raises InvalidArguments."""
         now = time.time()
-        config = this.explicit_path()
+        config = context.explicit_path()
         return LineFilter(
             since=None if self.since is None else int(parse_time("--since", self.since, now) * 1000),
             until=None if self.until is None else int(parse_time("--until", self.until, now, is_end=True) * 1000),
@@ -114,38 +114,38 @@ def _parse_duration(option: str, text: str) -> float:
         raise InvalidArguments(f"`{option}` {exc}", hint=exc.hint) from exc
 
 
-def find_settings(this: Invocation) -> Audit | None:
+def find_settings(context: Invocation) -> Audit | None:
     """Return the audit settings of the given config, or of the one that serving would find. Raises ConfigError.
 
     None if it has none, or there is no config: then the log is in its default place.
     """
     from dynamic_mcp.config.location import locate
 
-    if this.config_option is None:
+    if context.config_option is None:
         user_dir = paths.config_dir()
         if locate(None, os.environ, directory=str(Path.cwd()), user_dir=lambda: str(user_dir)) is None:
             return None
     from dynamic_mcp.features.audit.config import Audit
 
-    return this.read_config().settings_of("audit", Audit)
+    return context.read_config().settings_of("audit", Audit)
 
 
-def find_directory(this: Invocation, directory: str | None) -> Path:
+def find_directory(context: Invocation, directory: str | None) -> Path:
     """Return the directory of the log: that of `--dir`, else that of the config. Raises DynamicMcpError."""
     if directory is not None:
         if not Path(directory).is_dir():
             raise InvalidArguments(f"`{directory}` is not a directory")
         return Path(directory)
-    settings = find_settings(this)
+    settings = find_settings(context)
     return settings.path if settings is not None and settings.path is not None else paths.state_dir() / "audit"
 
 
 @contextmanager
-def _open_index(this: Invocation, directory: Path) -> Iterator[AuditIndex]:
+def _open_index(context: Invocation, directory: Path) -> Iterator[AuditIndex]:
     """Open the index of a log, up to date, with progress on a terminal."""
     index = AuditIndex(directory)
     try:
-        with ReadProgress(this, "indexing the audit log") as progress:
+        with ReadProgress(context, "indexing the audit log") as progress:
             index.refresh(progress.report)
         yield index
     finally:
@@ -155,9 +155,9 @@ def _open_index(this: Invocation, directory: Path) -> Iterator[AuditIndex]:
 class ReadProgress(ExitStack):
     """Shows how much of the log was read, if that takes a while."""
 
-    def __init__(self, this: Invocation, what: str) -> None:
+    def __init__(self, context: Invocation, what: str) -> None:
         super().__init__()
-        self._this = this
+        self._this = context
         self._what = what
         self._progress: Progress | None = None
 
@@ -172,28 +172,28 @@ class ReadProgress(ExitStack):
 # --- showing ------------------------------------------------------------------------------------------------
 
 
-def show_lines(this: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
+def show_lines(context: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
     """Print the matching lines, and with `follows` new ones as they come; return the exit code."""
-    place, wanted, most = find_directory(this, directory), options.parse(this), options.parse_count()
-    with _open_index(this, place) as index:
+    place, wanted, most = find_directory(context, directory), options.parse(context), options.parse_count()
+    with _open_index(context, place) as index:
         lines = list(index.find(wanted, most))
         if follows:
-            _print_each(this.out, lines)
-            pause = _pause_for(this.out)
+            _print_each(context.out, lines)
+            pause = _pause_for(context.out)
             for more in index.follow(wanted):
-                _print_each(this.out, more)
+                _print_each(context.out, more)
                 if not pause():
                     return 0
-        if this.out.is_json:
-            _print_each(this.out, lines)
+        if context.out.is_json:
+            _print_each(context.out, lines)
         elif lines:
-            this.out.print_table(_COLUMNS, [_cells(each.known) for each in lines])
+            context.out.print_table(_COLUMNS, [_cells(each.record) for each in lines])
         if most is not None and len(lines) == most and (count := index.count(wanted)) > most:
-            this.out.say(f"the last {most} of {count:,} lines; `-n all` shows all")
+            context.out.say(f"the last {most} of {count:,} lines; `-n all` shows all")
     if not lines and not place.is_dir():
-        this.out.say(f"there is no audit log in `{place}` yet\nhint: `settings.audit` in a config turns it on")
+        context.out.say(f"there is no audit log in `{place}` yet\nhint: `settings.audit` in a config turns it on")
     elif not lines:
-        this.out.say(f"the audit log in `{place}` has no {'such ' if wanted != LineFilter() else ''}lines")
+        context.out.say(f"the audit log in `{place}` has no {'such ' if wanted != LineFilter() else ''}lines")
     return 0
 
 
@@ -202,9 +202,9 @@ def _print_each(out: Output, lines: list[StoredLine]) -> None:
         if out.is_json:
             _print_json(out, each)
         else:
-            when, who, event, result, took, what = _cells(each.known)
+            when, who, event, result, took, what = _cells(each.record)
             text = f"{when} {who or '-'} {event} {what or '-'}: {result}{took and ', '}{took}"
-            out.print_line(text, _STYLES.get(each.known.outcome, ""))
+            out.print_line(text, _STYLES.get(each.record.outcome, ""))
 
 
 def _print_json(out: Output, stored: StoredLine) -> None:
@@ -278,13 +278,13 @@ class CallStats(Struct, frozen=True):
     tokens: int
 
 
-def show_call_stats(this: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
+def show_call_stats(context: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
     """Print the figures, most calls first; return the exit code."""
-    with _open_index(this, find_directory(this, directory)) as index:
-        counts = index.count_calls(options.parse(this), by)
+    with _open_index(context, find_directory(context, directory)) as index:
+        counts = index.count_calls(options.parse(context), by)
     names = ("group", "tool") if by == "tool" else (by,)
     stats = sorted(summarize(counts, len(names)), key=lambda each: (-each.calls, each.key))
-    this.out.print_rows(
+    context.out.print_rows(
         [_to_json(each, names) for each in stats],
         ["CALLS", "ERRORS", "DENIED", "P50", "P95", "BYTES", "~TOKENS", by.upper()],
         [_stats_cells(each) for each in stats],
@@ -340,7 +340,7 @@ def _stats_cells(stats: CallStats) -> list[str]:
 
 
 def export_lines(
-    this: Invocation,
+    context: Invocation,
     options: LineOptions,
     *,
     directory: str | None,
@@ -354,15 +354,15 @@ def export_lines(
     """
     if output is not None and not must_replace and Path(output).is_file():
         raise DynamicMcpError(f"`{output}` exists and was not changed", hint="--force replaces it")
-    with _open_index(this, find_directory(this, directory)) as index:
-        lines = index.find(options.parse(this), options.parse_count())
+    with _open_index(context, find_directory(context, directory)) as index:
+        lines = index.find(options.parse(context), options.parse_count())
         texts = export(lines, form, version=__version__)
         if output is None:
             for text in texts:
-                this.out.print_text(text)
+                context.out.print_text(text)
             return 0
         count = _write(Path(output).resolve(), texts) - (form == "csv")  # which has a line of titles
-    this.out.say(f"{describe_count(count)} written to `{output}`")
+    context.out.say(f"{describe_count(count)} written to `{output}`")
     return 0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.features.audit.config import Audit
 
 
-def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
+def record(context: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
     """Record a change of a config, and return whether the config has an audit log.
 
     A failure is only a warning, as the work of the command is done.
@@ -25,7 +25,7 @@ def record(this: Invocation, file: Path, event: str, members: Mapping[str, objec
         if audit is not None:
             _append(audit, file, event, members)
     except OSError as exc:
-        this.out.say(f"warning: this was not recorded in the audit log: {exc}")
+        context.out.say(f"warning: this was not recorded in the audit log: {exc}")
         return True
     return audit is not None
 

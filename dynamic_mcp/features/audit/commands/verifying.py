@@ -23,12 +23,12 @@ _MARKS = {"changed": "error", "missing": "error", "gap": "warning", "removed": "
 
 
 def verify_log(
-    this: Invocation, *, directory: str | None, since: str | None, keys: tuple[str, ...], seals_file: str | None
+    context: Invocation, *, directory: str | None, since: str | None, keys: tuple[str, ...], seals_file: str | None
 ) -> int:
     """Print the findings; return the exit code, 1 if something was changed or is missing."""
-    place, now = find_directory(this, directory), time.time()
+    place, now = find_directory(context, directory), time.time()
     first = "" if since is None else days.day_at(parse_time("--since", since, now))
-    settings = find_settings(this) if directory is None else None
+    settings = find_settings(context) if directory is None else None
     verifier = Verifier(
         place,
         today=days.day_at(now),
@@ -36,48 +36,52 @@ def verify_log(
         elsewhere=[] if seals_file is None else _read_lines(seals_file),
         keep_s=None if settings is None else settings.keep_s,
     )
-    with ReadProgress(this, "verifying the audit log") as progress:
+    with ReadProgress(context, "verifying the audit log") as progress:
         result = verifier.verify(first, progress.report)
-    if this.out.is_json:
-        this.out.print_json(_to_json(result))
+    if context.out.is_json:
+        context.out.print_json(_to_json(result))
     else:
-        _show(this, result, place)
+        _show(context, result, place)
     return 0 if result.is_intact else 1
 
 
-def seal_log(this: Invocation, *, directory: str | None, is_now: bool) -> int:
+def seal_log(context: Invocation, *, directory: str | None, is_now: bool) -> int:
     """Seal the days that have ended, and print their seals, with `is_now` also one of the log as it is now."""
-    place, settings = find_directory(this, directory), find_settings(this) if directory is None else None
+    place, settings = find_directory(context, directory), find_settings(context) if directory is None else None
     key = None if settings is None or settings.seal_key is None else _read_private(settings.seal_key)
     new = seals.seal_days(place, days.day_at(time.time()), signer=key) if place.is_dir() else []
     for seal in new:
-        this.out.print_text(chain.encode(seal).decode())
+        context.out.print_text(chain.encode(seal).decode())
     if is_now:
         end = seals.seal_end(place, signer=key)
         if end is None:
             raise DynamicMcpError(f"the audit log in `{place}` has no lines")
-        this.out.print_text(chain.encode(end).decode())
+        context.out.print_text(chain.encode(end).decode())
     elif not new:
-        this.out.say("every day that has ended has its seal")
+        context.out.say("every day that has ended has its seal")
     return 0
 
 
-def _show(this: Invocation, result: Verification, directory: Path) -> None:
+def _show(context: Invocation, result: Verification, directory: Path) -> None:
     for each in result.findings:
         style = "red" if _MARKS[each.kind] == "error" else ""
-        this.out.print_line(f"{this.out.mark(_MARKS[each.kind])} {escape(str(each))}", style)
+        context.out.print_line(f"{context.out.mark(_MARKS[each.kind])} {escape(str(each))}", style)
     if not result.lines:
-        this.out.say(f"the audit log in `{directory}` has no lines")
+        context.out.say(f"the audit log in `{directory}` has no lines")
         return
     what = f"{describe_count(result.lines)} of {pluralize(result.days, 'day')}, {pluralize(result.seals, 'seal')}"
     if not result.is_intact:
-        this.out.print_line(f"{this.out.mark('error')} {what}: changed, or parts are missing", "red")
+        context.out.print_line(f"{context.out.mark('error')} {what}: changed, or parts are missing", "red")
         return
-    this.out.print_line(f"{this.out.mark('ok')} {what}: nothing was changed")
-    this.out.print_line(f"it ends with line {result.end_line} of {result.end_day}, hash {result.end_hash}", indent=2)
+    context.out.print_line(f"{context.out.mark('ok')} {what}: nothing was changed")
+    context.out.print_line(
+        f"it ends with line {result.end_line} of {result.end_day}, hash {result.end_hash}", indent=2
+    )
     if not result.is_anchored:
         words = "only a seal that was kept elsewhere shows whether lines after it were cut off"
-        this.out.say(f"{words}\nhint: keep the output of `dynamic-mcp audit seal --now`, and give it with `--seals`")
+        context.out.say(
+            f"{words}\nhint: keep the output of `dynamic-mcp audit seal --now`, and give it with `--seals`"
+        )
 
 
 def _to_json(result: Verification) -> dict[str, object]:

@@ -23,7 +23,7 @@ def command() -> None:
 @command.command("clear")
 @click.argument("server", required=False, shell_complete=complete_group)
 @output_options
-def clear(this: Invocation, server: str | None) -> None:
+def clear(context: Invocation, server: str | None) -> None:
     """Clear the cached results of SERVER in all your running proxies, or of all servers.
 
     When the command has ended, none of them answers from what it cached before.
@@ -37,4 +37,4 @@ def clear(this: Invocation, server: str | None) -> None:
     except OSError as exc:
         raise DynamicMcpError(f"{clearing_folder(state_folder)} cannot be written: {exc}") from exc
     time.sleep(SEEN_AFTER_S)
-    this.out.say(f"cleared the cached results{f' of `{server}`' if server else ''}")
+    context.out.say(f"cleared the cached results{f' of `{server}`' if server else ''}")

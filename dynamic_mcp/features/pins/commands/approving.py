@@ -49,33 +49,33 @@ class _Approval:
 
 
 def approve_definitions(
-    this: Invocation, server: str | None, names: tuple[str, ...], *, is_sure: bool, is_live: bool
+    context: Invocation, server: str | None, names: tuple[str, ...], *, is_sure: bool, is_live: bool
 ) -> int:
     """Show the differences of one server, or of all, ask, and pin what was shown; return the exit code."""
     require_person("pins approve", seen="what it is about", is_sure=is_sure)
     servers = () if server is None else (server,)
-    shown = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
+    shown = survey(context, servers, is_live=is_live, asks_unchanged=server is not None)
     if server is not None:
         _require_known(shown.servers[0])
     chosen = [(each, found) for each in shown.servers if (found := choose(each, names))]
-    say_unknown(this, shown)
+    say_unknown(context, shown)
     if not chosen:
-        say_unchanged(this, shown, "nothing to approve")
-        return _finish(this, shown, _Approval())
-    if is_sure and not this.out.is_json:
-        _show(this.out, chosen, is_whole=bool(names))
-    if not is_sure and not _may_approve(this, chosen, is_whole=bool(names)):
-        this.out.say("nothing was approved")
+        say_unchanged(context, shown, "nothing to approve")
+        return _finish(context, shown, _Approval())
+    if is_sure and not context.out.is_json:
+        _show(context.out, chosen, is_whole=bool(names))
+    if not is_sure and not _may_approve(context, chosen, is_whole=bool(names)):
+        context.out.say("nothing was approved")
         return 1
     just_asked = shown.asked if is_sure else frozenset[str]()  # the server may have changed while the user decided
-    outcome = _approve(this, shown, chosen, _ask_again(this, chosen, just_asked))
-    _say(this, outcome)
-    return _finish(this, shown, outcome) or (1 if outcome.refused else 0)
+    outcome = _approve(context, shown, chosen, _ask_again(context, chosen, just_asked))
+    _say(context, outcome)
+    return _finish(context, shown, outcome) or (1 if outcome.refused else 0)
 
 
-def _may_approve(this: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
+def _may_approve(context: Invocation, chosen: _Chosen, *, is_whole: bool) -> bool:
     """Show the definitions to approve, in full on request, and return whether the user approves them."""
-    out = this.out
+    out = context.out
     if out.is_json:  # a program reads stdout
         out = Output(sys.stderr, sys.stderr, os.environ, as_json=False, is_quiet=False)
     _show(out, chosen, is_whole=is_whole)
@@ -102,19 +102,21 @@ def _show_new(out: Output, chosen: _Chosen) -> None:
             show_difference(out, each)
 
 
-def _ask_again(this: Invocation, chosen: _Chosen, just_asked: Collection[str]) -> Mapping[str, Mapping[Key, str]]:
+def _ask_again(context: Invocation, chosen: _Chosen, just_asked: Collection[str]) -> Mapping[str, Mapping[Key, str]]:
     """Return the fingerprints of the unpinned definitions that servers offer now, by their names."""
     names = tuple(server.name for server, _ in chosen if server.name not in just_asked)
     if not names:
         return {}
-    now = survey(this, names, is_live=True)
+    now = survey(context, names, is_live=True)
     for server in now.servers:
         if server.error is not None:
-            this.out.say(f"whether `{server.name}` still says what was shown is not known: {server.error.message}")
+            context.out.say(f"whether `{server.name}` still says what was shown is not known: {server.error.message}")
     return {server.name: {each.key: each.pin.hash for each in server.differences} for server in now.servers}
 
 
-def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]) -> _Approval:
+def _approve(
+    context: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]
+) -> _Approval:
     """Pin what was shown, unless `offered` now differs, or another process has changed the pin."""
     by, outcome = os_user(), _Approval()
 
@@ -139,7 +141,7 @@ def _approve(this: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[
             "version": server.version,
             "approved": [{**key_to_json(each.key), "hash": each.pin.hash} for each in differences],
         }
-        record(this, shown.config.file, "definitions.approved", {"group": server.name, **members})
+        record(context, shown.config.file, "definitions.approved", {"group": server.name, **members})
     return outcome
 
 
@@ -166,20 +168,20 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
     return pinned.find(*difference.key) is None
 
 
-def _say(this: Invocation, outcome: _Approval) -> None:
+def _say(context: Invocation, outcome: _Approval) -> None:
     """Print what was approved, and what was not."""
     if outcome.approved:
-        this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
+        context.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
     for server, each, reason in outcome.refused[:_MOST_NAMED]:
         what = f"{reveal(each.title)} of `{server.name}` {reason}"
-        this.out.print_error(f"not approved: {what}" if outcome.approved else f"{what}; nothing was approved")
+        context.out.print_error(f"not approved: {what}" if outcome.approved else f"{what}; nothing was approved")
     if (more := len(outcome.refused) - _MOST_NAMED) > 0:
-        this.out.print_error(f"not approved: {more} more")
+        context.out.print_error(f"not approved: {more} more")
     for name in servers:
         reasons = {reason for server, _, reason in outcome.refused if server.name == name}
         verb, does = ("diff", "shows what it is now") if _CHANGED in reasons else ("reset", "makes room")
-        this.out.say(f"hint: `{format_command('pins', verb, name)}` {does}")
+        context.out.say(f"hint: `{format_command('pins', verb, name)}` {does}")
 
 
 def _require_known(server: ServerComparison) -> None:
@@ -193,9 +195,9 @@ def _require_known(server: ServerComparison) -> None:
         raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")
 
 
-def _finish(this: Invocation, shown: Survey, outcome: _Approval) -> int:
-    if this.out.is_json:
-        this.out.print_json(
+def _finish(context: Invocation, shown: Survey, outcome: _Approval) -> int:
+    if context.out.is_json:
+        context.out.print_json(
             {
                 "lock_file": str(shown.file),
                 "approved": [
@@ -212,7 +214,7 @@ def _finish(this: Invocation, shown: Survey, outcome: _Approval) -> int:
                 ],
             }
         )
-    return report_errors(this, shown)
+    return report_errors(context, shown)
 
 
 def _count(chosen: _Chosen) -> str:

@@ -65,13 +65,13 @@ class Survey(Struct, frozen=True):
     asked: frozenset[str]
 
 
-def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unchanged: bool = False) -> Survey:
+def survey(context: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unchanged: bool = False) -> Survey:
     """Compare these servers, or all of the config. Raises ConfigError, NotFound and DynamicMcpError.
 
     They are asked if `is_live`. With `asks_unchanged`, so are those that differ in nothing that proxies have seen: a
     command or `doctor` may have seen a newer catalog without caching it.
     """
-    whole = this.read_groups()
+    whole = context.read_groups()
     config, file = _select(whole, names), find_lock_file(whole)
     lock, offered = read_lock(file), dict[str, Catalog | DynamicMcpError](known_catalogs(whole))
     servers = () if is_live else tuple(_compare_all(config, lock, offered))
@@ -79,7 +79,7 @@ def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unch
     if asks_unchanged:
         to_ask += [each.name for each in servers if each.is_pinned and not each.differences]
     if to_ask:
-        offered |= _read_live(this, _select(config, tuple(to_ask)))
+        offered |= _read_live(context, _select(config, tuple(to_ask)))
         servers = tuple(_compare_all(config, lock, offered))
     return Survey(config, file, lock, servers, frozenset(to_ask))
 
@@ -146,7 +146,7 @@ def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
         yield from ((kind, name) for name in pinned.pins(kind) if name not in offered)
 
 
-def _read_live(this: Invocation, config: Config) -> dict[str, Catalog | DynamicMcpError]:
+def _read_live(context: Invocation, config: Config) -> dict[str, Catalog | DynamicMcpError]:
     """Read the catalogs of servers, without the local user's access rules; nothing is pinned."""
     from dynamic_mcp.cli.client import for_each_group
     from dynamic_mcp.cli.own_client import open_own_client
@@ -158,15 +158,15 @@ def _read_live(this: Invocation, config: Config) -> dict[str, Catalog | DynamicM
     async def read(group: object) -> Catalog | DynamicMcpError:
         assert isinstance(group, ViewedGroup)
         try:
-            await group.catalog(ListKind)
+            await group.read_catalog(ListKind)
         except DynamicMcpError as exc:
             return exc
         return group.whole or Catalog()
 
     async def read_all() -> dict[str, Catalog | DynamicMcpError]:
         names = [group.name for group in config.groups]
-        with this.out.progress("asking", names) as progress:
-            async with open_own_client(this, whole, uses_cache=False) as client:
+        with context.out.progress("asking", names) as progress:
+            async with open_own_client(context, whole, uses_cache=False) as client:
                 found = await for_each_group(client, progress, read)
                 return {group.name: each for group, each in zip(client.groups, found, strict=True)}
 

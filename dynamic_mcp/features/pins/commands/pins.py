@@ -50,11 +50,11 @@ def command() -> None:
 @_servers_argument
 @_live_option
 @common_options
-def status(this: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
+def status(context: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
     """Show for each server how much is pinned, what has changed, and what is held back."""
     from dynamic_mcp.features.pins.commands.review import show_status
 
-    return show_status(this, servers, is_live=live)
+    return show_status(context, servers, is_live=live)
 
 
 @command.command("diff")
@@ -62,14 +62,14 @@ def status(this: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
 @_names_argument
 @_live_option
 @common_options
-def diff(this: Invocation, group: str | None, names: tuple[str, ...], *, live: bool) -> int:
+def diff(context: Invocation, group: str | None, names: tuple[str, ...], *, live: bool) -> int:
     """Show how definitions differ from their pins, as JSON, line by line.
 
     Lines with `-` are pinned, lines with `+` are new. Characters that cannot be seen are escaped.
     """
     from dynamic_mcp.features.pins.commands.review import show_differences
 
-    return show_differences(this, group, names, is_live=live)
+    return show_differences(context, group, names, is_live=live)
 
 
 @command.command("approve")
@@ -80,7 +80,7 @@ def diff(this: Invocation, group: str | None, names: tuple[str, ...], *, live: b
 @_live_option
 @common_options
 def approve(
-    this: Invocation, group: str | None, names: tuple[str, ...], *, is_all: bool, yes: bool, live: bool
+    context: Invocation, group: str | None, names: tuple[str, ...], *, is_all: bool, yes: bool, live: bool
 ) -> int:
     """Show what differs of a server, ask, and pin exactly that.
 
@@ -91,14 +91,14 @@ def approve(
 
     if is_all is (group is not None):
         raise click.UsageError("give either a SERVER or `--all`")
-    return approve_definitions(this, group, names, is_sure=yes, is_live=live)
+    return approve_definitions(context, group, names, is_sure=yes, is_live=live)
 
 
 @command.command("verify")
 @_servers_argument
 @click.option("--frozen", is_flag=True, help="Fail for what is new or gone, too: the lock file must be exact.")
 @common_options
-def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
+def verify(context: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
     """Ask the servers and compare their definitions with the lock file, as a step of CI. Nothing is written.
 
     Exits with 0 if they are equal and with 1 if a definition has changed or would be held back; with 2 if there is no
@@ -106,15 +106,15 @@ def verify(this: Invocation, servers: tuple[str, ...], *, frozen: bool) -> int:
     """
     from dynamic_mcp.features.pins.commands.review import verify_definitions
 
-    return verify_definitions(this, servers, is_frozen=frozen)
+    return verify_definitions(context, servers, is_frozen=frozen)
 
 
 @command.command("reset")
 @click.argument("group", metavar="SERVER", shell_complete=complete_server)
 @person_option
 @common_options
-def reset(this: Invocation, group: str, *, yes: bool) -> int:
+def reset(context: Invocation, group: str, *, yes: bool) -> int:
     """Forget what is pinned of a server: what it offers next counts as approved."""
     from dynamic_mcp.features.pins.commands.review import reset_server
 
-    return reset_server(this, group, is_sure=yes)
+    return reset_server(context, group, is_sure=yes)

@@ -38,51 +38,51 @@ _MAKE = "`dynamic-mcp pins approve --all --live` makes it, after showing what is
 _BESIDE = '; `"settings": { "lock_file": "dynamic-mcp.lock.json" }` keeps it beside the config'
 
 
-def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
+def show_status(context: Invocation, servers: tuple[str, ...], *, is_live: bool) -> int:
     """Print one line per server; return the exit code."""
-    found = survey(this, servers, is_live=is_live)
+    found = survey(context, servers, is_live=is_live)
     facts = {"lock_file": str(found.file), "servers": [_status_to_json(each) for each in found.servers]}
     rows = [
         [each.name, each.pinning.policy, reveal(each.version), str(_count_pins(each.pinned)), _state(each)]
         for each in found.servers
     ]
-    this.out.print_rows(facts, ["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
-    if rows and not this.out.is_json:
+    context.out.print_rows(facts, ["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
+    if rows and not context.out.is_json:
         seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
-        this.out.say(f"pins are in `{found.file}`{seen}")
+        context.out.say(f"pins are in `{found.file}`{seen}")
     if any(each.held for each in found.servers):
-        this.out.say("`dynamic-mcp pins diff` shows what is held, `dynamic-mcp pins approve SERVER` lets it pass")
-    return report_errors(this, found)
+        context.out.say("`dynamic-mcp pins diff` shows what is held, `dynamic-mcp pins approve SERVER` lets it pass")
+    return report_errors(context, found)
 
 
-def show_differences(this: Invocation, server: str | None, names: tuple[str, ...], *, is_live: bool) -> int:
+def show_differences(context: Invocation, server: str | None, names: tuple[str, ...], *, is_live: bool) -> int:
     """Print the differences between definitions and pins; return the exit code.
 
     A named server is contacted if no difference is known.
     """
     servers = () if server is None else (server,)
-    found = survey(this, servers, is_live=is_live, asks_unchanged=server is not None)
+    found = survey(context, servers, is_live=is_live, asks_unchanged=server is not None)
     chosen = {each.name: choose(each, names) for each in found.servers}
-    say_unknown(this, found)
+    say_unknown(context, found)
     if not any(chosen.values()):
-        say_unchanged(this, found)
-    if this.out.is_json:
-        this.out.print_json([_comparison_to_json(each, chosen[each.name]) for each in found.servers])
-        return report_errors(this, found)
+        say_unchanged(context, found)
+    if context.out.is_json:
+        context.out.print_json([_comparison_to_json(each, chosen[each.name]) for each in found.servers])
+        return report_errors(context, found)
     for each in found.servers:
         if chosen[each.name] or (each.gone and not names) or each.is_moved:
-            show_server(this.out, each, chosen[each.name], is_whole=bool(names))
-    return report_errors(this, found)
+            show_server(context.out, each, chosen[each.name], is_whole=bool(names))
+    return report_errors(context, found)
 
 
-def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: bool) -> int:
+def verify_definitions(context: Invocation, names: tuple[str, ...], *, is_frozen: bool) -> int:
     """Contact the servers and print the differences; return the exit code, 1 if there are any."""
-    _require_lock_file(this)
-    found = survey(this, names, is_live=True)
+    _require_lock_file(context)
+    found = survey(context, names, is_live=True)
     drifts = {each.name: _drift(each, is_frozen=is_frozen) for each in found.servers}
     stale = _find_stale(found) if is_frozen and not names else []
     is_equal = not any(drifts.values()) and not stale
-    if this.out.is_json:
+    if context.out.is_json:
         servers = [
             {
                 **_comparison_to_json(each, each.differences),
@@ -90,7 +90,7 @@ def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: b
             }
             for each in found.servers
         ]
-        this.out.print_json(
+        context.out.print_json(
             {
                 "equal": is_equal and not any(each.error for each in found.servers),
                 "frozen": is_frozen,
@@ -99,14 +99,14 @@ def verify_definitions(this: Invocation, names: tuple[str, ...], *, is_frozen: b
                 "not_in_config": stale,
             }
         )
-    _say_drifts(this, found, drifts, stale)
-    code = report_errors(this, found)
+    _say_drifts(context, found, drifts, stale)
+    code = report_errors(context, found)
     return code if is_equal else 1
 
 
-def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
+def reset_server(context: Invocation, server: str, *, is_sure: bool) -> int:
     """Forget the pins of a server, which may no longer be in the config; return the exit code."""
-    config = this.read_config()
+    config = context.read_config()
     file = find_lock_file(config)
     pinned = read_lock(file).servers.get(server)
     if pinned is None:
@@ -115,13 +115,13 @@ def reset_server(this: Invocation, server: str, *, is_sure: bool) -> int:
     count = _count_pins(pinned)
     question = f"Forget {pluralize(count, 'pin')} of {server}? What it offers next counts as approved."
     if not is_sure and not click.confirm(question, default=False, err=True):
-        this.out.say("nothing was forgotten")
+        context.out.say("nothing was forgotten")
         return 1
     update_lock(file, lambda lock: _without(lock, server, pinned))
-    record(this, config.file, "definitions.reset", {"group": server, "pins": count})
-    if this.out.is_json_requested:
-        this.out.print_json({"server": server, "forgotten": count})
-    this.out.say(f"the pins of `{server}` are forgotten; what it offers next is pinned")
+    record(context, config.file, "definitions.reset", {"group": server, "pins": count})
+    if context.out.is_json_requested:
+        context.out.print_json({"server": server, "forgotten": count})
+    context.out.say(f"the pins of `{server}` are forgotten; what it offers next is pinned")
     return 0
 
 
@@ -137,31 +137,31 @@ def choose(server: ServerComparison, names: tuple[str, ...]) -> list[Difference]
     return [each for each in server.differences if each.name in names]
 
 
-def report_errors(this: Invocation, found: Survey) -> int:
+def report_errors(context: Invocation, found: Survey) -> int:
     """Print why servers could not be asked; return the exit code of the first, or 0."""
     failed = [each.error for each in found.servers if each.error is not None]
     for error in failed:
-        this.out.print_error(str(error))
+        context.out.print_error(str(error))
     return failed[0].exit_code if failed else 0
 
 
-def say_unknown(this: Invocation, found: Survey) -> None:
+def say_unknown(context: Invocation, found: Survey) -> None:
     """Print the servers without a known catalog."""
     for each in found.servers:
         if each.is_pinned and each.catalog is None and each.error is None:
-            this.out.say(f"what `{each.name}` offers is not known yet; `--live` asks it")
+            context.out.say(f"what `{each.name}` offers is not known yet; `--live` asks it")
         elif not each.is_pinned:
-            this.out.say(f"`{each.name}` is not pinned: its `definitions` are `trust`")
+            context.out.say(f"`{each.name}` is not pinned: its `definitions` are `trust`")
 
 
-def say_unchanged(this: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
+def say_unchanged(context: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
     """Print that there are no differences, and whether the servers were contacted."""
     pinned = [each for each in found.servers if each.is_pinned]
     if any(each.name not in found.asked for each in pinned):
-        this.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
+        context.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
     elif any(each.catalog is not None for each in pinned):
         names = ", ".join(f"`{each.name}`" for each in pinned if each.catalog is not None)
-        this.out.say(f"{verdict}: {names} was asked now, and nothing has changed since the last approval")
+        context.out.say(f"{verdict}: {names} was asked now, and nothing has changed since the last approval")
 
 
 def _comparison_to_json(server: ServerComparison, chosen: Sequence[Difference]) -> dict[str, object]:
@@ -235,25 +235,25 @@ def _drift(server: ServerComparison, *, is_frozen: bool) -> list[str]:
     return lines
 
 
-def _say_drifts(this: Invocation, found: Survey, drifts: dict[str, list[str]], stale: Sequence[str]) -> None:
+def _say_drifts(context: Invocation, found: Survey, drifts: dict[str, list[str]], stale: Sequence[str]) -> None:
     """Print the differences: in full on a terminal, else one line per definition on stderr."""
     for each in found.servers:
         drift = drifts[each.name]
         if each.error is not None and not drift:
             continue
         if not each.is_pinned:
-            this.out.say(f"{each.name}: not compared, as its `definitions` are `trust`")
+            context.out.say(f"{each.name}: not compared, as its `definitions` are `trust`")
         elif not drift:
             count = pluralize(len(each.differences), "definition")
             new = f"; {count} not in the lock file, which `--frozen` does not allow" if each.differences else ""
-            this.out.say(f"{title(each)}: equal{new}")
+            context.out.say(f"{title(each)}: equal{new}")
         else:
-            lines = "".join(f"\n  {line}" for line in drift) if this.out.is_json else ""
-            this.out.print_error(f"{title(each)} differs from the lock file{lines}")
-            if not this.out.is_json:
-                show_server(this.out, each, each.differences, is_whole=False)
+            lines = "".join(f"\n  {line}" for line in drift) if context.out.is_json else ""
+            context.out.print_error(f"{title(each)} differs from the lock file{lines}")
+            if not context.out.is_json:
+                show_server(context.out, each, each.differences, is_whole=False)
     for name in stale:
-        this.out.print_error(
+        context.out.print_error(
             f"`{name}` is in the lock file and not in the config; `dynamic-mcp pins reset` forgets it"
         )
 
@@ -263,9 +263,9 @@ def _find_stale(found: Survey) -> list[str]:
     return [name for name in found.lock.servers if name not in known]
 
 
-def _require_lock_file(this: Invocation) -> None:
+def _require_lock_file(context: Invocation) -> None:
     """Raise InvalidArguments if there is no lock file."""
-    config = this.read_config()
+    config = context.read_config()
     file = find_lock_file(config)
     if file.exists():
         return

@@ -49,17 +49,17 @@ class AddOptions:
     may_replace: bool = False
 
 
-def add_from_registry(this: Invocation, options: AddOptions) -> int:
+def add_from_registry(context: Invocation, options: AddOptions) -> int:
     """Add a server of a registry to the config; return the exit code."""
-    plan = start_plan(this.config_path(may_be_new=True))
-    prompt = find_prompt(this, may_ask=not options.yes)
-    hit = Inquiry(this, plan.output).find(options.reference, options.registry)
+    plan = start_plan(context.config_path(may_be_new=True))
+    prompt = find_prompt(context, may_ask=not options.yes)
+    hit = Inquiry(context, plan.output).find(options.reference, options.registry)
     server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
     if server in plan.servers and not options.may_replace and not options.is_print:
         hint = "--replace overwrites it, --as NAME gives this one another name"
         raise InvalidArguments(f"`{plan.output}` already has a server `{server}`", hint=hint)
     refuse_deleted(hit.document)
-    option = _choose(this, hit.document, options, prompt)
+    option = _choose(context, hit.document, options, prompt)
     collected = parse_answers(options.values, option)
     taken = complete(collected, option, prompt, kept_variables(plan))
     answers = store_secrets(collected, option, server, plan.target.vault)
@@ -68,16 +68,16 @@ def add_from_registry(this: Invocation, options: AddOptions) -> int:
     origin = origin_of(hit.registry, hit.document, option, answers).to_json()
     entry: Entry = {**draft.entry, **description, KEY: origin}
     plan = plan.with_servers({server: entry})
-    this.out.say(f"{hit.document.name} {one_line(hit.document.version)} of registry `{hit.registry}`")
-    show_warnings(this, hit.document, (*taken, *draft.warnings))
+    context.out.say(f"{hit.document.name} {one_line(hit.document.version)} of registry `{hit.registry}`")
+    show_warnings(context, hit.document, (*taken, *draft.warnings))
     if options.is_print:
-        this.out.print_json({"mcpServers": {server: entry}})
+        context.out.print_json({"mcpServers": {server: entry}})
         return 0
-    _show(this, plan, option, answers, draft.entry)
-    if not agree(this, f"Add it to {plan.output}?", done="written", yes=options.yes):
+    _show(context, plan, option, answers, draft.entry)
+    if not agree(context, f"Add it to {plan.output}?", done="written", yes=options.yes):
         return 1
-    write_plan(this, plan, f"add {server}")
-    _report(this, plan, server)
+    write_plan(context, plan, f"add {server}")
+    _report(context, plan, server)
     return 0
 
 
@@ -86,7 +86,7 @@ def build_or_refuse(document: ServerDocument, option: Option, answers: ServerAns
     try:
         return build(document, option, answers)
     except UnusableOption as exc:
-        raise DynamicMcpError(f"`{document.name}` cannot be used like this: {exc}") from exc
+        raise DynamicMcpError(f"`{document.name}` cannot be used like context: {exc}") from exc
 
 
 def refuse_deleted(document: ServerDocument) -> None:
@@ -101,13 +101,13 @@ def kept_variables(plan: Plan) -> Mapping[str, str]:
     return {name: value for name, value in {**os.environ, **plan.target.vault.values}.items() if value}
 
 
-def show_warnings(this: Invocation, document: ServerDocument, warnings: Iterable[str]) -> None:
+def show_warnings(context: Invocation, document: ServerDocument, warnings: Iterable[str]) -> None:
     """Print what the user should know before using a server."""
     if document.status == "deprecated":
         why = f": {document.message}" if document.message else ""
-        this.out.say(f"warning: `{document.name}` is deprecated{why}")
+        context.out.say(f"warning: `{document.name}` is deprecated{why}")
     for warning in dict.fromkeys(warnings):
-        this.out.say(f"warning: {warning}")
+        context.out.say(f"warning: {warning}")
 
 
 def format_words(words: Sequence[str]) -> str:
@@ -115,7 +115,7 @@ def format_words(words: Sequence[str]) -> str:
     return quote(*(replace_unprintable(word) for word in words))
 
 
-def _choose(this: Invocation, document: ServerDocument, options: AddOptions, prompt: Prompt | None) -> Option:
+def _choose(context: Invocation, document: ServerDocument, options: AddOptions, prompt: Prompt | None) -> Option:
     usable, refusals = usable_options(document)
     found = matching(usable, options.kind, options.pick)
     if not found:
@@ -128,28 +128,30 @@ def _choose(this: Invocation, document: ServerDocument, options: AddOptions, pro
         return prompt.choose(found)
     chosen = best(found, lambda program: shutil.which(program) is not None)
     if len(found) > 1:
-        this.out.say(f"takes {one_line(chosen.label, 100)}; --pick takes another of its {len(found)} ways to run")
+        context.out.say(f"takes {one_line(chosen.label, 100)}; --pick takes another of its {len(found)} ways to run")
     return chosen
 
 
-def _show(this: Invocation, plan: Plan, option: Option, answers: ServerAnswers, entry: Mapping[str, object]) -> None:
+def _show(
+    context: Invocation, plan: Plan, option: Option, answers: ServerAnswers, entry: Mapping[str, object]
+) -> None:
     words = command_line(entry)
-    this.out.say(f"  runs: {format_words(words)}" if words else f"  reaches: {entry['url']}")
+    context.out.say(f"  runs: {format_words(words)}" if words else f"  reaches: {entry['url']}")
     for kind, verb in (("env", "with"), ("headers", "sends")):
         values = entry.get(kind)
         for name, value in values.items() if isinstance(values, Mapping) else ():
-            this.out.say(f"  {verb}: {name}={value}")
+            context.out.say(f"  {verb}: {name}={value}")
     if plan.variables:
         names = ", ".join(f"`{name}`" for name in plan.variables)
-        this.out.say(f"  secrets: {names} in {plan.env_file}, which only you can read")
+        context.out.say(f"  secrets: {names} in {plan.env_file}, which only you can read")
     for question in questions_about(option):
         if not question.is_required and question.key not in answers:
-            this.out.say(f"  optional: {one_line(format_question(question), 200)}")
+            context.out.say(f"  optional: {one_line(format_question(question), 200)}")
 
 
-def _report(this: Invocation, plan: Plan, server: str) -> None:
-    this.out.say(f"added `{server}` to `{plan.output}`")
-    if this.out.is_json_requested:
-        this.out.print_json({"file": str(plan.output), "server": server, "entry": plan.servers[server]})
+def _report(context: Invocation, plan: Plan, server: str) -> None:
+    context.out.say(f"added `{server}` to `{plan.output}`")
+    if context.out.is_json_requested:
+        context.out.print_json({"file": str(plan.output), "server": server, "entry": plan.servers[server]})
     else:
-        this.out.say(f"next: `{format_command('doctor', server)}` checks that it works")
+        context.out.say(f"next: `{format_command('doctor', server)}` checks that it works")

@@ -126,9 +126,9 @@ def store_secrets(collected: CollectedAnswers, option: Option, server: str, vaul
     return answers
 
 
-def find_prompt(this: Invocation, *, may_ask: bool) -> Prompt | None:
+def find_prompt(context: Invocation, *, may_ask: bool) -> Prompt | None:
     """Return the prompt of a terminal, if there is one."""
-    return Prompt() if may_ask and agreement.may_ask(this) else None
+    return Prompt() if may_ask and agreement.may_ask(context) else None
 
 
 def format_question(question: ServerQuestion) -> str:

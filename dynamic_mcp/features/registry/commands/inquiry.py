@@ -22,8 +22,8 @@ T = TypeVar("T")
 class Inquiry:
     """Queries the registries of a config for a command. Each note about the answers is shown once."""
 
-    def __init__(self, this: Invocation, file: Path) -> None:
-        self._this = this
+    def __init__(self, context: Invocation, file: Path) -> None:
+        self._this = context
         self._file = file
         self._shown: set[str] = set()
 

@@ -31,12 +31,12 @@ class RegistryMatch:
     target: EntryTarget
 
 
-def link(this: Invocation, server: str | None, reference: str | None, *, yes: bool) -> int:
+def link(context: Invocation, server: str | None, reference: str | None, *, yes: bool) -> int:
     """Link one server, or all that are not linked yet; return the exit code. Raises NotFound and RegistryError."""
-    plan = start_plan(this.config_path())
+    plan = start_plan(context.config_path())
     if server is not None and server not in plan.servers:
         raise NotFound("server", server, plan.servers)
-    inquiry = Inquiry(this, plan.output)
+    inquiry = Inquiry(context, plan.output)
     lookup = inquiry.lookup()
     found: dict[str, ServerOrigin] = {}
     for name, entry in _unlinked(plan, server):
@@ -44,16 +44,16 @@ def link(this: Invocation, server: str | None, reference: str | None, *, yes: bo
         if len(matches) == 1:
             (match,) = matches
             found[name] = inquiry.ask(lookup, _origin_of(lookup, match))
-        _say_match(this, name, matches, found.get(name), is_named=server is not None)
-    if this.out.is_json_requested:
-        this.out.print_json({name: origin.to_json() for name, origin in found.items()})
+        _say_match(context, name, matches, found.get(name), is_named=server is not None)
+    if context.out.is_json_requested:
+        context.out.print_json({name: origin.to_json() for name, origin in found.items()})
     if not found:
         return 0
     plan = plan.with_servers({name: {**plan.servers[name], KEY: origin.to_json()} for name, origin in found.items()})
-    if not agree(this, f"Note that in {plan.output}?", done="written", yes=yes):
+    if not agree(context, f"Note that in {plan.output}?", done="written", yes=yes):
         return 1
-    write_plan(this, plan, f"link {' '.join(found)}")
-    this.out.say(f"linked {pluralize(len(found), 'server')} in `{plan.output}`")
+    write_plan(context, plan, f"link {' '.join(found)}")
+    context.out.say(f"linked {pluralize(len(found), 'server')} in `{plan.output}`")
     return 0
 
 
@@ -111,13 +111,13 @@ async def _origin_of(lookup: Lookup, match: RegistryMatch) -> ServerOrigin:
 
 
 def _say_match(
-    this: Invocation, name: str, matches: list[RegistryMatch], origin: ServerOrigin | None, *, is_named: bool
+    context: Invocation, name: str, matches: list[RegistryMatch], origin: ServerOrigin | None, *, is_named: bool
 ) -> None:
     if origin is not None:
         label = one_line(origin.option, 100)
-        this.out.say(f"{name}: {origin.name} {one_line(origin.version)} of `{origin.registry}` ({label})")
+        context.out.say(f"{name}: {origin.name} {one_line(origin.version)} of `{origin.registry}` ({label})")
     elif matches:
         names = ", ".join(f"`{each.hit.document.name}`" for each in matches[:5])
-        this.out.say(f"{name}: may be {names}; `{format_command('registry', 'link', name, 'NAME')}` takes one")
+        context.out.say(f"{name}: may be {names}; `{format_command('registry', 'link', name, 'NAME')}` takes one")
     elif is_named:
-        this.out.say(f"{name}: no registry has it")
+        context.out.say(f"{name}: no registry has it")

@@ -22,11 +22,11 @@ def start_plan(file: Path) -> Plan:
     return Plan(config, (), config.servers)
 
 
-def write_plan(this: Invocation, plan: Plan, title: str) -> None:
+def write_plan(context: Invocation, plan: Plan, title: str) -> None:
     """Write the config and the file with its secrets, or neither. Raises ConfigError and FileError."""
     parse_server_names(plan.after, plan.output)
     with hold_change_lock():
         write_changes(plan, title, is_private=plan.before is None)
     names = list(plan.changed_servers)
     word = "replaced" if any(name in plan.target.servers for name in names) else "added"
-    record(this, plan.output, "config.changed", {"command": title.partition(" ")[0], word: names})
+    record(context, plan.output, "config.changed", {"command": title.partition(" ")[0], word: names})

@@ -29,31 +29,31 @@ def command() -> None:
 @click.option("--all", "is_all", is_flag=True, help="Show all that was found.")
 @_registry_option
 @common_options
-def search(this: Invocation, words: tuple[str, ...], *, is_all: bool, registry: str | None) -> int:
+def search(context: Invocation, words: tuple[str, ...], *, is_all: bool, registry: str | None) -> int:
     """Search for servers by words in their names."""
     from dynamic_mcp.features.registry.commands import view
 
-    return view.search(this, words, registry=registry, is_all=is_all)
+    return view.search(context, words, registry=registry, is_all=is_all)
 
 
 @command.command("show")
 @click.argument("name", metavar="NAME[@VERSION]")
 @_registry_option
 @common_options
-def show(this: Invocation, name: str, *, registry: str | None) -> int:
+def show(context: Invocation, name: str, *, registry: str | None) -> int:
     """Show one server: what it is, how it can be run, and which values it needs."""
     from dynamic_mcp.features.registry.commands import view
 
-    return view.show(this, name, registry=registry)
+    return view.show(context, name, registry=registry)
 
 
 @command.command("outdated")
 @common_options
-def outdated(this: Invocation) -> int:
+def outdated(context: Invocation) -> int:
     """Show which servers of the config have a newer version in their registry."""
     from dynamic_mcp.features.registry.commands import view
 
-    return view.outdated(this)
+    return view.outdated(context)
 
 
 @command.command("update")
@@ -61,7 +61,7 @@ def outdated(this: Invocation) -> int:
 @_yes_option
 @click.option("--print", "is_print", is_flag=True, help="Print what would be written, and write nothing.")
 @common_options
-def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
+def update(context: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
     """Update servers of the config to their newest versions; all that come from a registry if none is named.
 
     The difference is shown first: changes of yours to the command, arguments, variables, URL or headers are replaced.
@@ -69,7 +69,7 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
     """
     from dynamic_mcp.features.registry.commands import updating
 
-    return updating.update(this, names, yes=yes, is_print=is_print)
+    return updating.update(context, names, yes=yes, is_print=is_print)
 
 
 @command.command("link")
@@ -77,11 +77,11 @@ def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: boo
 @click.argument("name", required=False, metavar="[NAME[@VERSION]]")
 @_yes_option
 @common_options
-def link(this: Invocation, server: str | None, name: str | None, *, yes: bool) -> int:
+def link(context: Invocation, server: str | None, name: str | None, *, yes: bool) -> int:
     """Find out which servers of the config are in a registry, so that `outdated` and `update` know them.
 
     They are recognised by their packages and URLs, and not changed otherwise. With a NAME, SERVER is that one.
     """
     from dynamic_mcp.features.registry.commands import linking
 
-    return linking.link(this, server, name, yes=yes)
+    return linking.link(context, server, name, yes=yes)

@@ -53,7 +53,7 @@ def add_options(command: F) -> F:
     return command
 
 
-def add(this: Invocation, name: str, values: Mapping[str, Any]) -> int:
+def add(context: Invocation, name: str, values: Mapping[str, Any]) -> int:
     """Add a server of a registry to the config; return the exit code."""
     from dynamic_mcp.features.registry.commands.adding import AddOptions, add_from_registry
 
@@ -74,4 +74,4 @@ def add(this: Invocation, name: str, values: Mapping[str, Any]) -> int:
         is_print=values["is_print"],
         may_replace=values["replace"],
     )
-    return add_from_registry(this, options)
+    return add_from_registry(context, options)

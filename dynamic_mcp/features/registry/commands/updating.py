@@ -47,24 +47,24 @@ class Update:
     public: frozenset[str]
 
 
-def update(this: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
+def update(context: Invocation, names: tuple[str, ...], *, yes: bool, is_print: bool) -> int:
     """Update servers, all that come from a registry if none is named; return the exit code."""
-    plan = start_plan(this.config_path())
-    planner = _Planner(this, plan, find_prompt(this, may_ask=not (yes or is_print)))
+    plan = start_plan(context.config_path())
+    planner = _Planner(context, plan, find_prompt(context, may_ask=not (yes or is_print)))
     updates = [found for name, origin in _chosen(plan, names) if (found := planner.plan(name, origin))]
     if not updates:
-        this.out.say("nothing to update")
+        context.out.say("nothing to update")
     for each in updates:
-        _show(this, each)
-    if this.out.is_json_requested or is_print:
-        this.out.print_json([_to_json(each) for each in updates])
+        _show(context, each)
+    if context.out.is_json_requested or is_print:
+        context.out.print_json([_to_json(each) for each in updates])
     if is_print or not updates:
         return 0
-    if not agree(this, f"Write this to {plan.output}?", done="written", yes=yes):
+    if not agree(context, f"Write this to {plan.output}?", done="written", yes=yes):
         return 1
     entries = {each.server: {**each.after, KEY: each.new.to_json()} for each in updates}
-    write_plan(this, plan.with_servers(entries), f"update {' '.join(each.server for each in updates)}")
-    this.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.output}`")
+    write_plan(context, plan.with_servers(entries), f"update {' '.join(each.server for each in updates)}")
+    context.out.say(f"updated {pluralize(len(updates), 'server')} in `{plan.output}`")
     return 0
 
 
@@ -85,11 +85,11 @@ def _chosen(plan: Plan, names: Sequence[str]) -> Iterator[tuple[str, ServerOrigi
 class _Planner:
     """Builds the new entry of each server."""
 
-    def __init__(self, this: Invocation, plan: Plan, prompt: Prompt | None) -> None:
-        self._this = this
+    def __init__(self, context: Invocation, plan: Plan, prompt: Prompt | None) -> None:
+        self._context = context
         self._plan = plan
         self._prompt = prompt
-        self._inquiry = Inquiry(this, plan.output)
+        self._inquiry = Inquiry(context, plan.output)
 
     def plan(self, server: str, old: ServerOrigin) -> Update | None:
         """Return the update of a server; None if it is up to date or cannot be updated."""
@@ -125,7 +125,7 @@ class _Planner:
     ) -> tuple[Entry, frozenset[str]]:
         """Return the new entry, which keeps settings such as a timeout, and the texts of the registry."""
         draft = build_or_refuse(document, option, answers)
-        show_warnings(self._this, document, draft.warnings)
+        show_warnings(self._context, document, draft.warnings)
         return replace_entry(before, draft.entry), frozenset(texts_of(draft.entry))
 
     def _answer(self, server: str, old: ServerOrigin, option: Option) -> ServerAnswers:
@@ -140,11 +140,11 @@ class _Planner:
         return store_secrets(collected, option, server, self._plan.target.vault)
 
     def _say(self, text: str) -> None:
-        self._this.out.say(text)
+        self._context.out.say(text)
 
 
-def _show(this: Invocation, update: Update) -> None:
-    this.out.say(
+def _show(context: Invocation, update: Update) -> None:
+    context.out.say(
         f"{update.server}: {update.old.name} {one_line(update.old.version)} -> {one_line(update.new.version)}"
     )
     before, after = (
@@ -153,7 +153,7 @@ def _show(this: Invocation, update: Update) -> None:
     )
     for line in list(unified_diff(before, after, n=1, lineterm=""))[2:]:
         if not line.startswith("@@"):
-            this.out.say(f"  {line}")
+            context.out.say(f"  {line}")
 
 
 def _mask(entry: Entry, public: frozenset[str]) -> dict[str, object]:

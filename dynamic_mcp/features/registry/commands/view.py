@@ -23,9 +23,9 @@ from dynamic_mcp.system.text import one_line, pluralize
 MOST_SHOWN = 30
 
 
-def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is_all: bool) -> int:
+def search(context: Invocation, words: tuple[str, ...], *, registry: str | None, is_all: bool) -> int:
     """Print the servers that match; return the exit code."""
-    inquiry = Inquiry(this, this.config_path(may_be_new=True))
+    inquiry = Inquiry(context, context.config_path(may_be_new=True))
     lookup = inquiry.lookup(registry)
     hits = inquiry.ask(lookup, lookup.search(words))
     shown = hits if is_all else hits[:MOST_SHOWN]
@@ -33,50 +33,50 @@ def search(this: Invocation, words: tuple[str, ...], *, registry: str | None, is
         [hit.document.name, one_line(hit.document.version, 20), _kinds(hit.document), _describe(hit.document)]
         for hit in shown
     ]
-    this.out.print_rows([_summarize(hit) for hit in shown], ["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
+    context.out.print_rows([_summarize(hit) for hit in shown], ["NAME", "VERSION", "HOW", "DESCRIPTION"], rows)
     if not shown:
-        this.out.say("no server was found; a registry searches names only")
+        context.out.say("no server was found; a registry searches names only")
     elif len(shown) < len(hits):
-        this.out.say(f"{pluralize(len(hits) - len(shown), 'more server')}; --all shows all")
+        context.out.say(f"{pluralize(len(hits) - len(shown), 'more server')}; --all shows all")
     return 0
 
 
-def show(this: Invocation, reference: str, *, registry: str | None) -> int:
+def show(context: Invocation, reference: str, *, registry: str | None) -> int:
     """Print a server's description, its options and the values it needs; return the exit code."""
-    hit = Inquiry(this, this.config_path(may_be_new=True)).find(reference, registry)
+    hit = Inquiry(context, context.config_path(may_be_new=True)).find(reference, registry)
     usable, refusals = usable_options(hit.document)
-    if this.out.is_json:
+    if context.out.is_json:
         facts = {
             **_summarize(hit),
             "options": [_option_to_json(hit.document, each) for each in usable],
             "unusable": [{"label": each.label, "reason": each.reason} for each in refusals],
         }
-        this.out.print_json(facts)
+        context.out.print_json(facts)
         return 0
     document = hit.document
-    this.out.print_line(f"{document.name} {document.version}", "bold")
+    context.out.print_line(f"{document.name} {document.version}", "bold")
     for line in _facts(hit):
-        this.out.print_line(line)
+        context.out.print_line(line)
     for option in usable:
-        this.out.print_line("")
+        context.out.print_line("")
         for number, line in enumerate(_option_lines(document, option)):
-            this.out.print_line(line, "bold" if not number else "", indent=2 if number else 0)
+            context.out.print_line(line, "bold" if not number else "", indent=2 if number else 0)
     for refusal in refusals:
-        this.out.print_line(f"cannot be used: {one_line(refusal.label, 100)}: {refusal.reason}")
-    show_warnings(this, document, ())
+        context.out.print_line(f"cannot be used: {one_line(refusal.label, 100)}: {refusal.reason}")
+    show_warnings(context, document, ())
     if usable and document.status != "deleted":
-        this.out.say(f"next: `{format_command('add', document.name)}` adds it")
+        context.out.say(f"next: `{format_command('add', document.name)}` adds it")
     return 0
 
 
-def outdated(this: Invocation) -> int:
+def outdated(context: Invocation) -> int:
     """Print which servers have a newer version in their registry; return the exit code."""
-    plan = start_plan(this.config_path())
-    inquiry = Inquiry(this, plan.output)
+    plan = start_plan(context.config_path())
+    inquiry = Inquiry(context, plan.output)
     origins = {name: origin for name, entry in plan.servers.items() if (origin := read_origin(entry)) is not None}
     rows = [_row(name, origin, _newest(inquiry, origin)) for name, origin in origins.items()]
     keys = ("server", "name", "current", "latest", "state")
-    this.out.print_rows(
+    context.out.print_rows(
         [dict(zip(keys, row, strict=True)) for row in rows],
         [key.upper() for key in keys],
         rows,
@@ -84,7 +84,7 @@ def outdated(this: Invocation) -> int:
         f"hint: `{format_command('registry', 'link')}` finds out which are in one",
     )
     if any(row[-1] == "outdated" for row in rows):
-        this.out.say(f"next: `{format_command('registry', 'update')}` updates them")
+        context.out.say(f"next: `{format_command('registry', 'update')}` updates them")
     return 0
 
 

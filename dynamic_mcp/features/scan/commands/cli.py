@@ -32,7 +32,7 @@ def command() -> None:
 @click.option("-y", "--yes", is_flag=True, help="Ask no questions, and run what is shown.")
 @output_options
 def scan(
-    this: Invocation,
+    context: Invocation,
     program: str,
     *,
     depth: int,
@@ -51,4 +51,4 @@ def scan(
 
     split = tuple(glob.strip() for each in globs for glob in each.split(",") if glob.strip())
     options = scanning.Options(depth=depth, globs=split, origin=origin, spec=spec, output=output, yes=yes)
-    return scanning.scan(this, program, options)
+    return scanning.scan(context, program, options)

@@ -45,15 +45,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     yes: bool
 
 
-def scan(this: Invocation, program: str, options: Options) -> int:
+def scan(context: Invocation, program: str, options: Options) -> int:
     """Scan a program and print or write its pack; return the exit code."""
     target = _make_target(program, options)
     output = None if options.output is None else Path(options.output)
     if output is not None and output.exists():
         raise InvalidArguments(f"`{output}` exists", hint="a reviewed pack is not overwritten; choose another file")
-    if not _agree(this, target, yes=options.yes):
+    if not _agree(context, target, yes=options.yes):
         return 1
-    result, runner = run(_scan(this, target))
+    result, runner = run(_scan(context, target))
     built = build_pack(
         target.name,
         select(result, target.globs),
@@ -65,7 +65,7 @@ def scan(this: Invocation, program: str, options: Options) -> int:
             f"`{program}` has no readable documentation of its commands",
             hint="`--spec FILE` reads a usage or carapace spec",
         )
-    _deliver(this, built, result, runner, output)
+    _deliver(context, built, result, runner, output)
     return 0
 
 
@@ -100,15 +100,15 @@ def _find(program: str) -> Path:
     return Path(file).absolute()
 
 
-def _agree(this: Invocation, target: ScanTarget, *, yes: bool) -> bool:
+def _agree(context: Invocation, target: ScanTarget, *, yes: bool) -> bool:
     """Show what will be run, and ask. Raises InvalidArguments if there is no terminal."""
     plans = _plans(target)
     if not plans:
         return True
-    this.out.say(f"this runs, in an empty directory and at most {MAX_RUNS} times or {MAX_TOTAL_S:g} s:")
+    context.out.say(f"this runs, in an empty directory and at most {MAX_RUNS} times or {MAX_TOTAL_S:g} s:")
     for plan in plans:
-        this.out.say(f"  {plan}")
-    return agree(this, "Run these?", done="run", yes=yes)
+        context.out.say(f"  {plan}")
+    return agree(context, "Run these?", done="run", yes=yes)
 
 
 def _plans(target: ScanTarget) -> Sequence[str]:
@@ -134,27 +134,27 @@ def _plans(target: ScanTarget) -> Sequence[str]:
 # --- the scan ----------------------------------------------------------------------------------------------------
 
 
-async def _scan(this: Invocation, target: ScanTarget) -> tuple[Scan, Runner]:
+async def _scan(context: Invocation, target: ScanTarget) -> tuple[Scan, Runner]:
     with tempfile.TemporaryDirectory(prefix="dynamic-mcp-scan-") as folder:
         runner = Runner(Path(folder), os.environ)
         man = shutil.which("man", path=os.defpath)
-        with this.out.progress(f"scanning `{target.name}`"):
+        with context.out.progress(f"scanning `{target.name}`"):
             return await Scanner(target, runner, man=man).scan(), runner
 
 
 # --- the result---------------------------------------------------------------------------------------------------
 
 
-def _deliver(this: Invocation, built: BuiltPack, result: Scan, runner: Runner, output: Path | None) -> None:
+def _deliver(context: Invocation, built: BuiltPack, result: Scan, runner: Runner, output: Path | None) -> None:
     remarks = [*result.remarks, *built.remarks]
     if output is not None:
         output.write_bytes(encode(built.pack))
-    if this.out.is_json_requested:
-        this.out.print_json(_report(built.pack, remarks, runner))
+    if context.out.is_json_requested:
+        context.out.print_json(_report(built.pack, remarks, runner))
         return
     if output is None:
-        this.out.print_json(encode(built.pack))
-    _tell(this, built.pack, remarks, output)
+        context.out.print_json(encode(built.pack))
+    _tell(context, built.pack, remarks, output)
 
 
 def encode(pack: Pack) -> bytes:
@@ -174,25 +174,27 @@ def _report(pack: Pack, remarks: Sequence[str], runner: Runner) -> object:
     }
 
 
-def _tell(this: Invocation, pack: Pack, remarks: Sequence[str], output: Path | None) -> None:
+def _tell(context: Invocation, pack: Pack, remarks: Sequence[str], output: Path | None) -> None:
     """Print what needs a review."""
     flags = sum(len(each.flags) for each in pack.commands)
-    this.out.say(f"{pluralize(len(pack.commands), 'command')} with {pluralize(flags, 'flag')}; review all of them:")
+    context.out.say(
+        f"{pluralize(len(pack.commands), 'command')} with {pluralize(flags, 'flag')}; review all of them:"
+    )
     unknown = [each.name for each in pack.commands if each.effect == "unknown"]
     for effect in ("read", "destructive"):
         names = [name for name in unknown if _propose_effect(name) == effect]
         if names:
-            this.out.say(f"  perhaps `{effect}`, by name only: {', '.join(names)}")
+            context.out.say(f"  perhaps `{effect}`, by name only: {', '.join(names)}")
     for danger, names in _dangers(pack).items():
-        this.out.say(f"  left out until you remove its `danger`, since it {danger}: {', '.join(names)}")
+        context.out.say(f"  left out until you remove its `danger`, since it {danger}: {', '.join(names)}")
     if unknown:
-        this.out.say(f"  {pluralize(len(unknown), 'effect')} unknown, which counts as `write`: set `effect`")
+        context.out.say(f"  {pluralize(len(unknown), 'effect')} unknown, which counts as `write`: set `effect`")
     for remark in remarks[:_MAX_REMARKS]:
-        this.out.say(f"  {remark}")
+        context.out.say(f"  {remark}")
     if len(remarks) > _MAX_REMARKS:
-        this.out.say(f"  and {pluralize(len(remarks) - _MAX_REMARKS, 'more remark')} (--json has them all)")
+        context.out.say(f"  and {pluralize(len(remarks) - _MAX_REMARKS, 'more remark')} (--json has them all)")
     if output is not None:
-        this.out.say(f'wrote `{output}`; review it, set `"reviewed": true`, and use it with `"use": "{output}"`')
+        context.out.say(f'wrote `{output}`; review it, set `"reviewed": true`, and use it with `"use": "{output}"`')
 
 
 def _dangers(pack: Pack) -> dict[str, list[str]]:
