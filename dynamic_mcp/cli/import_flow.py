@@ -297,7 +297,7 @@ def _show_readings(out: Output, readings: Sequence[Reading]) -> None:
 
 def _show_list(out: Output, plan: Plan) -> None:
     """Print the servers of each file, and what an import would do with them."""
-    if out.is_json_requested or not out.is_terminal:
+    if out.is_json:
         out.print_json(plan.to_json())
         return
     rows: list[list[str]] = []

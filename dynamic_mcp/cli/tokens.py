@@ -66,7 +66,7 @@ def revoke_token(this: Invocation, id: str) -> None:
     record(this, file, "token.revoked", _facts(revoked))
     if this.out.is_json_requested:
         this.out.print_json(_row(revoked))
-    this.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked; running proxies refuse it from now on")
+    this.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked, and refused from now on")
 
 
 def _parse_lifetime(text: str) -> float | None:

@@ -106,7 +106,7 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
 
 def offer_setup() -> int | None:
     """Offer `init` if there is no config yet; return its exit code, or None if it did not run."""
-    this = start_invocation(None, quiet=False, verbose=0, as_json=False)
+    this = start_invocation(None, quiet=False, verbose=0, as_json=None)
     try:
         this.config_path()
     except ConfigError:

@@ -51,7 +51,7 @@ def list_pending(this: Invocation) -> None:
     facts = [to_json(each, now) for each in waiting]
     this.out.print_rows(facts, view.COLUMNS, rows, if_none="nothing waits for approval")
     if waiting and not this.out.is_json:
-        this.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
+        this.out.say("hint: `dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
 
 
 def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
@@ -118,7 +118,7 @@ def of_config(this: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApp
 
 def send(this: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
     """Send a decision and print the result. Raises InvalidArguments and DynamicMcpError."""
-    with this.out.progress("waiting for the proxy"):
+    with this.out.progress("waiting for dynamic-mcp"):
         answer = ApprovalClient().decide(decision)
     if answer.outcome != "taken":
         raise _failure(pending, answer)
@@ -134,9 +134,9 @@ def _failure(pending: QueuedApproval, answer: ApprovalAnswer) -> DynamicMcpError
         case "refused":
             return InvalidArguments(f"{pending.id} still waits: {answer.reason}")
         case "gone":
-            return DynamicMcpError(f"{pending.id} waits no more: {answer.reason}")
+            return DynamicMcpError(f"{pending.id} is no longer waiting: {answer.reason}")
         case _:
-            hint = f"the proxy is process {pending.pid}; `dynamic-mcp status` shows it"
+            hint = f"it waits in process {pending.pid}; `dynamic-mcp status` shows it"
             return DynamicMcpError(f"{pending.id} still waits: {answer.reason}", hint=hint)
 
 

@@ -169,7 +169,7 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
 def _say(this: Invocation, outcome: _Approval) -> None:
     """Print what was approved, and what was not."""
     if outcome.approved:
-        this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
+        this.out.say(f"approved: {_count(outcome.approved)}")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
     for server, each, reason in outcome.refused[:_MOST_NAMED]:
         what = f"{reveal(each.title)} of `{server.name}` {reason}"

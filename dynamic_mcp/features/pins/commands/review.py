@@ -48,7 +48,7 @@ def show_status(this: Invocation, servers: tuple[str, ...], *, is_live: bool) ->
     ]
     this.out.print_rows(facts, ["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
     if rows and not this.out.is_json:
-        seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
+        seen = "" if is_live else "; STATE is about what servers said when they last ran, `--live` asks them now"
         this.out.say(f"pins are in `{found.file}`{seen}")
     if any(each.held for each in found.servers):
         this.out.say("`dynamic-mcp pins diff` shows what is held, `dynamic-mcp pins approve SERVER` lets it pass")
